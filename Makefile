@@ -1,0 +1,27 @@
+# Everything a contributor runs. Needs Python 3.11, pip and make; the rest is installed into .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+# Two test processes on two cores: one torch thread each, or they fight for the cores.
+WORKERS ?= 2
+
+.PHONY: test check bench-loss clean
+
+test: check
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+
+check: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench-loss: .venv/installed
+	$(BIN)/python benchmarks/loss.py --json docs/results/loss.json
+
+# The stamp is newer than the files that decide what is installed: a second run installs nothing.
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,40 @@
+"""Supervised contrastive learning with a known destination: the orthogonal frame.
+
+Names are loaded when they are first used: importing the package loads little more than torch.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from orthoframe._version import __version__
+
+if TYPE_CHECKING:
+    from orthoframe.losses import SupConLoss as SupConLoss
+    from orthoframe.losses import angle_bound as angle_bound
+    from orthoframe.losses import collapsed_loss as collapsed_loss
+    from orthoframe.losses import fastest_temperature as fastest_temperature
+    from orthoframe.losses import loss_floor as loss_floor
+    from orthoframe.losses import supcon_loss as supcon_loss
+
+_ROOMS = {
+    "supcon_loss": "losses",
+    "SupConLoss": "losses",
+    "loss_floor": "losses",
+    "collapsed_loss": "losses",
+    "angle_bound": "losses",
+    "fastest_temperature": "losses",
+}
+
+__all__ = ["__version__", *_ROOMS]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'orthoframe' has no attribute {name!r}")
+    value = getattr(import_module(f"orthoframe.{_ROOMS[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,19 @@
+"""The supervised contrastive loss, its floor, its form across processes."""
+
+from orthoframe.losses._bounds import angle_bound, fastest_temperature
+from orthoframe.losses._floor import collapsed_loss, loss_floor
+from orthoframe.losses._module import SupConLoss
+from orthoframe.losses._options import Denominator, Reduction, Singletons
+from orthoframe.losses._supcon import supcon_loss
+
+__all__ = [
+    "supcon_loss",
+    "SupConLoss",
+    "loss_floor",
+    "collapsed_loss",
+    "angle_bound",
+    "fastest_temperature",
+    "Denominator",
+    "Reduction",
+    "Singletons",
+]

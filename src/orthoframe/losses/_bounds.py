@@ -1,0 +1,102 @@
+"""What a gap above the floor says about angles, and the temperature at which the gap closes fastest."""
+
+import math
+
+import torch
+from torch import Tensor
+
+from orthoframe.losses._checks import check_options
+from orthoframe.losses._options import Denominator
+
+Number = float | Tensor
+
+
+def angle_bound(
+    gap: Number,
+    positives: Number,
+    negatives: Number,
+    *,
+    temperature: float = 0.1,
+    denominator: Denominator = "all",
+) -> Tensor:
+    r"""Largest departure from an orthogonal frame that a gap above the floor allows.
+
+    For the anchors of one class in a batch, let D be the mean of (1 - mean cosine to positives + mean cosine to
+    negatives): 0 at an orthogonal frame. If the mean of their terms is `gap` above the floor, then
+
+        D <= tau log(1 + (e^gap - 1)/q),   q = M/(P x + M),   x = e^(1/tau)
+
+    for `all`, with P positives and M negatives of an anchor; q = M/(x + M) for `sincere`, 1 for `negatives`, and
+    (k - 1)/(x + k - 1) for `class-average`, where the cosines to negatives are averaged class by class. q is small at
+    small temperatures: a gap proves something only once it is below q.
+
+    Args:
+        gap: Mean term minus floor, at least 0 (rounding below 0 counts as 0); compute it in float64.
+        positives: P, rows and keys of the anchor's class without the anchor.
+        negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
+        temperature: tau > 0.
+        denominator: Which loss it is.
+
+    Returns:
+        The bound, float64, of the shape that the arguments broadcast to; infinite without negatives.
+
+    Example:
+        >>> angle_bound(1e-4, positives=49, negatives=450)
+        tensor(0.0215, dtype=torch.float64)
+    """
+    check_options(temperature, denominator, "skip")
+    gap, share = torch.as_tensor(gap, dtype=torch.float64), _share(positives, negatives, temperature, denominator)
+    return temperature * torch.log1p(torch.expm1(gap.clamp(min=0.0)) / share)
+
+
+def fastest_temperature(positives: Number, negatives: Number, *, denominator: Denominator = "all") -> Tensor:
+    r"""Temperature at which free features near the orthogonal frame approach it fastest.
+
+    All forces near the frame scale as q/tau, q as in `angle_bound`. With rho = M/P (`all`), M (`sincere`) or k - 1
+    (`class-average`) the largest is at
+
+        tau = 1/(1 + W(rho/e)),   W Lambert's function.
+
+    A network may want a smaller temperature early on: a large one can merge classes before they are told apart.
+
+    Args:
+        positives: P, rows and keys of the anchor's class without the anchor.
+        negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
+        denominator: Which loss it is.
+
+    Returns:
+        The temperature, float64.
+
+    Raises:
+        ValueError: For `denominator="negatives"`, whose forces grow without bound as the temperature falls.
+
+    Example:
+        >>> fastest_temperature(positives=1, negatives=torch.tensor([1, 9, 100, 1000]))
+        tensor([0.7822, 0.4760, 0.2750, 0.1845], dtype=torch.float64)
+    """
+    check_options(1.0, denominator, "skip")
+    if denominator == "negatives":
+        raise ValueError('denominator="negatives" has no fastest temperature: its forces scale as 1/tau')
+    from scipy.special import lambertw  # here, because importing orthoframe should not load scipy
+
+    positives, negatives = _doubles(positives, negatives)
+    rho = negatives / positives if denominator == "all" else negatives + torch.zeros_like(positives)
+    return 1.0 / (1.0 + torch.as_tensor(lambertw((rho / math.e).numpy()).real))
+
+
+def _share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
+    """q: the part of the denominator that negatives hold at the orthogonal frame."""
+    positives, negatives = _doubles(positives, negatives)
+    if denominator == "negatives":
+        return (negatives > 0).double() + torch.zeros_like(positives)
+    push = math.exp(-1.0 / temperature)
+    attached = positives if denominator == "all" else torch.ones_like(positives)
+    return negatives * push / (attached + negatives * push)
+
+
+def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
+    positives = torch.as_tensor(positives, dtype=torch.float64).cpu()
+    negatives = torch.as_tensor(negatives, dtype=torch.float64).cpu()
+    if bool((positives < 1).any()) or bool((negatives < 0).any()):
+        raise ValueError("an anchor needs at least 1 positive, and its negatives must not be fewer than 0")
+    return positives, negatives

@@ -1,0 +1,36 @@
+"""Rows of unit norm, and the gradient that comes back through them."""
+
+import torch
+from torch import Tensor
+
+# Below this a row has no direction that its dtype could hold: it becomes zero, and gets no gradient.
+SMALLEST_NORM = 1e-12
+
+
+def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Divide each row by its norm; a zero row stays zero.
+
+    Args:
+        rows: `[rows, dim]`, floating point.
+
+    Returns:
+        The unit rows `[rows, dim]`, and the inverse norms `[rows, 1]` (0 for a zero row).
+
+    Example:
+        >>> import torch
+        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))[0]
+        tensor([[0.6000, 0.8000],
+                [0.0000, 0.0000]])
+    """
+    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    inverse = norm.reciprocal().masked_fill_(norm <= SMALLEST_NORM, 0.0)
+    return rows * inverse, inverse
+
+
+def through_unit_rows(gradient: Tensor, unit: Tensor, inverse: Tensor) -> Tensor:
+    """Turn a gradient with respect to unit rows into one with respect to the rows they came from, in place.
+
+    The part along the row is lost, and a zero row gets zero.
+    """
+    radial = torch.linalg.vecdot(unit, gradient)[:, None]
+    return gradient.addcmul_(unit, radial, value=-1).mul_(inverse)

@@ -1,0 +1,143 @@
+"""Precision, extreme temperatures, rows without a direction, memory."""
+
+import math
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import reference
+from orthoframe import supcon_loss
+
+DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
+
+
+def draw(rows, dim=16, dtype=torch.float32, seed=0):
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("temperature", [0.001, 0.0096, 0.0167, 0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("rows", ["random", "frame", "collapsed", "opposite"])
+def test_float32_is_stable(denominator, temperature, rows):
+    labels = torch.arange(24) % 4
+    features = {
+        "random": draw(24),
+        "frame": torch.eye(16)[labels],
+        "collapsed": torch.ones(24, 16),
+        "opposite": torch.ones(24, 16) * (1 - 2 * (labels % 2))[:, None],
+    }[rows]
+
+    def run(dtype):
+        inputs = features.to(dtype).requires_grad_()
+        loss = supcon_loss(inputs, labels, temperature=temperature, denominator=denominator)
+        return loss.double(), torch.autograd.grad(loss, inputs)[0].double()
+
+    (loss, gradient), (exact, exact_gradient) = run(torch.float32), run(torch.float64)
+    # A similarity in float32 is off by some 1e-7, which the temperature divides; a gradient is divided once more.
+    unit = 4e-7 / temperature
+    assert abs(loss - exact) <= unit + 1e-6 * abs(exact)
+    assert torch.allclose(gradient, exact_gradient, rtol=1e-4, atol=min(1.0, 4 * unit) / temperature / 24 + 1e-7)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_half_precision_is_computed_in_float32(dtype, denominator, autocast):
+    labels, features = torch.arange(24) % 4, draw(24, dtype=dtype).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        loss = supcon_loss(features, labels, denominator=denominator)
+        # Under autocast on purpose: a backward pass may be, and must not fall to bfloat16 either.
+        loss.backward()
+    wide = features.detach().float().requires_grad_()
+    exact = supcon_loss(wide, labels, denominator=denominator)
+    exact.backward()
+    assert loss.dtype == torch.float32
+    assert torch.equal(loss, exact)
+    assert features.grad.dtype == dtype
+    assert torch.equal(features.grad, wide.grad.to(dtype))
+
+
+def test_float32_under_autocast_is_not_lowered():
+    labels, features = torch.arange(24) % 4, draw(24).requires_grad_()
+    plain = supcon_loss(features, labels)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(supcon_loss(features, labels), plain)
+
+
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("temperature", [0.001, 0.1])
+def test_a_zero_row_is_finite(denominator, temperature):
+    features, labels = draw(6), torch.tensor([0, 0, 1, 1, 2, 2])
+    features[0] = 0.0
+    features[4:] = 0.0
+    features.requires_grad_()
+    loss = supcon_loss(features, labels, denominator=denominator, temperature=temperature)
+    loss.backward()
+    assert loss.isfinite()
+    assert features.grad.isfinite().all()
+    assert torch.equal(features.grad[[0, 4, 5]], torch.zeros(3, 16))
+
+
+def test_a_zero_row_has_similarity_zero():
+    features, labels = torch.tensor([[0.0, 0.0], [3.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0, 1])
+    terms = supcon_loss(features, labels, temperature=1.0, reduction="none")
+    assert torch.allclose(terms, torch.tensor([math.log(2.0), math.log(2.0), 0.0]))
+
+
+@pytest.mark.parametrize("norm", [1e-3, 30.0])
+def test_rows_taken_as_they_are(norm):
+    """Long rows leave the range of the fast way, and the loss must notice by itself."""
+    features, labels = norm * torch.nn.functional.normalize(draw(8, dtype=torch.float64)), torch.arange(8) % 2
+    logits = features @ features.T / 0.1
+    terms = []
+    for i in range(8):
+        others = [j for j in range(8) if j != i]
+        positives = [j for j in others if labels[j] == labels[i]]
+        terms.append(logits[i, others].logsumexp(0) - logits[i, positives].mean())
+    loss = supcon_loss(features.float(), labels, normalize=False)
+    assert torch.allclose(loss.double(), torch.stack(terms).mean(), rtol=1e-5)
+
+
+def test_a_nan_feature_is_not_hidden():
+    features = draw(4)
+    features[1, 2] = float("nan")
+    assert supcon_loss(features, torch.tensor([0, 0, 1, 1])).isnan()
+
+
+MEMORY = """
+import resource, torch
+from orthoframe import supcon_loss
+torch.set_num_threads(1)
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+labels = torch.arange(64) % 10
+small = torch.randn(64, 128, requires_grad=True)
+supcon_loss(small, labels, denominator="{denominator}").backward()  # libraries load their code on first use
+features = torch.randn({rows}, 128, requires_grad=True)
+labels = torch.arange({rows}) % 10
+before = peak()
+loss = supcon_loss(features, labels, denominator="{denominator}")
+loss.backward()
+assert features.grad.isfinite().all() and loss.isfinite()
+print(peak() - before)
+"""
+
+
+@pytest.mark.parametrize(("denominator", "rows"), [("all", 65536), ("sincere", 16384)])
+def test_memory_stays_under_one_gibibyte(denominator, rows):
+    script = MEMORY.format(denominator=denominator, rows=rows)
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    mebibytes = float(run.stdout)
+    square = rows * rows * 4 / 2**20
+    assert mebibytes < min(1024, square / 2)
+
+
+def test_reference_is_the_formula():
+    """The slow version itself, on a case small enough for a pencil: two rows at a right angle to a third."""
+    features, labels = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), [0, 0, 1]
+    first, second, third = reference.supcon_terms(features, labels, 1.0)
+    assert math.isclose(first, math.log(math.e + 1) - 1, rel_tol=1e-6)
+    assert math.isclose(second, first, rel_tol=1e-6)
+    assert third is None

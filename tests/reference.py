@@ -1,0 +1,90 @@
+"""The slow, obvious versions that everything is checked against."""
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def supcon_terms(features, labels, temperature, denominator="all", keys=None, key_labels=None):
+    """Each anchor's term, by loops over anchors, positives and rows; None for an anchor that has none."""
+    rows = features if keys is None else torch.cat([features, keys])
+    classes = [int(y) for y in labels] + ([] if key_labels is None else [int(y) for y in key_labels])
+    unit = [row / row.norm() for row in rows]
+    terms: list[Tensor | None] = []
+    for i in range(len(features)):
+        others = [j for j in range(len(rows)) if j != i]
+        positives = [j for j in others if classes[j] == classes[i]]
+        negatives = [j for j in others if classes[j] != classes[i]]
+        if not positives or (denominator == "negatives" and not negatives):
+            terms.append(None)
+            continue
+        term = 0.0
+        for j in positives:
+            total = 0.0
+            if denominator == "all":
+                for m in others:
+                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+            elif denominator == "sincere":
+                for m in [j, *negatives]:
+                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+            elif denominator == "negatives":
+                for m in negatives:
+                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+            else:
+                for c in {classes[m] for m in others}:
+                    members = [m for m in others if classes[m] == c]
+                    for m in members:
+                        total = total + torch.exp(unit[i] @ unit[m] / temperature) / len(members)
+            term = term + (torch.log(total) - unit[i] @ unit[j] / temperature) / len(positives)
+        terms.append(term)
+    return terms
+
+
+def supcon_loss(
+    features,
+    labels,
+    temperature=0.1,
+    denominator="all",
+    singletons="skip",
+    reduction="mean",
+    keys=None,
+    key_labels=None,
+):
+    terms = supcon_terms(features, labels, temperature, denominator, keys, key_labels)
+    nothing = features.sum() * 0.0
+    if reduction == "none":
+        return torch.stack([nothing if term is None else term for term in terms])
+    total = sum((term for term in terms if term is not None), start=nothing)
+    if reduction == "sum":
+        return total
+    count = len(terms) if singletons == "count" else sum(term is not None for term in terms)
+    return total / max(1, count)
+
+
+def floor_terms(labels, temperature, denominator="all", key_labels=()):
+    """The floor of each anchor's term, counted row by row; None for an anchor that has none."""
+    classes = [int(y) for y in labels] + [int(y) for y in key_labels]
+    x = math.exp(1 / temperature)
+    floors = []
+    for i in range(len(labels)):
+        others = [classes[j] for j in range(len(classes)) if j != i]
+        p, m = others.count(classes[i]), sum(y != classes[i] for y in others)
+        if p == 0 or (denominator == "negatives" and m == 0):
+            floors.append(None)
+            continue
+        floors.append(
+            {
+                "all": math.log(p + m / x),
+                "sincere": math.log(1 + m / x),
+                "negatives": math.log(m) - 1 / temperature if m else 0.0,
+                "class-average": math.log(1 + (len(set(others)) - 1) / x),
+            }[denominator]
+        )
+    return floors
+
+
+def orthogonal_frame(labels, dim):
+    """One axis for each class."""
+    names = sorted({int(y) for y in labels})
+    return torch.stack([torch.eye(dim, dtype=torch.float64)[names.index(int(y))] for y in labels])
