@@ -3,6 +3,7 @@
 import math
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -107,11 +108,12 @@ def test_a_nan_feature_is_not_hidden():
 
 
 MEMORY = """
-import resource, torch
+import re, torch
 from orthoframe import supcon_loss
 torch.set_num_threads(1)
 def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # Not ru_maxrss: a child starts with that of the process which started it.
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) / 1024
 labels = torch.arange(64) % 10
 small = torch.randn(64, 128, requires_grad=True)
 supcon_loss(small, labels, denominator="{denominator}").backward()  # libraries load their code on first use
@@ -125,13 +127,15 @@ print(peak() - before)
 """
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="peak memory is read from /proc")
 @pytest.mark.parametrize(("denominator", "rows"), [("all", 65536), ("sincere", 16384)])
 def test_memory_stays_under_one_gibibyte(denominator, rows):
     script = MEMORY.format(denominator=denominator, rows=rows)
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     mebibytes = float(run.stdout)
-    square = rows * rows * 4 / 2**20
-    assert mebibytes < min(1024, square / 2)
+    gradient = rows * 128 * 4 / 2**20
+    assert gradient < mebibytes < 1024  # above the gradient, or the measurement itself is broken
+    assert mebibytes < rows * rows * 4 / 2**20 / 2
 
 
 def test_reference_is_the_formula():

@@ -10,7 +10,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; `arguments` are those after its name."""
     parser = argparse.ArgumentParser(
         prog="orthoframe",
-        description="Supervised contrastive learning with a known destination: the orthogonal frame.",
+        description="Supervised contrastive learning whose destination is known: the orthogonal frame.",
     )
     parser.add_argument("--version", action="version", version=f"orthoframe {__version__}")
     parser.parse_args(arguments)

@@ -23,8 +23,8 @@ class Batch:
 
     def of_anchors(self, of_rows: Tensor) -> Tensor:
         """The anchors' part of a tensor with an entry for each row."""
-        return of_rows if len(of_rows) == self.anchors else of_rows[: self.anchors]
+        return of_rows if of_rows.shape[0] == self.anchors else of_rows[: self.anchors]
 
     def class_sums(self, rows: Tensor, classes: Tensor) -> Tensor:
         """Sum of the given rows in each class, `[k, dim]`."""
-        return rows.new_zeros(len(self.counts), rows.shape[1]).index_add_(0, classes, rows)
+        return rows.new_zeros(self.counts.shape[0], rows.shape[1]).index_add_(0, classes, rows)

@@ -76,7 +76,7 @@ def gather_others(features: Tensor, labels: Tensor, headers: list[Header]) -> tu
     """
     rank, longest = dist.get_rank(), max(header.rows for header in headers)
     padding = longest - len(features)
-    everything: Tensor = _AllGather.apply(F.pad(features, (0, 0, 0, padding)))
+    everything: Tensor = _AllGather.apply(F.pad(features, (0, 0, 0, padding)))  # type: ignore[no-untyped-call]
     sent = F.pad(labels, (0, padding))
     received = [torch.empty_like(sent) for _ in headers]
     dist.all_gather(received, sent)
@@ -92,7 +92,7 @@ def sum_over_processes(*values: Tensor) -> list[int]:
     return [int(value) for value in total]
 
 
-def _collective_device(features: Tensor) -> torch.device:
+def _collective_device(features: object) -> torch.device:
     # A refused batch may be no tensor at all, and NCCL only takes tensors of its own device.
     if isinstance(features, Tensor):
         return features.device

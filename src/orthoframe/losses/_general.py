@@ -14,7 +14,7 @@ BLOCK = 2**22
 
 
 def _blocks(batch: Batch, block: int) -> list[slice]:
-    height = max(1, block // max(1, len(batch.rows)))
+    height = max(1, block // max(1, batch.rows.shape[0]))
     return [slice(i, min(i + height, batch.anchors)) for i in range(0, batch.anchors, height)]
 
 
@@ -87,13 +87,13 @@ def backward(
         batch: As in `forward`.
         temperature: As in `forward`.
         denominator: As in `forward`.
-        weights: g_i / tau `[anchors]`.
+        weights: g_i `[anchors]`.
         state: What `forward` returned.
         key_gradient: Whether the rows that are not anchors need a gradient.
         block: As in `forward`.
     """
     rows = batch.rows
-    reach = len(rows) if key_gradient else batch.anchors
+    reach = rows.shape[0] if key_gradient else batch.anchors
     for part in _blocks(batch, block):
         logits, positives = _logits(batch, part, temperature)
         sums = state[part, None]
@@ -108,5 +108,5 @@ def backward(
         else:
             pull = _weighted(logits, positives, batch, part, denominator).sub_(finite).exp_()
         pull *= weights[part, None]
-        gradient[part].addmm_(pull, rows)
-        gradient[:reach].addmm_(pull[:, :reach].T, rows[part])
+        gradient[part].addmm_(pull, rows, alpha=1.0 / temperature)
+        gradient[:reach].addmm_(pull[:, :reach].T, rows[part], alpha=1.0 / temperature)

@@ -78,7 +78,7 @@ def supcon_loss(
         return terms
     if reduction == "sum":
         return terms.sum()
-    count = len(terms) - missing.sum() if singletons == "skip" else torch.tensor(len(terms))
+    count = terms.shape[0] - missing.sum() if singletons == "skip" else torch.tensor(terms.shape[0])
     return terms.sum() / count.clamp(min=1)
 
 
@@ -109,4 +109,4 @@ def anchor_terms(
         normalize=normalize,
         key_gradient=keys is not None and keys.requires_grad,
     )
-    return supcon_terms(rows, labels, len(features), form)
+    return supcon_terms(rows, labels, features.shape[0], form)

@@ -19,7 +19,7 @@ _LARGEST_EXPONENT = {torch.float32: 60.0, torch.float64: 600.0}
 
 def fits(rows: Tensor, temperature: float, *, unit: bool) -> bool:
     """Whether e^(s/tau) and its inverse stay in range for every pair of rows, without a shift."""
-    largest = 1.0 if unit else float(rows.detach().square().sum(1).max()) if len(rows) else 0.0
+    largest = 1.0 if unit else float(rows.detach().square().sum(1).max()) if rows.numel() else 0.0
     return largest / temperature <= _LARGEST_EXPONENT[rows.dtype]
 
 
@@ -40,12 +40,12 @@ def forward(
     """
     blocks = _blocks(rows, anchors, tile)
     sums = rows.new_zeros(anchors)
-    parts = sums.split(tile)
+    parts = _blocks(sums, anchors, tile)
     kept: list[Tensor] = []
     buffer = None
     for i, part in enumerate(parts):
         for j in range(i, len(blocks)):
-            size = len(blocks[i]) * len(blocks[j]) * rows.element_size()
+            size = blocks[i].shape[0] * blocks[j].shape[0] * rows.element_size()
             if buffer is None and size > keep_bytes:
                 buffer = _buffer(blocks)
             exponentials = _exponentials(blocks[i], blocks[j], temperature, i == j, buffer)
@@ -74,13 +74,13 @@ def backward(
         gradient: `[rows, dim]`, added to in place; the part of keys only if `key_gradient`.
         rows: As in `forward`.
         temperature: As in `forward`.
-        weights: g_i / (tau Z_i) `[anchors]`.
+        weights: g_i / Z_i `[anchors]`.
         kept: The tiles that `forward` kept.
         key_gradient: Whether the rows that are not anchors need a gradient.
         tile: As in `forward`.
     """
-    blocks, targets = _blocks(rows, len(weights), tile), _blocks(gradient, len(weights), tile)
-    parts = weights.split(tile)
+    blocks, targets = _blocks(rows, weights.shape[0], tile), _blocks(gradient, weights.shape[0], tile)
+    parts, scale = _blocks(weights, weights.shape[0], tile), 1.0 / temperature
     buffer, room, count = _buffer(blocks), None, 0
     for i, column in enumerate(parts):
         for j in range(i, len(blocks)):
@@ -96,31 +96,31 @@ def backward(
                 torch.add(column[:, None], parts[j], out=pull).mul_(exponentials)
             else:
                 torch.mul(column[:, None], exponentials, out=pull)
-            targets[i].addmm_(pull, blocks[j])
+            targets[i].addmm_(pull, blocks[j], alpha=scale)
             if i != j and (key_gradient or j < len(parts)):
-                targets[j].addmm_(pull.T, blocks[i])
+                targets[j].addmm_(pull.T, blocks[i], alpha=scale)
 
 
 def _blocks(rows: Tensor, anchors: int, tile: int) -> tuple[Tensor, ...]:
     """Views of the anchors and then of the keys, at most a tile of rows each."""
-    if anchors == len(rows):
-        return rows.split(tile)
-    return *rows[:anchors].split(tile), *rows[anchors:].split(tile)
+    if anchors == rows.shape[0]:
+        return (rows,) if anchors <= tile else torch.split(rows, tile)
+    return *torch.split(rows[:anchors], tile), *torch.split(rows[anchors:], tile)
 
 
 def _buffer(blocks: tuple[Tensor, ...]) -> Tensor:
     """Room for the largest tile, to be used again for each: fresh memory costs as much as the arithmetic."""
-    largest = max(map(len, blocks))
-    return blocks[0].new_empty(largest * largest)
+    largest = max(block.shape[0] for block in blocks)
+    return blocks[0].new_empty(largest, largest)
 
 
 def _shaped(buffer: Tensor, shape: torch.Size) -> Tensor:
-    return buffer[: shape.numel()].view(shape)
+    return buffer if buffer.shape == shape else buffer.view(-1)[: shape.numel()].view(shape)
 
 
 def _exponentials(left: Tensor, right: Tensor, temperature: float, diagonal: bool, buffer: Tensor | None) -> Tensor:
     """The tile e^(s_il/tau), 0 where i = l, in the buffer if there is one."""
-    shape = torch.Size((len(left), len(right)))
+    shape = torch.Size((left.shape[0], right.shape[0]))
     tile = left.new_empty(shape) if buffer is None else _shaped(buffer, shape)
     # exp2 is about twice as fast as exp on a CPU; the scale costs nothing inside the matrix product.
     tile.addmm_(left, right.T, beta=0.0, alpha=1.0 / (temperature * math.log(2.0))).exp2_()

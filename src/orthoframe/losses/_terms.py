@@ -54,7 +54,7 @@ def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, form: Form) -> tupl
     if torch.compiler.is_compiling():
         value, missing, _ = _operator(rows, labels, anchors, *astuple(form))
     else:
-        value, missing = _SupConTerms.apply(rows, labels, anchors, form)
+        value, missing = _SupConTerms.apply(rows, labels, anchors, form)  # type: ignore[no-untyped-call]
     return value, missing
 
 
@@ -66,10 +66,13 @@ class _SupConTerms(torch.autograd.Function):
         ctx.save_for_backward(batch.rows, inverse, batch.classes, batch.counts, *terms[1:-1], *terms.kept)
         ctx.anchors, ctx.form = anchors, form
         ctx.mark_non_differentiable(terms.missing)
+        ctx.set_materialize_grads(False)
         return terms.value, terms.missing
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None]:
+        if grad is None:
+            return None, None, None, None
         if torch.is_grad_enabled():  # only with create_graph=True, and then a silent constant would be wrong
             raise RuntimeError("the supervised contrastive loss has no second derivative; use create_graph=False")
         rows, inverse, classes, counts, missing, state, positives, others, *kept = ctx.saved_tensors
@@ -112,30 +115,30 @@ def _forward(
     kept: list[Tensor] = []
     if _is_symmetric(batch, form):
         state, kept = _symmetric.forward(batch.rows, batch.anchors, form.temperature, keep_bytes=keep_bytes)
-        value = state.masked_fill_(missing, 1.0).log()
+        value = state.log()
     else:
         value, state = _general.forward(batch, form.temperature, form.denominator)
-    attraction = torch.linalg.vecdot(batch.of_anchors(batch.rows), others).div_(positives)
-    value = value.sub(attraction, alpha=1.0 / form.temperature).masked_fill_(missing, 0.0)
+    attraction = torch.linalg.vecdot(batch.of_anchors(batch.rows), others)
+    value = value.addcdiv(attraction, positives, value=-1.0 / form.temperature).masked_fill_(missing, 0.0)
     return batch, inverse, Terms(value, missing, state, positives, others, kept)
 
 
 @_without_autocast
 def _backward(rows: Tensor, batch: Batch, inverse: Tensor | None, form: Form, grad: Tensor, terms: Terms) -> Tensor:
     # A sum or mean hands down one number, repeated: then the anchors of a class all have the same weight.
-    same_weight = grad.stride() == (0,) and batch.anchors == len(rows)
-    grad = grad.masked_fill(terms.missing, 0.0).div_(form.temperature)
-    pull = (grad / terms.positives)[:, None]
+    same_weight = grad.stride() == (0,) and batch.anchors == rows.shape[0]
+    grad = grad.masked_fill(terms.missing, 0.0)
+    pull = (grad / terms.positives).div_(-form.temperature)[:, None]
     # Positives, sum_i c_i h_i.others_i: each anchor pulls the others of its class, and is pulled by them.
     if same_weight:
-        gradient = terms.others * (-2.0 * pull)
+        gradient = terms.others * pull.mul_(2.0)
     else:
         pulled = pull * batch.of_anchors(rows)
-        sums = batch.class_sums(pulled, batch.of_anchors(batch.classes))
-        gradient = sums.neg_().index_select(0, batch.classes)
-        batch.of_anchors(gradient).add_(pulled).addcmul_(pull, terms.others, value=-1)
+        gradient = batch.class_sums(pulled, batch.of_anchors(batch.classes)).index_select(0, batch.classes)
+        batch.of_anchors(gradient).sub_(pulled).addcmul_(pull, terms.others)
     if _is_symmetric(batch, form):
-        weights = grad.div_(terms.state)
+        # A row all by itself has an empty denominator, and no weight.
+        weights = grad.div_(terms.state) if rows.shape[0] > 1 else grad
         _symmetric.backward(gradient, rows, form.temperature, weights, terms.kept, key_gradient=form.key_gradient)
     else:
         _general.backward(
@@ -147,13 +150,13 @@ def _backward(rows: Tensor, batch: Batch, inverse: Tensor | None, form: Form, gr
 def _positives(batch: Batch, form: Form) -> tuple[Tensor, Tensor, Tensor]:
     """For each anchor: the number of positives (at least 1), whether it has no term, the sum of its positives."""
     classes = batch.of_anchors(batch.classes)
-    sizes = batch.counts.index_select(0, classes)
+    sizes = batch.counts.to(batch.rows.dtype).index_select(0, classes)
     missing = sizes < 2
     if form.denominator == "negatives":  # without a negative the denominator is empty
-        missing |= sizes == len(batch.rows)
+        missing |= sizes == batch.rows.shape[0]
     sums = batch.class_sums(batch.rows, batch.classes)
     others = sums.index_select(0, classes).sub_(batch.of_anchors(batch.rows))
-    return sizes.sub_(1).clamp_(min=1).to(batch.rows.dtype), missing, others
+    return sizes.sub_(1).clamp_(min=1), missing, others
 
 
 def _refuse_singleton(labels: Tensor, batch: Batch, missing: Tensor) -> None:

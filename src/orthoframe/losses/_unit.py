@@ -1,6 +1,7 @@
 """Rows of unit norm, and the gradient that comes back through them."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 # Below this a row has no direction that its dtype could hold: it becomes zero, and gets no gradient.
@@ -23,7 +24,7 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
                 [0.0000, 0.0000]])
     """
     norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    inverse = norm.reciprocal().masked_fill_(norm <= SMALLEST_NORM, 0.0)
+    inverse = F.threshold(norm, SMALLEST_NORM, torch.inf, inplace=True).reciprocal_()
     return rows * inverse, inverse
 
 

@@ -1,0 +1,175 @@
+"""Time the loss, forward and backward with normalisation, beside what a user would pick instead.
+
+All in one run, interleaved, best of several: float32, dimension 128, 10 classes, two threads. The limit is the three
+bare matrix products of a batch (rows x rows x dim, into memory that is already there): similarities, and the two
+products of their gradient. Every contender's gradient is compared before anything is timed.
+
+    python benchmarks/loss.py --json docs/results/loss.json
+
+The compiled contender needs a C++ compiler, and is left out where there is none.
+"""
+
+import argparse
+import json
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from pytorch_metric_learning.losses import SupConLoss as MetricLearningLoss
+from torch import Tensor
+
+from orthoframe import supcon_loss
+
+DIM, CLASSES, TEMPERATURE, THREADS = 128, 10, 0.1, 2
+LARGE = 65536
+# What must hold (rows: contender: largest ratio); a figure that is missed is printed with an exclamation mark.
+LIMITS: dict[int, dict[str, float]] = {
+    256: {"eager": 0.8, "compiled": 1.0},
+    1024: {"eager": 0.6, "compiled": 0.9},
+    4096: {"eager": 0.2, "compiled": 0.6, "products": 0.75},
+    16384: {"products": 0.75},
+}
+
+
+def textbook(features: Tensor, labels: Tensor) -> Tensor:
+    """The loss as one writes it down: a matrix of logits, a mask, a log-sum-exp."""
+    rows = F.normalize(features, dim=1)
+    itself = torch.eye(len(rows), dtype=torch.bool)
+    positives = (labels[:, None] == labels) & ~itself
+    logits = (rows @ rows.T / TEMPERATURE).masked_fill(itself, -torch.inf)
+    log_probability = logits - logits.logsumexp(1, keepdim=True)
+    return -(torch.where(positives, log_probability, 0.0).sum(1) / positives.sum(1)).mean()
+
+
+def ours(features: Tensor, labels: Tensor) -> Tensor:
+    """The loss of this package."""
+    return supcon_loss(features, labels, temperature=TEMPERATURE)
+
+
+def contenders(rows: int) -> dict[str, Callable[[], object]]:
+    """What is timed at a size: one step each."""
+    features = torch.randn(rows, DIM, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.arange(rows) % CLASSES
+
+    def step(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], Tensor]:
+        def run() -> Tensor:
+            return torch.autograd.grad(loss(features, labels), features)[0]
+
+        return run
+
+    unit = F.normalize(features.detach(), dim=1)
+    square, product = torch.empty(rows, rows), torch.empty(rows, DIM)
+
+    def products() -> None:
+        torch.mm(unit, unit.T, out=square)
+        torch.mm(square, unit, out=product)
+        torch.mm(square.T, unit, out=product)
+
+    steps: dict[str, Callable[[], object]] = {"ours": step(ours), "products": products}
+    if rows <= 4096:
+        steps["textbook"] = step(textbook)
+        steps["pytorch-metric-learning"] = step(MetricLearningLoss(temperature=TEMPERATURE))
+        if shutil.which("g++") or shutil.which("clang++"):
+            steps["compiled"] = step(torch.compile(textbook, dynamic=False))
+        expected = steps["ours"]()
+        for name in steps.keys() - {"ours", "products"}:
+            torch.testing.assert_close(steps[name](), expected, rtol=1e-3, atol=1e-6)
+    return steps
+
+
+def best_times(steps: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
+    """Milliseconds of the fastest call of each, taken in turns until the time is up."""
+    best = dict.fromkeys(steps, float("inf"))
+    for step in steps.values():
+        step()
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        for name, step in steps.items():
+            # Several in a row, as in training: the first one finds the caches full of another's data.
+            for _ in range(5):
+                start = time.perf_counter()
+                step()
+                best[name] = min(best[name], 1e3 * (time.perf_counter() - start))
+    return best
+
+
+def ratios(best: dict[str, float]) -> dict[str, float]:
+    """Our time over those of the others."""
+    eager = [best[name] for name in ("textbook", "pytorch-metric-learning") if name in best]
+    result = {"eager": best["ours"] / min(eager)} if eager else {}
+    if "compiled" in best:
+        result["compiled"] = best["ours"] / best["compiled"]
+    return {**result, "products": best["ours"] / best["products"]}
+
+
+def large(contender: str) -> str:
+    """In a process of its own: seconds and MiB above the inputs at 65,536 rows, or why it cannot."""
+    script = f"""
+import re, resource, sys, time, torch
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import loss
+from pytorch_metric_learning.losses import SupConLoss
+torch.set_num_threads({THREADS})
+step = {{"ours": loss.ours, "textbook": loss.textbook, "pytorch-metric-learning": SupConLoss()}}[{contender!r}]
+def peak():  # ru_maxrss would be that of the process which started this one, if larger
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) / 1024
+def run(rows):
+    features = torch.randn(rows, {DIM}, requires_grad=True)
+    labels = torch.arange(rows) % {CLASSES}
+    before, start = peak(), time.perf_counter()
+    step(features, labels).backward()
+    return time.perf_counter() - start, peak() - before
+run(64)
+if {contender!r} != "ours":
+    resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+try:
+    print("%.1f s, %.0f MiB above the inputs" % run({LARGE}))
+except (RuntimeError, MemoryError):
+    print("needs more than 16 GiB")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def main() -> None:
+    """Measure, print the table, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, help="write every figure here")
+    parser.add_argument("--seconds", type=float, default=20.0, help="how long to measure each size")
+    arguments = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    machine = (
+        f"{platform.machine()}, {THREADS} threads, {torch.backends.cpu.get_cpu_capability()}, torch {torch.__version__}"
+    )
+    print(machine, "\n")
+    print("| rows | ours, ms | of the fastest eager peer | of the compiled textbook | of three matrix products |")
+    print("|---|---|---|---|---|")
+    sizes: dict[str, dict[str, dict[str, float]]] = {}
+    for rows in LIMITS:
+        best = best_times(contenders(rows), arguments.seconds)
+        found = ratios(best)
+        cells = []
+        for name in ("eager", "compiled", "products"):
+            limit = LIMITS[rows].get(name)
+            wanted = "" if limit is None else f" (at most {limit})" + ("" if found.get(name, 9) <= limit else " !")
+            cells.append(f"{found[name]:.2f}{wanted}" if name in found else "")
+        print(f"| {rows} | {best['ours']:.2f} | {' | '.join(cells)} |", flush=True)
+        sizes[str(rows)] = {"milliseconds": best, "ratios": found}
+    print(f"\n{LARGE} rows:")
+    at_large = {}
+    for name in ("ours", "textbook", "pytorch-metric-learning"):
+        at_large[name] = large(name)
+        print(f"- {name}: {at_large[name]}", flush=True)
+    if arguments.json:
+        report = {"machine": machine, "sizes": sizes, str(LARGE): at_large}
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

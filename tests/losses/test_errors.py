@@ -1,0 +1,60 @@
+"""Wrong input: the sentence names what was given and what is allowed."""
+
+import numpy as np
+import pytest
+import torch
+
+from orthoframe import SupConLoss, supcon_loss
+
+FEATURES, LABELS = torch.rand(4, 3), torch.tensor([0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "options", "kind", "message"),
+    [
+        (FEATURES[0], LABELS, {}, ValueError, r"features must have shape \[rows, dim\], not \[3\]"),
+        (FEATURES[:, None], LABELS, {}, ValueError, r"flatten\(0, 1\) and labels.repeat_interleave\(views\)"),
+        (FEATURES.long(), LABELS, {}, TypeError, "features must be float64, float32, float16 or bfloat16"),
+        (FEATURES.tolist(), LABELS, {}, TypeError, "features must be a torch.Tensor, not list"),
+        (FEATURES, LABELS[:3], {}, ValueError, r"labels must have shape \[4\].*not \[3\]"),
+        (FEATURES, LABELS[:, None], {}, ValueError, r"labels must have shape \[4\]"),
+        (FEATURES, LABELS.float(), {}, TypeError, "labels must be integers, not torch.float32"),
+        (FEATURES, LABELS, {"temperature": 0}, ValueError, "temperature must be positive and finite, not 0"),
+        (FEATURES, LABELS, {"temperature": -0.1}, ValueError, "temperature must be positive"),
+        (FEATURES, LABELS, {"temperature": float("nan")}, ValueError, "temperature must be positive"),
+        (FEATURES, LABELS, {"temperature": float("inf")}, ValueError, "temperature must be positive"),
+        (FEATURES, LABELS, {"temperature": "warm"}, TypeError, "temperature must be a Python number, not str"),
+        (FEATURES, LABELS, {"denominator": "out"}, ValueError, "denominator must be one of 'all', 'sincere'"),
+        (FEATURES, LABELS, {"singletons": "drop"}, ValueError, "singletons must be one of 'skip', 'count', 'error'"),
+        (FEATURES, LABELS, {"reduction": "max"}, ValueError, "reduction must be one of 'mean', 'sum', 'none'"),
+        (FEATURES, LABELS, {"keys": FEATURES}, ValueError, "keys was given without key_labels"),
+        (FEATURES, LABELS, {"key_labels": LABELS}, ValueError, "key_labels was given without keys"),
+        (
+            FEATURES,
+            LABELS,
+            {"keys": torch.rand(2, 5), "key_labels": LABELS[:2]},
+            ValueError,
+            "keys have dimension 5 and features 3",
+        ),
+        (
+            FEATURES,
+            LABELS,
+            {"keys": FEATURES, "key_labels": LABELS[:2]},
+            ValueError,
+            r"key_labels must have shape \[4\], one for each row of keys",
+        ),
+    ],
+)
+def test_refused(features, labels, options, kind, message):
+    with pytest.raises(kind, match=message):
+        supcon_loss(features, labels, **options)
+
+
+def test_the_module_refuses_before_the_first_batch():
+    with pytest.raises(ValueError, match="temperature"):
+        SupConLoss(temperature=-1.0)
+
+
+@pytest.mark.parametrize("labels", [[0, 0, 1, 1], np.array([0, 0, 1, 1]), LABELS.bool(), LABELS.to(torch.uint8)])
+def test_labels_of_other_kinds(labels):
+    assert torch.equal(supcon_loss(FEATURES, labels), supcon_loss(FEATURES, LABELS))

@@ -1,0 +1,42 @@
+"""Start a function on several gloo ranks and collect what each returns."""
+
+import json
+import time
+import traceback
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def start(worker, ranks, folder, *arguments, seconds=120):
+    """What `worker(rank, *arguments)` returned on each rank, as JSON gives it back; fails if a rank fails or hangs."""
+    context = mp.get_context("spawn")
+    processes = [
+        context.Process(target=_run, args=(worker, rank, ranks, str(folder), *arguments)) for rank in range(ranks)
+    ]
+    for process in processes:
+        process.start()
+    deadline = time.monotonic() + seconds
+    for process in processes:
+        process.join(max(0.0, deadline - time.monotonic()))
+    hung = [rank for rank, process in enumerate(processes) if process.is_alive()]
+    for process in processes:
+        process.kill()
+    assert not hung, f"ranks {hung} did not end"
+    results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(ranks)]
+    for result in results:
+        assert "error" not in result, result["error"]
+    return [result["value"] for result in results]
+
+
+def _run(worker, rank, ranks, folder, *arguments):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    try:
+        result = {"value": worker(rank, *arguments)}
+    except Exception:
+        result = {"error": traceback.format_exc()}
+    with open(f"{folder}/{rank}.json", "w") as file:
+        json.dump(result, file)
+    dist.destroy_process_group()

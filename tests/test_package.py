@@ -1,0 +1,64 @@
+"""What a user meets first: the import, the command, the README."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import orthoframe
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*command, **options):
+    return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def test_every_public_name_is_there():
+    for name in orthoframe.__all__:
+        assert getattr(orthoframe, name) is not None
+        assert name in dir(orthoframe)
+    with pytest.raises(AttributeError, match="has no attribute 'sup_con'"):
+        _ = orthoframe.sup_con
+
+
+def test_importing_loads_little_more_than_torch():
+    script = """
+import time, sys
+t = time.perf_counter(); import torch; torch_seconds = time.perf_counter() - t
+t = time.perf_counter(); import orthoframe; orthoframe.supcon_loss; print(time.perf_counter() - t)
+assert not {"scipy", "lightning_fabric", "torchmetrics", "tyro", "matplotlib", "plotly", "sklearn"} & set(sys.modules)
+"""
+    seconds = min(float(run(sys.executable, "-c", script, check=True).stdout) for _ in range(2))
+    assert seconds < 0.3
+
+
+def test_the_command_answers():
+    command = Path(sys.executable).parent / "orthoframe"
+    version = run(command, "--version")
+    assert version.returncode == 0
+    assert version.stdout.strip() == f"orthoframe {orthoframe.__version__}"
+    help_text = run(command, "--help")
+    assert help_text.returncode == 0
+    assert "orthogonal frame" in " ".join(help_text.stdout.split())
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/loss.md"])
+def test_examples_of_the_page_run(page, tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = run(sys.executable, "-c", block, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+        assert done.returncode == 0, done.stderr
+
+
+def test_imports_point_down():
+    """Rooms that must know nothing of each other."""
+    rooms = ["data", "batches", "encoders", "losses", "geometry"]
+    for room in rooms:
+        for file in (ROOT / "src" / "orthoframe" / room).glob("*.py"):
+            for other in re.findall(r"(?:from|import) orthoframe\.(\w+)", file.read_text()):
+                assert other not in (set(rooms) | {"ufm", "training", "studies", "reporting", "cli"}) - {room}, file
