@@ -1,1 +1,23 @@
-"""Which examples meet."""
+"""Which examples meet: plans, binding, the certificate, repair, coverage."""
+
+from orthoframe.batches._binding import Binding
+from orthoframe.batches._certificate import Certificate, ClassReport, certify
+from orthoframe.batches._coverage import Coverage, coverage, epochs_to_certify
+from orthoframe.batches._plan import BatchPlan
+from orthoframe.batches._repair import repair
+from orthoframe.batches._sampler import PlanSampler
+from orthoframe.batches._schemes import Scheme
+
+__all__ = [
+    "BatchPlan",
+    "PlanSampler",
+    "certify",
+    "Certificate",
+    "ClassReport",
+    "repair",
+    "coverage",
+    "Coverage",
+    "epochs_to_certify",
+    "Scheme",
+    "Binding",
+]

@@ -1,9 +1,8 @@
 """Which samples are known to coincide: a union-find over all samples, many unions at a time."""
 
 import numpy as np
-from numpy.typing import NDArray
 
-Integers = NDArray[np.integer]
+from orthoframe.batches._labels import Integers
 
 
 class Components:
@@ -68,7 +67,7 @@ class Components:
 
     def _roots(self, nodes: Integers) -> Integers:
         parents = self._parents
-        roots = parents[nodes]
+        roots: Integers = parents[nodes]
         above = parents[roots]
         if np.array_equal(roots, above):
             return roots

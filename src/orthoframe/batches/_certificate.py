@@ -1,0 +1,226 @@
+"""A proof, or a counterexample, that a list of batches leads to the orthogonal frame."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.batches._labels import Integers, Labels
+from orthoframe.batches._scan import Scan, scan
+from orthoframe.batches._witness import witness
+
+_SHOWN = 3  # pieces of a class, and samples of a piece, that are listed
+
+
+@dataclass(frozen=True)
+class ClassReport:
+    """How the batches connect one class."""
+
+    name: int | str
+    samples: int
+    absent: int  # samples that are in no batch
+    components: int  # pieces that the optimum may place apart; 1 is what one wants
+    components_as_stated: int  # pieces of the batch interaction graph
+    smallest: tuple[tuple[int, ...], ...]  # some samples of the smallest pieces, if there are several
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a list of batches guarantees; `str()` says it in a sentence and a small table.
+
+    Attributes:
+        holds: Whether the orthogonal frame is the only optimum: the effective condition, which is exact.
+        holds_as_stated: Whether the batch interaction graph satisfies the paper's condition, which overlooks that two
+            single rows do not push each other apart and that a batch of one class does not make it collapse.
+        classes: A report for each class.
+        missing_pairs: Classes that no batch pushes apart.
+        singleton_pairs: Those of the missing pairs that do share a batch, always as a single row each.
+        num_batches: Batches that were looked at.
+        memberships: Rows that were looked at, before views.
+        single_class_batches: Batches that hold one class only.
+        absent: Samples that are in no batch.
+        additions_to_connect: How many samples `repair` adds to batches so that each class is connected; the fewest
+            possible if batches are disjoint. Missing pairs may need more.
+    """
+
+    holds: bool
+    holds_as_stated: bool
+    classes: tuple[ClassReport, ...]
+    missing_pairs: tuple[tuple[int | str, int | str], ...]
+    singleton_pairs: tuple[tuple[int | str, int | str], ...]
+    num_batches: int
+    memberships: int
+    single_class_batches: int
+    absent: int
+    additions_to_connect: int
+    _scan: Scan
+
+    @property
+    def components(self) -> dict[int | str, int]:
+        """Pieces of each class."""
+        return {report.name: report.components for report in self.classes}
+
+    def witness(self) -> NDArray[np.float64] | None:
+        """Features `[samples, dim]` that show why it fails; None if it holds.
+
+        Non-negative and unit, they reach the loss floor on every batch, and are no orthogonal frame.
+        """
+        return None if self.holds else witness(self._scan)
+
+    def sentence(self) -> str:
+        """The verdict, and what to do."""
+        if self.holds:
+            return (
+                f"Certified: with non-negative features of at least {len(self.classes)} dimensions, the orthogonal "
+                "frame is the only optimum of these batches."
+            )
+        reasons = []
+        broken = [report for report in self.classes if report.components > 1]
+        if broken:
+            worst = max(broken, key=lambda report: report.components)
+            others = f", and {len(broken) - 1} more in several" if len(broken) > 1 else ""
+            reasons.append(f"class {worst.name} is in {worst.components} pieces{others}")
+        if self.absent:
+            reasons.append(f"{self.absent} samples are in no batch")
+        if self.missing_pairs:
+            a, b = self.missing_pairs[0]
+            how = "meet only as single rows" if (a, b) in self.singleton_pairs else "never meet"
+            others = f", nor do {len(self.missing_pairs) - 1} more pairs" if len(self.missing_pairs) > 1 else ""
+            reasons.append(f"classes {a} and {b} {how} and so are not pushed apart{others}")
+        advice = (
+            f"repair() connects the classes with {self.additions_to_connect} additions" if broken else "use repair()"
+        )
+        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or {advice}."
+
+    def __str__(self) -> str:
+        rows = [self.sentence(), ""]
+        rows.append(f"{'class':>12} {'samples':>9} {'absent':>7} {'pieces':>7} {'as stated':>10}  smallest pieces")
+        # The worst first: they are what a reader looks for.
+        ordered = sorted(self.classes, key=lambda report: (-report.components, -report.absent))
+        for report in ordered[:12]:
+            smallest = " ".join("{" + ", ".join(map(str, piece)) + "}" for piece in report.smallest)
+            rows.append(
+                f"{report.name!s:>12} {report.samples:>9} {report.absent:>7} {report.components:>7} "
+                f"{report.components_as_stated:>10}  {smallest}".rstrip()
+            )
+        if len(ordered) > 12:
+            rows.append(f"{'...':>12} {len(ordered) - 12} more classes")
+        pairs = len(self.classes) * (len(self.classes) - 1) // 2
+        rows.append("")
+        rows.append(
+            f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
+            f"{len(self.missing_pairs)} of {pairs} class pairs are not pushed apart "
+            f"({len(self.singleton_pairs)} of them meet as single rows)."
+        )
+        rows.append(f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.")
+        return "\n".join(rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, in types that JSON knows."""
+        return {
+            "holds": self.holds,
+            "holds_as_stated": self.holds_as_stated,
+            "sentence": self.sentence(),
+            "classes": [
+                {
+                    "name": report.name,
+                    "samples": report.samples,
+                    "absent": report.absent,
+                    "components": report.components,
+                    "components_as_stated": report.components_as_stated,
+                    "smallest": [list(piece) for piece in report.smallest],
+                }
+                for report in self.classes
+            ],
+            "missing_pairs": [list(pair) for pair in self.missing_pairs],
+            "singleton_pairs": [list(pair) for pair in self.singleton_pairs],
+            "num_batches": self.num_batches,
+            "memberships": self.memberships,
+            "single_class_batches": self.single_class_batches,
+            "absent": self.absent,
+            "additions_to_connect": self.additions_to_connect,
+        }
+
+
+def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> Certificate:
+    """Decide whether a list of batches has the orthogonal frame as its only optimum.
+
+    For non-negative unit features, and enough dimensions, the optima of the supervised contrastive loss summed over the
+    batches are exactly the orthogonal frames if and only if (a) each class is one piece, where rows of a class are
+    joined by each batch that also holds another class, and by a batch of that class alone once two of its three or more
+    rows are joined; and (b) each two classes meet in a batch in which one of them has two rows.
+
+    Args:
+        labels: `[samples]`, the class of each sample: integers or strings.
+        batches: Lists of sample indices: a list, a `BatchPlan`, the `batch_sampler` of a DataLoader, any iterable. An
+            index that is in a batch twice counts as two rows.
+        views: Rows that each index stands for.
+
+    Returns:
+        The certificate.
+
+    Raises:
+        ValueError: For an index out of range, or labels or batches of a wrong shape.
+        TypeError: For labels or batches of a wrong type.
+
+    Example:
+        >>> labels = [0, 0, 1, 1]
+        >>> certify(labels, [[0, 1, 2, 3]]).holds
+        True
+        >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
+        Not certified: class 0 is in 2 pieces, and 1 more in several; classes 0 and 1 meet only as single rows and ...
+    """
+    if not isinstance(views, int) or isinstance(views, bool) or views < 1:
+        raise ValueError(f"views must be a whole number from 1, not {views!r}")
+    numbered = Labels.of(labels)
+    return _report(scan(numbered, batches, views))
+
+
+def _report(found: Scan) -> Certificate:
+    from orthoframe.batches._repair import additions_to_connect
+
+    labels, names = found.labels, found.labels.names
+    counts, absent = labels.counts, np.bincount(labels.classes[~found.seen], minlength=len(names))
+    pieces, smallest = _pieces(labels, found.components.roots())
+    as_stated, _ = _pieces(labels, found.components_as_stated.roots())
+    missing = np.argwhere(np.triu(~found.met))
+    singletons = np.argwhere(np.triu(found.touched & ~found.met))
+    untouched = bool((~found.touched).any())
+    return Certificate(
+        holds=bool((pieces <= 1).all()) and not len(missing),
+        holds_as_stated=bool((as_stated <= 1).all()) and not untouched,
+        classes=tuple(
+            ClassReport(
+                names[c], int(counts[c]), int(absent[c]), int(pieces[c]), int(as_stated[c]), smallest.get(c, ())
+            )
+            for c in range(len(names))
+        ),
+        missing_pairs=tuple((names[a], names[b]) for a, b in missing.tolist()),
+        singleton_pairs=tuple((names[a], names[b]) for a, b in singletons.tolist()),
+        num_batches=found.num_batches,
+        memberships=found.memberships,
+        single_class_batches=found.single_class_batches,
+        absent=int(absent.sum()),
+        additions_to_connect=additions_to_connect(found),
+        _scan=found,
+    )
+
+
+def _pieces(labels: Labels, roots: Integers) -> tuple[Integers, dict[int, tuple[tuple[int, ...], ...]]]:
+    """Number of pieces of each class, and some samples of the smallest pieces of classes that have several."""
+    k = len(labels.names)
+    sizes = np.bincount(roots, minlength=k + len(roots))
+    piece_numbers = np.flatnonzero(sizes)
+    first = np.full(len(sizes), -1)
+    first[roots[::-1]] = np.arange(len(roots))[::-1]  # the first sample of each piece: the last write wins
+    piece_classes = labels.classes[first[piece_numbers]]
+    pieces = np.bincount(piece_classes, minlength=k)
+    smallest: dict[int, tuple[tuple[int, ...], ...]] = {}
+    for c in np.flatnonzero(pieces > 1)[:100].tolist():
+        own = piece_numbers[piece_classes == c]
+        chosen = own[np.argsort(sizes[own], kind="stable")[:_SHOWN]]
+        members = np.flatnonzero(labels.classes == c)
+        smallest[c] = tuple(tuple(members[roots[members] == root][:_SHOWN].tolist()) for root in chosen)
+    return pieces, smallest

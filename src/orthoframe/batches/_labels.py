@@ -1,0 +1,105 @@
+"""Labels and batches as arrays, checked."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Integers = NDArray[Any]  # of any integer dtype
+# Memberships that are looked at together: a few first, because most class pairs meet early, then many.
+_FIRST_CHUNK, _LARGEST_CHUNK = 2**14, 2**20
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Classes numbered 0..k-1, with the names that the user gave them."""
+
+    classes: Integers  # [samples]
+    names: tuple[Any, ...]  # [k], int or str
+
+    @classmethod
+    def of(cls, labels: Sequence[Any] | NDArray[Any]) -> "Labels":
+        """Number any integer or string labels."""
+        if hasattr(labels, "cpu"):  # a torch tensor, wherever it is
+            labels = labels.cpu().numpy()
+        array = np.asarray(labels)
+        if array.ndim != 1:
+            raise ValueError(f"labels must be one-dimensional, not of shape {list(array.shape)}")
+        if len(array) == 0:
+            return cls(np.empty(0, np.int32), ())
+        if array.dtype.kind not in "biuUS":
+            raise TypeError(f"labels must be integers or strings, not {array.dtype}")
+        if array.dtype.kind in "iu" and array.min() >= 0 and array.max() < max(1024, len(array)):
+            present = np.bincount(array) > 0  # small integers need no sorting
+            names = np.flatnonzero(present)
+            return cls((np.cumsum(present, dtype=np.int32) - 1)[array], tuple(names.tolist()))
+        found, inverse = np.unique(array, return_inverse=True)
+        return cls(inverse.astype(np.int32), tuple(found.tolist()))
+
+    @property
+    def counts(self) -> Integers:
+        """Samples of each class."""
+        return np.bincount(self.classes, minlength=len(self.names))
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive batches, end to end."""
+
+    samples: Integers  # [memberships]
+    batches: Integers  # [memberships], 0..num_batches-1
+    num_batches: int
+
+
+def as_indices(batch: Any) -> Integers:
+    """One batch as an array of indices, whatever it came as."""
+    if hasattr(batch, "cpu"):
+        batch = batch.cpu().numpy()
+    array = np.asarray(batch)
+    if array.ndim != 1:
+        raise ValueError(f"a batch must be a list of indices, not of shape {list(array.shape)}")
+    if len(array) == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise TypeError(f"a batch must hold integers, not {array.dtype}")
+    return array
+
+
+def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
+    """Batches in chunks of growing size, every index checked.
+
+    Raises:
+        ValueError: For an index outside 0..num_samples-1, or a batch that is no list, named by its number.
+        TypeError: For a batch that holds something else than integers.
+    """
+    limit, number = _FIRST_CHUNK, 0
+    pending: list[Integers] = []
+    rows = 0
+    for batch in batches:
+        try:
+            array = as_indices(batch)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"batch {number + len(pending)}: {error}") from None
+        pending.append(array)
+        rows += len(array)
+        if rows >= limit:
+            yield _joined(pending, number, num_samples)
+            number, pending, rows = number + len(pending), [], 0
+            limit = min(2 * limit, _LARGEST_CHUNK)
+    if pending:
+        yield _joined(pending, number, num_samples)
+
+
+def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
+    samples = np.concatenate(pending)
+    lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
+    owners = np.repeat(np.arange(len(pending), dtype=np.int32), lengths)
+    if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):
+        position = int(np.flatnonzero((samples < 0) | (samples >= num_samples))[0])
+        raise ValueError(
+            f"batch {number + int(owners[position])} holds index {int(samples[position])}, and the labels have "
+            f"{num_samples} samples: indices go from 0 to {num_samples - 1}"
+        )
+    return Chunk(samples, owners, len(pending))

@@ -1,0 +1,176 @@
+"""The fewest samples to add to batches so that the orthogonal frame becomes their only optimum."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.batches._components import Components
+from orthoframe.batches._cover import cover_pairs
+from orthoframe.batches._labels import Integers, Labels, as_indices
+from orthoframe.batches._scan import Scan, SingleClass, close, scan
+
+
+def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> list[Integers]:
+    """Add samples to batches until `certify` holds.
+
+    First each class is connected: a sample of another class goes into each batch of a single class that does not
+    collapse, and one representative of a class into every other batch that holds it and is not connected yet (a star: a
+    chain would converge far more slowly). If batches are disjoint, no list of additions is shorter. Then class pairs
+    that are not pushed apart are brought together, greedily: finding the shortest list is NP-hard.
+
+    Args:
+        labels: `[samples]`, integers or strings.
+        batches: Lists of sample indices.
+        views: Rows that each index stands for.
+
+    Returns:
+        The batches, in their order, with additions at the end of each.
+
+    Raises:
+        ValueError: For indices out of range, or if there is no batch to add to.
+
+    Example:
+        >>> [batch.tolist() for batch in repair([0, 0, 1, 1], [[0, 2], [1, 3]])]
+        [[0, 2], [1, 3, 0, 2]]
+    """
+    return mend(Labels.of(labels), [as_indices(batch) for batch in batches], views, None)
+
+
+def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
+    """`repair`, with a given representative `[k]` of each class."""
+    found = scan(labels, batches, views)
+    if len(labels.names) and not any(map(len, batches)):
+        raise ValueError("there is no batch to add samples to; give at least one that is not empty")
+    additions: list[list[int]] = [[] for _ in batches]
+    components = found.components.copy()
+    mended = [batch.number for batch in _mends(components, found.single)]
+    _bring_guests(found, batches, additions, mended, components, representatives)
+    _tie(found, batches, additions, views, components, representatives)
+    return cover_pairs(labels, joined(batches, additions), views, representatives)
+
+
+def joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
+    """Batches with their additions at the end."""
+    return [
+        np.concatenate([batch, np.array(added, dtype=batch.dtype)]) if added else batch
+        for batch, added in zip(batches, additions, strict=True)
+    ]
+
+
+def additions_to_connect(found: Scan) -> int:
+    """How many additions `repair` makes to connect every class, without making them."""
+    components = found.components.copy()
+    mends = sum(1 for _ in _mends(components, found.single))
+    pieces = _count_pieces(found.labels, components)
+    unseen, alone = map(len, _homeless(found, pieces))
+    guests = min(mends, unseen)
+    unseen, alone = unseen - guests, max(0, alone - (mends - guests))
+    # Where one homeless class is guest of another, one addition houses both.
+    housing = unseen + (max(0, alone - unseen) + 1) // 2
+    return mends + int(np.maximum(pieces - 1, 0).sum()) + housing
+
+
+def _mends(components: Components, single: list[SingleClass]) -> Iterator[SingleClass]:
+    """Batches of one class to put a guest into, the most scattered first; each joins what it holds."""
+    waiting = single
+    while True:
+        scattered = [len(np.unique(components.roots(batch.samples))) for batch in waiting]
+        waiting = [batch for batch, number in zip(waiting, scattered, strict=True) if number > 1]
+        if not waiting:
+            return
+        batch = waiting.pop(int(np.argmax([number for number in scattered if number > 1])))
+        components.join(batch.samples, np.zeros(len(batch.samples), dtype=np.int64), 1)
+        close(components, waiting)
+        yield batch
+
+
+def _count_pieces(labels: Labels, components: Components) -> Integers:
+    _, first = np.unique(components.roots(), return_index=True)
+    return np.bincount(labels.classes[first], minlength=len(labels.names))
+
+
+def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
+    """Classes in several pieces without a batch in which an added row would find company: never seen, or seen alone."""
+    homeless = (pieces > 1) & ~found.shared
+    seen = np.bincount(found.labels.classes[found.seen], minlength=len(pieces)) > 0
+    return np.flatnonzero(homeless & ~seen).tolist(), np.flatnonzero(homeless & seen).tolist()
+
+
+def _bring_guests(
+    found: Scan,
+    batches: list[Integers],
+    additions: list[list[int]],
+    mended: list[int],
+    components: Components,
+    representatives: Integers | None,
+) -> None:
+    """A sample of another class for each mended batch; homeless classes first, for they need a batch anyway."""
+    classes, k = found.labels.classes, len(found.labels.names)
+    samples = _first_samples(classes, k) if representatives is None else representatives
+    unseen, alone = _homeless(found, _count_pieces(found.labels, components))
+    met = found.met.copy()
+    for number in mended:
+        host = int(classes[batches[number][0]])
+        if unseen or alone:
+            guest = (unseen or alone).pop()
+        else:  # of the classes that are not pushed away from the host yet, if there is one
+            guest = int(np.argmin(met[host])) if not met[host].all() else (host + 1) % k
+        met[host, guest] = met[guest, host] = True
+        # Where there is only one class, a row of the batch itself, once more, makes it collapse too.
+        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+    homes = {int(classes[batch[0]]): number for number, batch in enumerate(batches) if len(batch) == 1}
+    while unseen or alone:
+        guest = (unseen or alone).pop()
+        if alone:
+            number = homes[alone.pop()]
+        else:
+            number = next(
+                (n for n, batch in enumerate(batches) if (classes[batch] != guest).any()), homes.get(guest, 0)
+            )
+        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+
+
+def _tie(
+    found: Scan,
+    batches: list[Integers],
+    additions: list[list[int]],
+    views: int,
+    components: Components,
+    representatives: Integers | None,
+) -> None:
+    """Put a representative of each class into a batch of each of its other pieces."""
+    classes = found.labels.classes
+    roots = components.roots()
+    # Every batch of two rows or more now holds two classes, or rows that coincide: an added row joins them.
+    batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
+    for number, batch in enumerate(joined(batches, additions)):
+        if len(batch) * views > 1:
+            batch_of[roots[batch]] = number
+    order = np.argsort(classes, kind="stable")
+    for members in np.split(order, np.cumsum(found.labels.counts)[:-1]):
+        pieces, first, sizes = np.unique(roots[members], return_index=True, return_counts=True)
+        if len(pieces) < 2:
+            continue
+        somewhere = batch_of[pieces] >= 0
+        if representatives is None:
+            centre = int(np.argmax(np.where(somewhere, sizes, 0)))
+            representative = int(members[first[centre]])
+        else:
+            representative = int(representatives[classes[members[0]]])
+            centre = int(np.flatnonzero(pieces == roots[representative])[0])
+        base = int(batch_of[pieces[centre if somewhere[centre] else int(np.argmax(somewhere))]])
+        for piece in range(len(pieces)):
+            if piece == centre:
+                continue
+            if somewhere[piece]:
+                additions[int(batch_of[pieces[piece]])].append(representative)
+            else:  # in no batch, or alone in one: it comes to the others
+                additions[base].append(int(members[first[piece]]))
+
+
+def _first_samples(classes: Integers, k: int) -> Integers:
+    samples = np.zeros(k, dtype=np.int64)
+    samples[classes[::-1]] = np.arange(len(classes))[::-1]
+    return samples

@@ -1,0 +1,95 @@
+"""The batches of a plan for a DataLoader, whole or one process's share of them."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch.utils.data import Sampler
+
+from orthoframe.batches._plan import BatchPlan
+
+
+class PlanSampler(Sampler[list[int]]):
+    """The `batch_sampler` of a `torch.utils.data.DataLoader`, alone or as one of several ranks.
+
+    Each rank gets every `world_size`-th row of a batch: together the ranks have the plan's batch, all have the same
+    number of batches, and each gets at least one row of every batch. With Lightning or Fabric pass
+    `use_distributed_sampler=False`, or they would wrap it.
+
+    Each pass over the sampler is one epoch; `set_epoch` is needed only to jump. A state says how many batches of the
+    epoch are done; loading it needs no replay, and the number of ranks may be another than before.
+
+    Args:
+        plan: The plan.
+        rank: This process, from 0.
+        world_size: Number of processes.
+
+    Raises:
+        ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
+
+    Example:
+        >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="fixed")
+        >>> [len(rows) for rows in PlanSampler(plan, rank=1, world_size=2)]
+        [2, 2]
+    """
+
+    def __init__(self, plan: BatchPlan, rank: int = 0, world_size: int = 1) -> None:
+        if not (world_size >= 1 and 0 <= rank < world_size):
+            raise ValueError(f"rank must be from 0 to world_size - 1, not {rank} with world_size {world_size}")
+        self.plan, self.rank, self.world_size = plan, rank, world_size
+        self._epoch = 0  # of the next pass
+        self._start = 0  # the batch at which the next pass begins
+        self._running = self._done = 0  # where the current pass is
+        self._lengths: dict[int, int] = {}
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batches = self.plan.batches(self._epoch)
+        smallest = min(range(len(batches)), key=lambda number: len(batches[number]), default=0)
+        if batches and len(batches[smallest]) < self.world_size:
+            raise ValueError(
+                f"batch {smallest} of epoch {self._epoch} has {len(batches[smallest])} rows, too few for "
+                f'{self.world_size} ranks; use drop_last=True, binding="fixed" or another batch_size'
+            )
+        self._running, first = self._epoch, self._start
+        for number in range(first, len(batches)):
+            self._done = number + 1
+            yield batches[number][self.rank :: self.world_size].tolist()
+        self._epoch, self._start = self._running + 1, 0
+        self._running, self._done = self._epoch, 0
+
+    def __len__(self) -> int:
+        if self._epoch not in self._lengths:
+            self._lengths = {self._epoch: len(self.plan.batches(self._epoch))}
+        return self._lengths[self._epoch] - self._start
+
+    def set_epoch(self, epoch: int) -> None:
+        """Go to the start of an epoch; a resumed run that names the epoch it resumes goes on inside it."""
+        if epoch != self._epoch:
+            self._go_to(epoch, 0)
+
+    def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
+        """Where the run is.
+
+        Args:
+            batches_done: Batches of the current epoch that the training has finished, those before a resumption
+                included. Give it, before the epoch ends, if the DataLoader has workers: they fetch batches ahead, which
+                the sampler cannot tell from finished ones.
+        """
+        done = self._done if batches_done is None else batches_done
+        return {"epoch": self._running, "batches_done": done, "plan": self.plan.fingerprint()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on where a state was taken.
+
+        Raises:
+            ValueError: If the state comes from a plan with other batches.
+        """
+        if state["plan"] != self.plan.fingerprint():
+            raise ValueError(
+                "the state was saved with another plan (labels, seed or options differ); resume with the same plan, or "
+                "start anew"
+            )
+        self._go_to(int(state["epoch"]), int(state["batches_done"]))
+
+    def _go_to(self, epoch: int, batch: int) -> None:
+        self._epoch = self._running = epoch
+        self._start = self._done = batch
