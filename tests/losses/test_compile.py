@@ -53,6 +53,16 @@ def test_compiled_module_and_bad_batch():
         loss(features, torch.tensor([0, 0, 1, 0]))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_compiled_with_a_temperature_that_changes():
+    features, labels = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 0, 1, 1])
+    compiled = torch.compile(
+        lambda temperature: supcon_loss(features, labels, temperature=temperature), backend="aot_eager", fullgraph=True
+    )
+    for temperature in (0.1, 0.2, 0.3):
+        assert torch.allclose(compiled(temperature), supcon_loss(features, labels, temperature=temperature))
+
+
 def test_the_operator_keeps_its_promises():
     """torch's own check of a custom operator: schema, fake shapes, autograd, tracing with dynamic sizes."""
     from orthoframe.losses._terms import _operator

@@ -184,8 +184,17 @@ def test_bound_formula(gap, positives, negatives, denominator, temperature):
     assert math.isclose(bound, expected, rel_tol=1e-6)
 
 
-def test_no_negatives_no_bound():
-    assert angle_bound(0.1, 3, 0) == math.inf
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+def test_bound_out_of_range(denominator):
+    """Where e^gap or e^(-1/tau) leave the range of float64, the bound does not."""
+    assert angle_bound(0.0, 49, 450, temperature=0.001, denominator=denominator) == 0
+    assert math.isclose(angle_bound(1000.0, 3, 5, temperature=1.0, denominator=denominator), 1000, rel_tol=0.01)
+    assert angle_bound(1e-4, 49, 450, temperature=0.001, denominator=denominator) < 1.0
+    assert angle_bound(0.0, 3, 0, denominator=denominator) == math.inf
+    assert angle_bound(0.1, 3, 0, denominator=denominator) == math.inf
+
+
+def test_gaps_below_zero_are_rounding():
     assert angle_bound(-1e-18, 3, 5) == 0
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import reference
-from orthoframe import supcon_loss
+from orthoframe import loss_floor, supcon_loss
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 
@@ -40,6 +40,22 @@ def test_float32_is_stable(denominator, temperature, rows):
     unit = 4e-7 / temperature
     assert abs(loss - exact) <= unit + 1e-6 * abs(exact)
     assert torch.allclose(gradient, exact_gradient, rtol=1e-4, atol=min(1.0, 4 * unit) / temperature / 24 + 1e-7)
+
+
+@pytest.mark.parametrize("temperature", [0.001, 0.1])
+def test_thousands_of_equal_rows_do_not_add_up_their_rounding(temperature):
+    labels = torch.arange(4096) % 2
+    axes = torch.linalg.qr(draw(16, dtype=torch.float64))[0][:2].float()
+    loss = supcon_loss(axes[labels], labels, temperature=temperature)
+    floor = loss_floor(labels, temperature=temperature)
+    # The axes themselves are rounded: their cosines are off by some 1e-7, which the temperature divides.
+    assert abs(loss.double() - floor) < 4e-7 / temperature
+
+
+@pytest.mark.parametrize("length", [1e-9, 1e20, 1e37])
+def test_the_length_of_rows_does_not_matter_in_float32(length):
+    features, labels = draw(8), torch.arange(8) % 2
+    assert torch.allclose(supcon_loss(features * length, labels), supcon_loss(features, labels), rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

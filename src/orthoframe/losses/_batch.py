@@ -26,5 +26,6 @@ class Batch:
         return of_rows if of_rows.shape[0] == self.anchors else of_rows[: self.anchors]
 
     def class_sums(self, rows: Tensor, classes: Tensor) -> Tensor:
-        """Sum of the given rows in each class, `[k, dim]`."""
-        return rows.new_zeros(self.counts.shape[0], rows.shape[1]).index_add_(0, classes, rows)
+        """Sum of the given rows in each class, `[k, dim]`; added in float64, for equal rows add up their rounding."""
+        sums = rows.new_zeros(self.counts.shape[0], rows.shape[1], dtype=torch.float64)
+        return sums.index_add_(0, classes, rows.double()).to(rows.dtype)

@@ -45,8 +45,12 @@ def angle_bound(
         tensor(0.0215, dtype=torch.float64)
     """
     check_options(temperature, denominator, "skip")
-    gap, share = torch.as_tensor(gap, dtype=torch.float64), _share(positives, negatives, temperature, denominator)
-    return temperature * torch.log1p(torch.expm1(gap.clamp(min=0.0)) / share)
+    gap = torch.as_tensor(gap, dtype=torch.float64, device="cpu").clamp(min=0.0)
+    share = _log_share(positives, negatives, temperature, denominator)
+    # log((e^gap - 1)/q), where e^gap and q may both be out of range
+    ratio = gap + torch.log(-torch.expm1(-gap)) - share
+    bound = temperature * torch.logaddexp(ratio, torch.zeros_like(ratio))
+    return torch.where(share == -torch.inf, torch.inf, bound)
 
 
 def fastest_temperature(positives: Number, negatives: Number, *, denominator: Denominator = "all") -> Tensor:
@@ -57,7 +61,8 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
 
         tau = 1/(1 + W(rho/e)),   W Lambert's function.
 
-    A network may want a smaller temperature early on: a large one can merge classes before they are told apart.
+    A network may want a smaller temperature early on: a large one can merge classes before they are told apart. Without
+    negatives there is no force at all, and the limit of the formula, 1, is returned.
 
     Args:
         positives: P, rows and keys of the anchor's class without the anchor.
@@ -84,19 +89,20 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
     return 1.0 / (1.0 + torch.as_tensor(lambertw((rho / math.e).numpy()).real))
 
 
-def _share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
-    """q: the part of the denominator that negatives hold at the orthogonal frame."""
-    positives, negatives = _doubles(positives, negatives)
+def _log_share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
+    """Logarithm of q, the part of the denominator that negatives hold at the orthogonal frame."""
+    near, far = _doubles(positives, negatives)
+    if denominator != "all":
+        near = torch.ones_like(near)
+    pushed = far.log() - 1.0 / temperature + torch.zeros_like(near)
     if denominator == "negatives":
-        return (negatives > 0).double() + torch.zeros_like(positives)
-    push = math.exp(-1.0 / temperature)
-    attached = positives if denominator == "all" else torch.ones_like(positives)
-    return negatives * push / (attached + negatives * push)
+        return torch.where(pushed > -torch.inf, 0.0, -torch.inf)
+    return pushed - torch.logaddexp(near.log(), pushed)
 
 
 def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
-    positives = torch.as_tensor(positives, dtype=torch.float64).cpu()
-    negatives = torch.as_tensor(negatives, dtype=torch.float64).cpu()
+    positives = torch.as_tensor(positives, dtype=torch.float64, device="cpu")
+    negatives = torch.as_tensor(negatives, dtype=torch.float64, device="cpu")
     if bool((positives < 1).any()) or bool((negatives < 0).any()):
         raise ValueError("an anchor needs at least 1 positive, and its negatives must not be fewer than 0")
     return positives, negatives

@@ -1,6 +1,7 @@
 """What the losses accept, and the sentences for what they do not."""
 
 import math
+from numbers import Real
 from typing import get_args
 
 import torch
@@ -9,11 +10,11 @@ from torch import Tensor
 from orthoframe.losses._options import Denominator, Reduction, Singletons
 
 
-def check_options(temperature: float, denominator: str, singletons: str, reduction: str = "mean") -> None:
+def check_options(temperature: object, denominator: str, singletons: str, reduction: str = "mean") -> None:
     """Raise `ValueError` or `TypeError` for an option that is not one of those allowed."""
-    if isinstance(temperature, bool | Tensor) or not isinstance(temperature, int | float):
-        raise TypeError(f"temperature must be a Python number, not {type(temperature).__name__}")
-    if not (math.isfinite(temperature) and temperature > 0):
+    if isinstance(temperature, bool) or not isinstance(temperature, Real):
+        raise TypeError(f"temperature must be a number, not {type(temperature).__name__}")
+    if not 0 < float(temperature) < math.inf:
         raise ValueError(f"temperature must be positive and finite, not {temperature}; 0.1 is usual")
     for name, value, kind in (
         ("denominator", denominator, Denominator),
@@ -42,7 +43,10 @@ def check_rows(rows: Tensor, labels: Tensor, *, names: tuple[str, str] = ("featu
         raise ValueError(f"{name} must have shape [rows, dim], not {list(rows.shape)}{advice}")
     if rows.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {rows.dtype}")
-    labels = torch.as_tensor(labels, device=rows.device)
+    try:
+        labels = torch.as_tensor(labels, device=rows.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{label_name} must be integers, not {type(labels).__name__}") from None
     if labels.shape != rows.shape[:1]:
         raise ValueError(
             f"{label_name} must have shape [{rows.shape[0]}], one for each row of {name}, not {list(labels.shape)}"

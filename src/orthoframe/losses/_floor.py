@@ -1,5 +1,6 @@
 """How low the loss can go, and what it is when everything has collapsed."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ def loss_floor(
     theirs. Features with negative entries can go lower.
 
     Args:
-        labels: `[rows]`, the classes of the batch; or give `class_counts`.
+        labels: `[rows]`, the class of each row (not counts: `[2, 2]` is two rows of class 2); or give `class_counts`.
         class_counts: `[k]`, rows of each class.
         key_labels: `[keys]`, classes of the rows that are not anchors; with `labels`.
         key_counts: `[k]`, the same as counts; with `class_counts`.
@@ -127,7 +128,7 @@ def _sizes(
     else:
         anchors = _integers("class_counts", class_counts if class_counts is not None else [])
         extra = torch.zeros_like(anchors) if key_counts is None else _integers("key_counts", key_counts)
-        names = torch.arange(len(anchors))
+        names = torch.arange(len(anchors), device="cpu")
         if len(extra) != len(anchors):
             raise ValueError(f"key_counts has {len(extra)} classes and class_counts {len(anchors)}; they must agree")
         if bool((anchors < 0).any()) or bool((extra < 0).any()):
@@ -144,17 +145,17 @@ def _sizes(
 
 
 def _integers(name: str, values: Integers) -> Tensor:
-    tensor = torch.as_tensor(values).cpu()
+    tensor = torch.as_tensor(values, device="cpu")
     if tensor.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {list(tensor.shape)}")
-    if tensor.is_floating_point() and len(tensor):
+    if (tensor.is_floating_point() or tensor.is_complex()) and len(tensor):
         raise TypeError(f"{name} must be integers, not {tensor.dtype}")
     return tensor.long()
 
 
 def _reduced(sizes: _Sizes, log_push: float, denominator: str, singletons: str, reduction: str) -> Tensor:
     """Reduce the terms of classes whose negatives weigh e^log_push, relative to their positives."""
-    push = torch.tensor(log_push, dtype=torch.float64).exp()
+    push = math.exp(log_push)
     if denominator == "all":
         terms = (sizes.positives + sizes.negatives * push).log()
     elif denominator == "sincere":

@@ -1,5 +1,6 @@
 """Rows of the other processes, with gradients that find their way home."""
 
+import zlib
 from typing import Any, NamedTuple
 
 import torch
@@ -20,17 +21,19 @@ class Header(NamedTuple):
     dim: int
     dtype: int  # index into _DTYPES
     learns: int  # whether a gradient will come back through the rows
+    options: int  # a number that stands for the options of the loss
     failed: int  # whether the batch was refused
 
 
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
-def agree(features: Tensor, refused: bool) -> list[Header]:
+def agree(features: Tensor, options: tuple[object, ...], refused: bool) -> list[Header]:
     """Exchange headers, so that a batch which one process refuses stops every process instead of hanging the others.
 
     Args:
         features: This process's rows.
+        options: What must be the same for all processes.
         refused: Whether this process has refused its own batch.
 
     Returns:
@@ -41,10 +44,11 @@ def agree(features: Tensor, refused: bool) -> list[Header]:
         RuntimeError: On the processes whose own batch is sound, if another process refused its own.
     """
     device = _collective_device(features)
-    mine = Header(0, 0, 0, 0, 1)
+    mine = Header(0, 0, 0, 0, 0, failed=1)
     if not refused:
         learns = features.requires_grad and torch.is_grad_enabled()
-        mine = Header(len(features), features.shape[1], _DTYPES.index(features.dtype), int(learns), 0)
+        number = zlib.crc32(repr(options).encode())
+        mine = Header(len(features), features.shape[1], _DTYPES.index(features.dtype), int(learns), number, failed=0)
     sent = torch.tensor(mine, device=device)
     received = [torch.empty_like(sent) for _ in range(world_size())]
     dist.all_gather(received, sent)
@@ -52,11 +56,17 @@ def agree(features: Tensor, refused: bool) -> list[Header]:
     failed = [rank for rank, header in enumerate(headers) if header.failed]
     if failed and not mine.failed:
         raise RuntimeError(f"the batch of rank {failed[0]} was refused; its own error says why")
-    for name, what in (("dim", "dimension"), ("dtype", "dtype"), ("learns", "requires_grad")):
+    for name, what in (
+        ("dim", "dimension of features"),
+        ("dtype", "dtype of features"),
+        ("learns", "requires_grad of features"),
+        ("options", "options of the loss"),
+    ):
         values = [getattr(header, name) for header in headers]
         if not failed and len(set(values)) > 1:
             shown = [_DTYPES[value] for value in values] if name == "dtype" else values
-            raise ValueError(f"the {what} of features must be the same on every rank; ranks 0, 1, ... have {shown}")
+            seen = "" if name == "options" else f"; ranks 0, 1, ... have {shown}"
+            raise ValueError(f"the {what} must be the same on every rank{seen}")
     return headers
 
 
@@ -85,9 +95,9 @@ def gather_others(features: Tensor, labels: Tensor, headers: list[Header]) -> tu
     return rows, torch.cat([received[other][: headers[other].rows] for other in others])
 
 
-def sum_over_processes(*values: Tensor) -> list[int]:
+def sum_over_processes(*values: Tensor | int, device: torch.device) -> list[int]:
     """Integer sums over all processes, in one exchange."""
-    total = torch.stack(values)
+    total = torch.tensor([int(value) for value in values], device=device)
     dist.all_reduce(total)
     return [int(value) for value in total]
 

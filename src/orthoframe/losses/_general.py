@@ -41,7 +41,7 @@ def _weighted(logits: Tensor, positives: Tensor, batch: Batch, part: slice, deno
 
 
 def _log_sums(batch: Batch, part: slice, temperature: float, denominator: str) -> tuple[Tensor, Tensor]:
-    """Denominators of a block, and what `log_denominators` returns of them."""
+    """Denominators of a block, and the value that `forward` returns of them."""
     logits, positives = _logits(batch, part, temperature)
     plain = logits.clone() if denominator == "sincere" else logits
     sums = _weighted(logits, positives, batch, part, denominator).logsumexp(1)

@@ -1,12 +1,15 @@
 """The supervised contrastive loss as a module, exact across processes."""
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from orthoframe.losses._checks import check_keys, check_options, check_rows
 from orthoframe.losses._gather import agree, gather_others, sum_over_processes, world_size
 from orthoframe.losses._options import Denominator, Singletons
-from orthoframe.losses._supcon import anchor_terms, supcon_loss
+from orthoframe.losses._supcon import joined_rows, supcon_loss
+from orthoframe.losses._terms import Form, supcon_total
 
 
 class SupConLoss(nn.Module):
@@ -76,41 +79,36 @@ class SupConLoss(nn.Module):
     def _across_processes(
         self, features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
     ) -> Tensor:
+        options = (self.temperature, self.denominator, self.singletons)
         refused: Exception | None = None
         try:
+            check_options(*options)
             labels = check_rows(features, labels)
             key_labels = check_keys(features, keys, key_labels)
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # whatever it is, the other processes must hear of it
             refused = error
-        headers = agree(features, refused is not None)
+        headers = agree(features, options, refused is not None)
         if refused is not None:
             raise refused
-        rows, row_labels = gather_others(features, labels, headers)
+        if features.dtype in (torch.float16, torch.bfloat16):
+            features = features.float()  # gradients are summed over processes, and would be rounded at each
+        others, other_labels = gather_others(features, labels, headers)
         if keys is not None and key_labels is not None:
-            rows, row_labels = torch.cat([rows, keys.to(rows.dtype)]), torch.cat([row_labels, key_labels])
+            dtype = torch.promote_types(others.dtype, keys.dtype)
+            others = torch.cat([others.to(dtype), keys.to(dtype)])
+            other_labels = torch.cat([other_labels, key_labels])
 
-        terms, missing = self._terms(features, labels, rows, row_labels)
-        absent, anchors = sum_over_processes(missing.sum(), torch.tensor(len(terms), device=missing.device))
+        rows, row_labels = joined_rows(features, labels, others, other_labels)
+        form = Form(float(self.temperature), self.denominator, False, normalize=True, key_gradient=others.requires_grad)
+        total, missing = supcon_total(rows, row_labels, features.shape[0], form, "none")
+        absent, anchors = sum_over_processes(missing, features.shape[0], device=features.device)
         if self.singletons == "error" and absent:
-            if bool(missing.any()):
-                self._terms(features, labels, rows, row_labels, forbid_singletons=True)
+            if int(missing):
+                supcon_total(rows, row_labels, features.shape[0], replace(form, forbid_singletons=True), "none")
             raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
         # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
         count = anchors - absent if self.singletons == "skip" else anchors
-        return terms.sum() * (world_size() / max(1, count))
-
-    def _terms(
-        self, features: Tensor, labels: Tensor, keys: Tensor, key_labels: Tensor, forbid_singletons: bool = False
-    ) -> tuple[Tensor, Tensor]:
-        return anchor_terms(
-            features,
-            labels,
-            keys,
-            key_labels,
-            temperature=self.temperature,
-            denominator=self.denominator,
-            forbid_singletons=forbid_singletons,
-        )
+        return total * (world_size() / max(1, count))
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from orthoframe.losses._checks import check_keys, check_options, check_rows
 from orthoframe.losses._options import Denominator, Reduction, Singletons
-from orthoframe.losses._terms import Form, supcon_terms
+from orthoframe.losses._terms import Average, Form, supcon_terms, supcon_total
 
 
 def supcon_loss(
@@ -64,49 +64,28 @@ def supcon_loss(
         tensor(0.)
     """
     check_options(temperature, denominator, singletons, reduction)
-    terms, missing = anchor_terms(
-        features,
-        labels,
-        keys,
-        key_labels,
-        temperature=temperature,
+    form = Form(
+        temperature=float(temperature),
         denominator=denominator,
         forbid_singletons=singletons == "error",
         normalize=normalize,
+        key_gradient=keys is not None and keys.requires_grad,
     )
+    rows, all_labels = joined_rows(features, labels, keys, key_labels)
     if reduction == "none":
-        return terms
-    if reduction == "sum":
-        return terms.sum()
-    count = terms.shape[0] - missing.sum() if singletons == "skip" else torch.tensor(terms.shape[0])
-    return terms.sum() / count.clamp(min=1)
+        return supcon_terms(rows, all_labels, features.shape[0], form)[0]
+    average: Average = "none" if reduction == "sum" else "all" if singletons == "count" else "present"
+    return supcon_total(rows, all_labels, features.shape[0], form, average)[0]
 
 
-def anchor_terms(
-    features: Tensor,
-    labels: Tensor,
-    keys: Tensor | None,
-    key_labels: Tensor | None,
-    *,
-    temperature: float,
-    denominator: str,
-    forbid_singletons: bool,
-    normalize: bool = True,
+def joined_rows(
+    features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """The term of each anchor and whether it has none, from inputs as the user gives them."""
+    """Anchors and then keys, checked, in the dtype in which they are computed."""
     labels = check_rows(features, labels)
     key_labels = check_keys(features, keys, key_labels)
     rows = features
     if keys is not None and key_labels is not None:
         dtype = torch.promote_types(features.dtype, keys.dtype)
         rows, labels = torch.cat([features.to(dtype), keys.to(dtype)]), torch.cat([labels, key_labels])
-    if rows.dtype in (torch.float16, torch.bfloat16):
-        rows = rows.float()
-    form = Form(
-        temperature=float(temperature),
-        denominator=denominator,
-        forbid_singletons=forbid_singletons,
-        normalize=normalize,
-        key_gradient=keys is not None and keys.requires_grad,
-    )
-    return supcon_terms(rows, labels, features.shape[0], form)
+    return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows, labels

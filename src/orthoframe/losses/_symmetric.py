@@ -39,11 +39,11 @@ def forward(
         The sums `[anchors]`, and the tiles that were kept (the first ones, in order).
     """
     blocks = _blocks(rows, anchors, tile)
-    sums = rows.new_zeros(anchors)
-    parts = _blocks(sums, anchors, tile)
+    sums: dict[int, Tensor] = {}
     kept: list[Tensor] = []
     buffer = None
-    for i, part in enumerate(parts):
+    count = -(-anchors // tile)  # blocks of anchors
+    for i in range(count):
         for j in range(i, len(blocks)):
             size = blocks[i].shape[0] * blocks[j].shape[0] * rows.element_size()
             if buffer is None and size > keep_bytes:
@@ -52,10 +52,14 @@ def forward(
             if buffer is None:
                 keep_bytes -= size
                 kept.append(exponentials)
-            part.add_(exponentials.sum(1))
-            if i < j < len(parts):
-                parts[j].add_(exponentials.sum(0))
-    return sums, kept
+            across = exponentials.sum(1)
+            sums[i] = sums[i].add_(across) if i in sums else across
+            if i < j < count:
+                down = exponentials.sum(0)
+                sums[j] = sums[j].add_(down) if j in sums else down
+    if count == 1:
+        return sums[0], kept
+    return torch.cat([rows.new_empty(0), *(sums[i] for i in range(count))]), kept
 
 
 def backward(

@@ -7,7 +7,7 @@
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from functools import wraps
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +15,8 @@ from torch import Tensor
 from orthoframe.losses import _general, _symmetric
 from orthoframe.losses._batch import Batch
 from orthoframe.losses._unit import through_unit_rows, unit_rows
+
+Average = Literal["none", "present", "all"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Terms(NamedTuple):
     positives: Tensor  # [anchors], how many, at least 1
     others: Tensor  # [anchors, dim], the sum of the positives
     kept: list[Tensor]  # tiles of exponentials
+    absent: int  # how many anchors have no term
 
 
 def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, form: Form) -> tuple[Tensor, Tensor]:
@@ -58,27 +61,76 @@ def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, form: Form) -> tupl
     return value, missing
 
 
+def supcon_total(
+    rows: Tensor, labels: Tensor, anchors: int, form: Form, average: Average
+) -> tuple[Tensor, Tensor | int]:
+    """Sum of the terms, or their mean; faster than `supcon_terms` and a sum, because the gradient is known at once.
+
+    Args:
+        rows: As in `supcon_terms`.
+        labels: As in `supcon_terms`.
+        anchors: As in `supcon_terms`.
+        form: As in `supcon_terms`.
+        average: Divide by nothing, by the anchors that have a term, or by all anchors.
+
+    Returns:
+        `(value, missing)`: a scalar, and how many anchors have no term.
+    """
+    if torch.compiler.is_compiling():
+        terms, without = supcon_terms(rows, labels, anchors, form)
+        missing = without.sum()
+        if average == "none":
+            return terms.sum(), missing
+        count = anchors - missing if average == "present" else anchors + 0 * missing
+        return terms.sum() / count.clamp(min=1), missing
+    absent: list[int] = []  # a second result that is no tensor
+    value = _SupConTotal.apply(rows, labels, anchors, form, average, absent)  # type: ignore[no-untyped-call]
+    return value, absent[0]
+
+
 class _SupConTerms(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, rows: Tensor, labels: Tensor, anchors: int, form: Form) -> tuple[Tensor, Tensor]:
         keep_bytes = _symmetric.KEEP_BYTES if ctx.needs_input_grad[0] else 0
         batch, inverse, terms = _forward(rows, labels, anchors, form, keep_bytes)
-        ctx.save_for_backward(batch.rows, inverse, batch.classes, batch.counts, *terms[1:-1], *terms.kept)
-        ctx.anchors, ctx.form = anchors, form
+        ctx.save_for_backward(batch.rows, inverse, batch.classes, batch.counts, *terms[1:5], *terms.kept)
+        ctx.anchors, ctx.form, ctx.absent = anchors, form, terms.absent
         ctx.mark_non_differentiable(terms.missing)
-        ctx.set_materialize_grads(False)
         return terms.value, terms.missing
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None]:
-        if grad is None:
-            return None, None, None, None
-        if torch.is_grad_enabled():  # only with create_graph=True, and then a silent constant would be wrong
-            raise RuntimeError("the supervised contrastive loss has no second derivative; use create_graph=False")
+    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:
+        _refuse_second_derivative()
         rows, inverse, classes, counts, missing, state, positives, others, *kept = ctx.saved_tensors
         batch = Batch(rows, classes, counts, ctx.anchors)
-        terms = Terms(grad, missing, state, positives, others, kept)
+        terms = Terms(grad, missing, state, positives, others, kept, ctx.absent)
         return _backward(rows, batch, inverse, ctx.form, grad, terms), None, None, None
+
+
+class _SupConTotal(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, rows: Tensor, labels: Tensor, anchors: int, form: Form, average: Average, absent: list[int]
+    ) -> Tensor:
+        learns = ctx.needs_input_grad[0]
+        batch, inverse, terms = _forward(rows, labels, anchors, form, _symmetric.KEEP_BYTES if learns else 0)
+        weight = 1.0
+        if average != "none":
+            weight = 1.0 / max(1, anchors - (terms.absent if average == "present" else 0))
+        if learns:  # every anchor has the same weight, so there is nothing to wait for
+            ctx.save_for_backward(_backward(batch.rows, batch, inverse, form, weight, terms))
+        absent.append(terms.absent)
+        return terms.value.sum().mul_(weight)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+        _refuse_second_derivative()
+        return ctx.saved_tensors[0] * grad, None, None, None, None, None
+
+
+def _refuse_second_derivative() -> None:
+    if torch.is_grad_enabled():  # only with create_graph=True, and then a silent constant would be wrong
+        raise RuntimeError("the supervised contrastive loss has no second derivative; use create_graph=False")
 
 
 _Parameters = ParamSpec("_Parameters")
@@ -110,7 +162,8 @@ def _forward(
     rows, inverse = unit_rows(rows) if form.normalize else (rows, None)
     batch = Batch.of(rows, labels, anchors)
     positives, missing, others = _positives(batch, form)
-    if form.forbid_singletons and bool(missing.any()):
+    absent = int(missing.sum())
+    if form.forbid_singletons and absent:
         _refuse_singleton(labels, batch, missing)
     kept: list[Tensor] = []
     if _is_symmetric(batch, form):
@@ -119,22 +172,32 @@ def _forward(
     else:
         value, state = _general.forward(batch, form.temperature, form.denominator)
     attraction = torch.linalg.vecdot(batch.of_anchors(batch.rows), others)
-    value = value.addcdiv(attraction, positives, value=-1.0 / form.temperature).masked_fill_(missing, 0.0)
-    return batch, inverse, Terms(value, missing, state, positives, others, kept)
+    value = value.addcdiv(attraction, positives, value=-1.0 / form.temperature)
+    if absent:
+        value.masked_fill_(missing, 0.0)
+    return batch, inverse, Terms(value, missing, state, positives, others, kept, absent)
 
 
 @_without_autocast
-def _backward(rows: Tensor, batch: Batch, inverse: Tensor | None, form: Form, grad: Tensor, terms: Terms) -> Tensor:
-    # A sum or mean hands down one number, repeated: then the anchors of a class all have the same weight.
-    same_weight = grad.stride() == (0,) and batch.anchors == rows.shape[0]
-    grad = grad.masked_fill(terms.missing, 0.0)
-    pull = (grad / terms.positives).div_(-form.temperature)[:, None]
+def _backward(
+    rows: Tensor, batch: Batch, inverse: Tensor | None, form: Form, grad: Tensor | float, terms: Terms
+) -> Tensor:
+    if isinstance(grad, float) and batch.anchors < rows.shape[0]:
+        grad = rows.new_full((batch.anchors,), grad)
     # Positives, sum_i c_i h_i.others_i: each anchor pulls the others of its class, and is pulled by them.
-    if same_weight:
-        gradient = terms.others * pull.mul_(2.0)
+    if isinstance(grad, float):  # with the same weight both ways
+        pull = (-2.0 * grad / form.temperature) / terms.positives
+        grad = rows.new_full((batch.anchors,), grad)
+        if terms.absent:
+            pull.masked_fill_(terms.missing, 0.0)
+            grad.masked_fill_(terms.missing, 0.0)
+        gradient = terms.others * pull[:, None]
     else:
+        grad = grad.masked_fill(terms.missing, 0.0)
+        pull = (grad / terms.positives).div_(-form.temperature)[:, None]
         pulled = pull * batch.of_anchors(rows)
-        gradient = batch.class_sums(pulled, batch.of_anchors(batch.classes)).index_select(0, batch.classes)
+        sums = batch.class_sums(pulled, batch.of_anchors(batch.classes))
+        gradient = sums.index_select(0, batch.classes)
         batch.of_anchors(gradient).sub_(pulled).addcmul_(pull, terms.others)
     if _is_symmetric(batch, form):
         # A row all by itself has an empty denominator, and no weight.
@@ -214,7 +277,8 @@ def _operator_backward(
     rows, inverse = unit_rows(rows) if normalize else (rows, None)
     batch = Batch.of(rows, labels, anchors)
     positives, _, others = _positives(batch, form)
-    return _backward(rows, batch, inverse, form, grad, Terms(grad, missing, state, positives, others, []))
+    terms = Terms(grad, missing, state, positives, others, [], int(missing.sum()))
+    return _backward(rows, batch, inverse, form, grad, terms)
 
 
 @_operator_backward.register_fake

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Below this a row has no direction that its dtype could hold: it becomes zero, and gets no gradient.
+# A shorter row counts as zero and gets no gradient: its gradient would be larger than the inverse of this.
 SMALLEST_NORM = 1e-12
 
 
@@ -23,8 +23,9 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
         tensor([[0.6000, 0.8000],
                 [0.0000, 0.0000]])
     """
-    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    inverse = F.threshold(norm, SMALLEST_NORM, torch.inf, inplace=True).reciprocal_()
+    # In float64: the squares of long rows would leave the range of float32.
+    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
+    inverse = F.threshold(norm, SMALLEST_NORM, torch.inf, inplace=True).reciprocal_().to(rows.dtype)
     return rows * inverse, inverse
 
 
