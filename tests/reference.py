@@ -2,6 +2,7 @@
 
 import math
 
+import networkx
 import torch
 from torch import Tensor
 
@@ -88,3 +89,64 @@ def orthogonal_frame(labels, dim):
     """One axis for each class."""
     names = sorted({int(y) for y in labels})
     return torch.stack([torch.eye(dim, dtype=torch.float64)[names.index(int(y))] for y in labels])
+
+
+def connected_as_stated(labels, batches):
+    """The paper's condition, on the batch interaction graph, by networkx."""
+    graph = networkx.Graph()
+    graph.add_nodes_from(range(len(labels)))
+    for batch in batches:
+        graph.add_edges_from((i, j) for i in batch for j in batch if i != j)
+    names = sorted(set(labels))
+    for name in names:
+        if not networkx.is_connected(graph.subgraph([i for i, y in enumerate(labels) if y == name])):
+            return False
+    pairs = {frozenset((labels[i], labels[j])) for i, j in graph.edges}
+    return all(frozenset((a, b)) in pairs for a in names for b in names if a != b)
+
+
+def effective_pieces(labels, batches, views=1):
+    """The sets of samples that coincide at every optimum, by repeating the two rules until nothing changes."""
+    pieces = [{i} for i in range(len(labels))]
+
+    def piece(i):
+        return next(p for p in pieces if i in p)
+
+    changed = True
+    while changed:
+        changed = False
+        for batch in batches:
+            rows = [i for i in batch for _ in range(views)]
+            names = {labels[i] for i in rows}
+            for name in names:
+                own = [i for i in rows if labels[i] == name]
+                known = any(piece(own[a]) is piece(own[b]) for a in range(len(own)) for b in range(a))
+                if len(own) >= 2 and (len(names) > 1 or (len(own) >= 3 and known)):
+                    for i in own:
+                        one, other = piece(own[0]), piece(i)
+                        if one is not other:
+                            one |= other
+                            pieces.remove(other)
+                            changed = True
+    return pieces
+
+
+def effective_pairs(labels, batches, views=1):
+    """Pairs of classes that some batch pushes apart."""
+    met = set()
+    for batch in batches:
+        rows = [labels[i] for i in batch for _ in range(views)]
+        for a in set(rows):
+            for b in set(rows) - {a}:
+                if max(rows.count(a), rows.count(b)) >= 2:
+                    met.add(frozenset((a, b)))
+    return met
+
+
+def certified(labels, batches, views=1):
+    """The effective condition."""
+    names = set(labels)
+    pairs = {frozenset((a, b)) for a in names for b in names if a != b}
+    return (
+        len(effective_pieces(labels, batches, views)) == len(names) and effective_pairs(labels, batches, views) == pairs
+    )

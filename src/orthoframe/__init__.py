@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any
 from orthoframe._version import __version__
 
 if TYPE_CHECKING:
+    from orthoframe.batches import BatchPlan as BatchPlan
+    from orthoframe.batches import PlanSampler as PlanSampler
+    from orthoframe.batches import certify as certify
+    from orthoframe.batches import coverage as coverage
+    from orthoframe.batches import epochs_to_certify as epochs_to_certify
+    from orthoframe.batches import repair as repair
     from orthoframe.losses import SupConLoss as SupConLoss
     from orthoframe.losses import angle_bound as angle_bound
     from orthoframe.losses import collapsed_loss as collapsed_loss
@@ -17,6 +23,12 @@ if TYPE_CHECKING:
     from orthoframe.losses import supcon_loss as supcon_loss
 
 _ROOMS = {
+    "BatchPlan": "batches",
+    "PlanSampler": "batches",
+    "certify": "batches",
+    "repair": "batches",
+    "coverage": "batches",
+    "epochs_to_certify": "batches",
     "supcon_loss": "losses",
     "SupConLoss": "losses",
     "loss_floor": "losses",

@@ -3,6 +3,7 @@
 from orthoframe.batches._binding import Binding
 from orthoframe.batches._certificate import Certificate, ClassReport, certify
 from orthoframe.batches._coverage import Coverage, coverage, epochs_to_certify
+from orthoframe.batches._meetings import meeting_counts
 from orthoframe.batches._plan import BatchPlan
 from orthoframe.batches._repair import repair
 from orthoframe.batches._sampler import PlanSampler
@@ -15,6 +16,7 @@ __all__ = [
     "Certificate",
     "ClassReport",
     "repair",
+    "meeting_counts",
     "coverage",
     "Coverage",
     "epochs_to_certify",

@@ -62,6 +62,13 @@ class Certificate:
         """Pieces of each class."""
         return {report.name: report.components for report in self.classes}
 
+    def piece_sizes(self) -> dict[int | str, list[int]]:
+        """Samples in each piece of each class, the largest first."""
+        labels, roots = self._scan.labels, self._scan.components.roots()
+        _, first, sizes = np.unique(roots, return_index=True, return_counts=True)
+        owners = labels.classes[first]
+        return {name: sorted(sizes[owners == c].tolist(), reverse=True) for c, name in enumerate(labels.names)}
+
     def witness(self) -> NDArray[np.float64] | None:
         """Features `[samples, dim]` that show why it fails; None if it holds.
 

@@ -43,7 +43,7 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
 
     Args:
         class_counts: `[k]`, samples of each class.
-        batch_size: Rows of a batch; a last short batch counts as a whole one.
+        batch_size: Rows of a batch; a last short batch is shared out among the others.
         epochs: Number of epochs.
 
     Returns:
@@ -51,22 +51,24 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
 
     Example:
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
-        0.886
+        0.589
     """
     counts = _checked(class_counts, batch_size)
     if epochs < 1:
         raise ValueError(f"epochs must be a whole number from 1, not {epochs}")
-    batches = -(-int(counts.sum()) // batch_size)
+    samples = int(counts.sum())
+    batches = max(1, round(samples / batch_size))
+    rows = -(-samples // batches)  # of equal batches, none of them short
     sizes, which, classes = np.unique(counts, return_inverse=True, return_counts=True)
-    disconnected = np.array([_disconnected(int(size), batches, batch_size, epochs) for size in sizes])[which]
+    disconnected = np.array([_disconnected(int(size), batches, rows, epochs) for size in sizes])[which]
     unmet, apart = np.zeros((len(sizes),) * 2), np.zeros((len(sizes),) * 2)
     for a, first in enumerate(sizes.tolist()):
         for b, second in enumerate(sizes.tolist()[a:], start=a):
             if a == b and classes[a] == 1:
                 continue  # a class is no pair with itself
             small, large = min(first, second), max(first, second)
-            unmet[a, b] = unmet[b, a] = np.exp(epochs * _log_unmet(small, large, batches, batch_size))
-            apart[a, b] = apart[b, a] = np.exp(epochs * _log_separate(small, large, batches, batch_size))
+            unmet[a, b] = unmet[b, a] = np.exp(epochs * _log_unmet(small, large, batches, rows))
+            apart[a, b] = apart[b, a] = np.exp(epochs * _log_separate(small, large, batches, rows))
     unmet, apart = unmet[np.ix_(which, which)], apart[np.ix_(which, which)]
     np.fill_diagonal(unmet, 0.0)
     np.fill_diagonal(apart, 0.0)
@@ -99,7 +101,7 @@ def epochs_to_certify(
 
     Example:
         >>> epochs_to_certify([5000, 500, 50], batch_size=128)
-        13
+        8
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
@@ -159,7 +161,7 @@ def _log_separate(s: int, t: int, batches: int, rows: int) -> float:
     if batches == 1:
         return -np.inf
     expected = t * (1 - (1 - s / (batches * rows)) ** rows)
-    if expected > 500:  # of the others that are in batches of the first: beyond any doubt
+    if expected > 200:  # of the others that are in batches of the first: beyond any doubt
         return -float(expected)
     return _log_apart(s, t, batches, rows)
 
@@ -173,7 +175,7 @@ def _log_unmet(s: int, t: int, batches: int, rows: int) -> float:
     if s + t < 3 or rows < 3:
         return 0.0
     expected = _expected_meetings(s, t, batches, rows)
-    if expected > 200:  # beyond any doubt, and the sum below would be long
+    if expected > 50:  # a chance of e^-50, and the sum below would be long
         return -expected
     everything = _log_placements(s, t, batches * rows)
     terms = []

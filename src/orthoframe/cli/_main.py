@@ -1,18 +1,32 @@
 """The front door of the command."""
 
-import argparse
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
+
+import tyro
 
 from orthoframe import __version__
+from orthoframe.cli._errors import BadInput
+from orthoframe.cli.certify import Certify
+
+_VERBS: dict[str, Callable[..., Certify]] = {"certify": Certify}
+_ABOUT = (
+    "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; `arguments` are those after its name."""
-    parser = argparse.ArgumentParser(
-        prog="orthoframe",
-        description="Supervised contrastive learning whose destination is known: the orthogonal frame.",
-    )
-    parser.add_argument("--version", action="version", version=f"orthoframe {__version__}")
-    parser.parse_args(arguments)
-    parser.print_help()
-    return 0
+    """Run the command; `arguments` are those after its name. Returns the exit status."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments == ["--version"]:
+        print(f"orthoframe {__version__}")
+        return 0
+    if not arguments:
+        arguments = ["--help"]
+    verb = tyro.extras.subcommand_cli_from_dict(_VERBS, prog="orthoframe", description=_ABOUT, args=arguments)
+    try:
+        status: int = verb.run()
+        return status
+    except BadInput as error:
+        print(f"orthoframe: {error}", file=sys.stderr)
+        return 2

@@ -1,0 +1,134 @@
+"""Files that come in, checked line by line, and files that go out, whole or not at all."""
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.cli._errors import BadInput
+
+
+def read_labels(path: Path, column: str | None) -> NDArray[Any]:
+    """Labels from `.npy`, `.txt` (one a line) or `.csv` (a column with a name)."""
+    readers: dict[str, Callable[[], NDArray[Any]]] = {
+        ".npy": lambda: _read_npy(path),
+        ".txt": lambda: _numbers_or_names(path.read_text().split("\n"), path),
+        ".csv": lambda: _read_csv(path, column),
+    }
+    if path.suffix not in readers:
+        raise BadInput(f"{path}: labels must be a file .npy, .txt or .csv")
+    if column is not None and path.suffix != ".csv":
+        raise BadInput(f"--column is for .csv files, and {path} is none")
+    try:
+        return readers[path.suffix]()
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def _read_npy(path: Path) -> NDArray[Any]:
+    try:
+        array: NDArray[Any] = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise BadInput(f"{path}: not a .npy file of numbers or strings ({error})") from None
+    if array.ndim != 1 or array.dtype.kind not in "biuUS":
+        raise BadInput(
+            f"{path}: labels must be a list of integers or strings, not {array.dtype} of {list(array.shape)}"
+        )
+    return array
+
+
+def _read_csv(path: Path, column: str | None) -> NDArray[Any]:
+    with path.open(newline="") as file:
+        rows = csv.reader(file)
+        header = next(rows, None)
+        if header is None:
+            raise BadInput(f"{path}: the file is empty; its first line must name the columns")
+        if column is None and len(header) > 1:
+            raise BadInput(f"{path}: which column has the labels? Use --column with one of {', '.join(header)}")
+        name = header[0] if column is None else column
+        if name not in header:
+            raise BadInput(f"{path}: there is no column {name!r}; columns are {', '.join(header)}")
+        place = header.index(name)
+        values = []
+        for row in rows:
+            if len(row) != len(header):
+                raise BadInput(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
+            values.append(row[place])
+    return _numbers_or_names(values, path, first_line=2)
+
+
+def _numbers_or_names(values: list[str], path: Path, first_line: int = 1) -> NDArray[Any]:
+    values = [value.strip() for value in values]
+    while values and not values[-1]:
+        values.pop()
+    for number, value in enumerate(values):
+        if not value:
+            raise BadInput(f"{path}, line {number + first_line}: the label is missing")
+    try:
+        return np.array([int(value) for value in values], dtype=np.int64)
+    except (ValueError, OverflowError):
+        return np.array(values)
+
+
+def read_batches(path: Path, num_samples: int, advance: Callable[[int], None]) -> Iterator[NDArray[Any]]:
+    """Batches from JSON lines, a list of indices a line; `advance` is told the bytes that were read."""
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _batch(line, f"{path}, line {number}", num_samples)
+                advance(len(line))
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+
+
+def _batch(line: bytes, where: str, num_samples: int) -> NDArray[Any]:
+    try:
+        values = json.loads(line)
+    except ValueError as error:
+        raise BadInput(f"{where}: not JSON ({error})") from None
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise BadInput(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
+    for value in values:
+        if not 0 <= value < num_samples:
+            raise BadInput(
+                f"{where}: index {value}, and the labels have {num_samples} samples (0 to {num_samples - 1})"
+            )
+    return np.array(values, dtype=np.int64)
+
+
+def check_output(path: Path | None) -> None:
+    """Refuse a place that cannot be written to, before any work is done."""
+    if path is not None and (not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK)):
+        raise BadInput(f"{path}: cannot be written; its folder must exist and be writable")
+
+
+def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file under another name, and give it its own once it is whole."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except OSError as error:
+        raise BadInput(f"{path}: {error.strerror or error}") from None
+    finally:
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

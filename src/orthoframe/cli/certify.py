@@ -1,0 +1,172 @@
+"""`orthoframe certify`: does a list of batches lead to the orthogonal frame?"""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import IO, Annotated, Any
+
+import numpy as np
+import tyro
+from numpy.typing import NDArray
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from orthoframe.cli._errors import BadInput
+from orthoframe.cli._files import check_output, read_batches, read_labels, write_whole
+
+
+@dataclass(frozen=True)
+class Certify:
+    """Decide whether batches have the orthogonal frame as their only optimum.
+
+    The batches come from a file, or are made by a scheme. Exit status: 0 certified, 1 not, 2 bad input. For example:
+
+    orthoframe certify labels.csv batches.jsonl --column class --repair mended.jsonl --plot meetings.png
+
+    orthoframe certify labels.npy --batch-size 128 --epochs 20
+    """
+
+    labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
+    """The class of each sample: .npy, .txt (one a line), or .csv (see --column)."""
+    batches: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="BATCHES")] = None
+    """JSON lines: a list of sample indices, from 0, a line. Leave out to make batches with --batch-size."""
+    column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The column of a .csv file that has the labels."""
+    scheme: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Make batches: full, partition, reshuffle (default), balanced or rare-hub."""
+    batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
+    """Make batches of this many rows."""
+    binding: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """What is added to each batch: none (default), fixed, present, redrawn or random."""
+    epochs: int = 1
+    """Make the batches of this many epochs."""
+    seed: int = 0
+    """Decides which batches are made."""
+    views: int = 1
+    """Rows that each index stands for: the augmented views of a sample."""
+    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print everything as JSON instead of a table."""
+    repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
+    """Write batches that certify, with as few additions as possible."""
+    plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
+    """Draw how often classes meet, and the pieces that they are in."""
+
+    def run(self) -> int:
+        """Do it; the exit status."""
+        from orthoframe.batches import certify
+
+        self._check()
+        labels = read_labels(self.labels, self.column)
+        if not len(labels):
+            raise BadInput(f"{self.labels}: there are no labels")
+        with self._batches(labels) as batches:
+            # One pass needs no memory; what comes after the verdict needs the batches again.
+            every = list(batches) if self.repair or self.plot else batches
+            certificate = certify(labels, every, views=self.views)
+        if certificate.num_batches == 0:
+            raise BadInput(f"{self.batches}: there is no batch in it")
+        extra = {}
+        if self.repair:
+            extra["additions"] = self._write_repaired(labels, list(every))
+        if self.plot:
+            self._write_plot(labels, list(every), certificate)
+        if self.json:
+            print(json.dumps({**certificate.to_dict(), **extra}, indent=2))
+        else:
+            print(certificate)
+            if self.repair:
+                print(f"{self.repair}: batches that certify, with {extra['additions']} additions.")
+        return 0 if certificate.holds else 1
+
+    def _check(self) -> None:
+        making = [
+            name
+            for name, value in (
+                ("--scheme", self.scheme),
+                ("--batch-size", self.batch_size),
+                ("--binding", self.binding),
+                ("--epochs", None if self.epochs == 1 else self.epochs),
+            )
+            if value is not None
+        ]
+        if self.batches is not None and making:
+            raise BadInput(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
+        if self.batches is None and not making:
+            raise BadInput("where are the batches? Give a file of JSON lines, or --batch-size to make them")
+        if self.epochs < 1:
+            raise BadInput(f"--epochs must be at least 1, not {self.epochs}")
+        if self.views < 1:
+            raise BadInput(f"--views must be at least 1, not {self.views}")
+        if self.plot is not None and self.plot.suffix not in (".png", ".pdf", ".svg"):
+            raise BadInput(f"--plot must end in .png, .pdf or .svg, not {self.plot}")
+        check_output(self.repair)
+        check_output(self.plot)
+
+    @contextmanager
+    def _batches(self, labels: NDArray[Any]) -> Iterator[Iterator[NDArray[Any]]]:
+        """Batches with a progress bar, on a terminal."""
+        from rich.console import Console
+
+        bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        with bar:
+            if self.batches is not None:
+                size = self.batches.stat().st_size if self.batches.is_file() else None
+                task = bar.add_task("certifying", total=size)
+                yield read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
+            else:
+                task = bar.add_task("certifying", total=self.epochs)
+                yield self._made(labels, lambda: bar.advance(task))
+
+    def _made(self, labels: NDArray[Any], advance: Any) -> Iterator[NDArray[Any]]:
+        from orthoframe.batches import BatchPlan
+
+        try:
+            plan = BatchPlan(
+                labels,
+                self.batch_size,
+                scheme=self.scheme or "reshuffle",  # type: ignore[arg-type]
+                binding=self.binding or "none",  # type: ignore[arg-type]
+                seed=self.seed,
+                views=self.views,
+            )
+        except ValueError as error:
+            raise BadInput(str(error)) from None
+
+        def epoch(number: int) -> Iterator[NDArray[Any]]:
+            yield from plan.batches(number)
+            advance()
+
+        return chain.from_iterable(epoch(number) for number in range(self.epochs))
+
+    def _write_repaired(self, labels: NDArray[Any], batches: list[NDArray[Any]]) -> int:
+        from orthoframe.batches import repair
+
+        mended = repair(labels, batches, views=self.views)
+
+        def write(file: IO[bytes]) -> None:
+            for batch in mended:
+                file.write(json.dumps(np.asarray(batch).tolist()).encode() + b"\n")
+
+        assert self.repair is not None
+        write_whole(self.repair, write)
+        return sum(map(len, mended)) - sum(map(len, batches))
+
+    def _write_plot(self, labels: NDArray[Any], batches: list[NDArray[Any]], certificate: Any) -> None:
+        from orthoframe.batches import meeting_counts
+        from orthoframe.reporting import certificate_figure
+
+        figure = certificate_figure(certificate, meeting_counts(labels, batches))
+        assert self.plot is not None
+        kind = self.plot.suffix[1:]
+        write_whole(self.plot, lambda file: figure.savefig(file, format=kind, dpi=160))

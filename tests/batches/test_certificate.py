@@ -1,0 +1,214 @@
+"""The certificate against networkx, a slow decision, and the loss itself."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch.utils.data import BatchSampler, RandomSampler
+
+import reference
+from orthoframe import certify, loss_floor, supcon_loss
+
+PLANS = st.integers(1, 8).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.integers(0, 2), min_size=n, max_size=n),
+        st.lists(st.lists(st.integers(0, n - 1), max_size=5), max_size=5),
+        st.sampled_from([1, 1, 2]),
+    )
+)
+# The plain statement holds, and yet classes 0 and 1 are not pushed apart.
+SINGLE_ROWS = ([0, 0, 1, 1, 2, 2], [[0, 2, 4, 5], [0, 1, 4], [2, 3, 5]], 1)
+# Class 0 is connected by a batch of its own only.
+ONE_CLASS = ([0, 0, 0, 1, 1], [[0, 1, 2], [0, 3, 4], [1, 3, 4], [2, 3, 4]], 1)
+
+
+@given(PLANS)
+@example(SINGLE_ROWS)
+@example(ONE_CLASS)
+def test_agrees_with_the_slow_decisions(plan):
+    labels, batches, views = plan
+    certificate = certify(labels, batches, views=views)
+    assert certificate.holds == reference.certified(labels, batches, views)
+    # The paper speaks of samples, so views play no part in its graph.
+    assert certificate.holds_as_stated == reference.connected_as_stated(labels, batches)
+    pieces = reference.effective_pieces(labels, batches, views)
+    for report in certificate.classes:
+        own = [piece for piece in pieces if labels[min(piece)] == report.name]
+        assert report.components == len(own)
+        assert report.samples == labels.count(report.name)
+        if len(own) > 1:
+            assert sorted(map(len, own))[0] >= len(report.smallest[0])
+            assert any(set(report.smallest[0]) <= piece for piece in own)
+    met = reference.effective_pairs(labels, batches, views)
+    assert not {frozenset(pair) for pair in certificate.missing_pairs} & met
+    names = len(set(labels))
+    assert len(certificate.missing_pairs) == names * (names - 1) // 2 - len(met)
+    shared = {frozenset((labels[i], labels[j])) for batch in batches for i in batch for j in batch}
+    assert {frozenset(pair) for pair in certificate.singleton_pairs} == {
+        frozenset(pair) for pair in certificate.missing_pairs if frozenset(pair) in shared
+    }
+    assert certificate.absent == len(set(range(len(labels))) - {i for batch in batches for i in batch})
+    assert certificate.single_class_batches == sum(len({labels[i] for i in batch}) == 1 for batch in batches)
+    assert certificate.memberships == sum(map(len, batches))
+    assert certificate.num_batches == len(batches)
+
+
+@given(PLANS)
+@example(SINGLE_ROWS)
+@example(ONE_CLASS)
+@example(([0, 0, 0, 0, 1, 1], [[0, 1, 2, 3], [0, 4, 5], [1, 4, 5], [2, 4, 5], [3, 4, 5]], 1))
+def test_every_witness_is_at_the_floor_and_no_frame(plan):
+    labels, batches, views = plan
+    certificate = certify(labels, batches, views=views)
+    witness = certificate.witness()
+    if certificate.holds:
+        assert witness is None
+        return
+    features, y = torch.from_numpy(witness), torch.tensor(labels)
+    assert (features >= 0).all()
+    assert torch.allclose(features.norm(dim=1), torch.ones(len(labels), dtype=torch.float64))
+    for batch in batches:
+        rows = [i for i in batch for _ in range(views)]
+        options = {"temperature": 0.3, "reduction": "sum"}
+        loss = supcon_loss(features[rows], y[rows], **options)
+        assert math.isclose(loss, loss_floor(y[rows], **options), abs_tol=1e-12)
+    gram = features @ features.T
+    frame = (y[:, None] == y).double()
+    assert (gram - frame).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("labels", "batches", "tolerance"),
+    [
+        ([0, 0, 1, 1, 2, 2], [[0, 2, 4, 5, 0], [0, 1, 4], [2, 3, 5]], 1e-6),
+        # A batch of one class feels the fourth power of an angle, so the last of it goes very slowly.
+        ([0, 0, 0, 1, 1], [[0, 1, 2], [0, 1, 3], [2, 3, 4]], 2e-3),
+    ],
+)
+def test_where_it_holds_optimisation_ends_at_a_frame(labels, batches, tolerance, seed):
+    assert certify(labels, batches).holds
+    y = torch.tensor(labels)
+    features = torch.rand(len(labels), 5, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    for _ in range(3000):  # projected gradient steps on the non-negative part of the sphere
+        features = (features / features.norm(dim=1, keepdim=True)).requires_grad_()
+        loss = sum(supcon_loss(features[b], y[b], temperature=0.7, reduction="sum") for b in batches)
+        features = (features.detach() - 0.2 * torch.autograd.grad(loss, features)[0]).clamp(min=0)
+    features = features / features.norm(dim=1, keepdim=True)
+    assert torch.allclose(features @ features.T, (y[:, None] == y).double(), atol=tolerance)
+
+
+def test_the_two_counterexamples():
+    labels, batches, _ = SINGLE_ROWS
+    certificate = certify(labels, batches)
+    assert certificate.holds_as_stated
+    assert not certificate.holds
+    assert certificate.missing_pairs == certificate.singleton_pairs == ((0, 1),)
+    certificate = certify(*ONE_CLASS[:2])
+    assert certificate.holds_as_stated
+    assert not certificate.holds
+    assert certificate.components == {0: 3, 1: 1}
+
+
+def test_rows_count_with_multiplicity():
+    labels, batches = SINGLE_ROWS[:2]
+    assert certify(labels, batches, views=2).holds  # two views are two rows, and push
+    assert certify(labels, [[*batches[0], 0], *batches[1:]]).holds  # so does a binding example that is also drawn
+    # The views of a sample coincide, so a batch of one class collapses.
+    assert certify([0, 0, 1], [[0, 1], [0, 2]], views=2).holds
+    assert not certify([0, 0, 1], [[0, 1], [0, 2]]).holds
+
+
+def test_single_class_batches_act_once_two_rows_coincide():
+    labels = [0, 0, 0, 0, 1]
+    # 0 and 1 coincide by the last batch, so 1, 2 in the second, so 3 in the first.
+    assert certify(labels, [[1, 2, 3], [0, 1, 2], [0, 1, 4]]).holds
+    assert certify(labels, [[0, 1, 4], [1, 2], [2, 3]]).components == {0: 3, 1: 1}  # two rows are free
+
+
+def test_labels_and_batches_of_any_kind():
+    labels = ["cat", "cat", "dog", "dog"]
+    batches = [[0, 1, 2, 3]]
+    assert certify(labels, batches).components == {"cat": 1, "dog": 1}
+    assert certify(np.array([7, 7, -2, -2]), np.array(batches)).components == {-2: 1, 7: 1}
+    assert certify(torch.tensor([0, 0, 1, 1]), [torch.tensor([0, 1, 2, 3])]).holds
+    assert certify(labels, iter(batches)).holds
+    sampler = BatchSampler(RandomSampler(range(4), generator=torch.Generator().manual_seed(0)), 4, drop_last=False)
+    assert certify(labels, sampler).holds
+    assert certify([10**12, 10**12, 5], [[0, 1, 2]]).components == {5: 1, 10**12: 1}
+
+
+def test_many_classes_and_few_rows():
+    """More classes than rows in a chunk: the other way of counting."""
+    labels = np.repeat(np.arange(3000), 2)
+    batches = [[2 * c, 2 * c + 1, (2 * c + 2) % 6000] for c in range(3000)]
+    certificate = certify(labels, batches)
+    assert all(count == 1 for count in certificate.components.values())
+    assert len(certificate.missing_pairs) == 3000 * 2999 // 2 - 3000
+
+
+def test_the_empty_cases():
+    assert certify([], []).holds  # nothing to get wrong
+    assert not certify([0, 1], []).holds
+    assert certify([0], []).holds
+    assert not certify([0, 0], [[], []]).holds
+    assert "2 samples are in no batch" in certify([0, 0], []).sentence()
+
+
+def test_output_for_people_and_programs():
+    certificate = certify(*SINGLE_ROWS[:2])
+    text = str(certificate)
+    assert text.startswith("Not certified: classes 0 and 1 meet only as single rows")
+    assert "The paper's condition, as stated, holds." in text
+    data = json.loads(json.dumps(certificate.to_dict()))
+    assert data["holds"] is False
+    assert data["holds_as_stated"] is True
+    assert data["missing_pairs"] == [[0, 1]]
+    assert [entry["components"] for entry in data["classes"]] == [1, 1, 1]
+    assert str(certify([0, 0, 1], [[0, 1, 2]])).startswith("Certified: with non-negative features of at least 2 dim")
+    assert certificate.piece_sizes() == {0: [2], 1: [2], 2: [2]}
+
+
+@pytest.mark.parametrize(
+    ("labels", "batches", "options", "kind", "message"),
+    [
+        ([0, 1], [[0], [0, 2]], {}, ValueError, "batch 1 holds index 2, and the labels have 2 samples"),
+        ([0, 1], [[-1]], {}, ValueError, "batch 0 holds index -1"),
+        ([0, 1], [[0], [[1]]], {}, ValueError, "batch 1: a batch must be a list of indices"),
+        ([0, 1], [[0.5]], {}, TypeError, "batch 0: a batch must hold integers, not float64"),
+        ([0.5, 1], [[0]], {}, TypeError, "labels must be integers or strings, not float64"),
+        ([[0, 1]], [[0]], {}, ValueError, "labels must be one-dimensional"),
+        ([0, 1], [[0]], {"views": 0}, ValueError, "views must be a whole number from 1"),
+    ],
+)
+def test_errors(labels, batches, options, kind, message):
+    with pytest.raises(kind, match=message):
+        certify(labels, batches, **options)
+
+
+@given(st.integers(0, 10**6))
+def test_large_random_plans_agree_with_networkx(seed):
+    """Enough rows for several chunks of the pass to matter is too slow here; enough unions to nest is not."""
+    random = np.random.default_rng(seed)
+    labels = random.integers(4, size=60).tolist()
+    batches = [random.integers(60, size=random.integers(1, 6)).tolist() for _ in range(random.integers(10, 60))]
+    certificate = certify(labels, batches)
+    assert certificate.holds_as_stated == reference.connected_as_stated(labels, batches)
+    pieces = reference.effective_pieces(labels, batches)
+    assert sum(certificate.components.values()) == len(pieces)
+
+
+def test_chunks_change_nothing(monkeypatch):
+    from orthoframe.batches import _labels
+
+    random = np.random.default_rng(0)
+    labels = random.integers(5, size=300)
+    batches = [random.integers(300, size=4) for _ in range(400)]
+    whole = certify(labels, batches).to_dict()
+    monkeypatch.setattr(_labels, "_FIRST_CHUNK", 7)
+    monkeypatch.setattr(_labels, "_LARGEST_CHUNK", 50)
+    assert certify(labels, batches).to_dict() == whole

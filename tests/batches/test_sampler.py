@@ -1,0 +1,179 @@
+"""The sampler in a DataLoader, across ranks, and after a resumption."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+from orthoframe import BatchPlan, PlanSampler
+from processes import start
+
+LABELS = [0] * 30 + [1] * 9 + [2] * 4
+
+
+def make(**options):
+    return BatchPlan(LABELS, 8, **{"scheme": "reshuffle", "binding": "fixed", "seed": 1, **options})
+
+
+def loader(sampler, **options):
+    return DataLoader(TensorDataset(torch.arange(len(LABELS))), batch_sampler=sampler, **options)
+
+
+def seen(loader):
+    return [rows.tolist() for (rows,) in loader]
+
+
+def planned(plan, epoch):
+    return [batch.tolist() for batch in plan.batches(epoch)]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_shows_the_plan_epoch_after_epoch(workers):
+    plan = make()
+    sampler = PlanSampler(plan)
+    batches = loader(sampler, num_workers=workers)
+    assert len(batches) == 6
+    for epoch in range(3):
+        assert seen(batches) == planned(plan, epoch)
+    sampler.set_epoch(0)
+    assert seen(batches) == planned(plan, 0)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_slices_of_all_ranks_join_to_the_batch(ranks):
+    plan = make()
+    parts = [list(PlanSampler(plan, rank, ranks)) for rank in range(ranks)]
+    assert len({len(part) for part in parts}) == 1
+    for number, batch in enumerate(planned(plan, 0)):
+        slices = [part[number] for part in parts]
+        assert all(slices)
+        assert sorted(row for part in slices for row in part) == sorted(batch)
+        assert max(map(len, slices)) - min(map(len, slices)) <= 1
+
+
+def test_a_batch_with_fewer_rows_than_ranks_is_refused():
+    with pytest.raises(ValueError, match=r"batch 5 of epoch 0 has 3 rows, too few for 4 ranks; use drop_last=True"):
+        list(PlanSampler(make(binding="none"), 0, 4))
+    assert len(list(PlanSampler(make(binding="none", drop_last=True), 0, 4))) == 5
+
+
+@pytest.mark.parametrize("done", [0, 1, 4, 6])
+def test_a_resumed_run_sees_what_was_left(done):
+    plan = make()
+    sampler = PlanSampler(plan)
+    seen(loader(sampler))
+    batches = iter(loader(sampler))
+    for _ in range(done):
+        next(batches)
+    state = json.loads(json.dumps(sampler.state_dict()))  # as a checkpoint would keep it
+    resumed = PlanSampler(make())
+    resumed.load_state_dict(state)
+    resumed.set_epoch(state["epoch"])  # what a training loop does at the start of each epoch
+    assert len(resumed) == 6 - done
+    assert seen(loader(resumed)) == planned(plan, 1)[done:]
+    assert seen(loader(resumed)) == planned(plan, 2)
+
+
+def test_workers_fetch_ahead_and_the_state_can_be_told():
+    sampler = PlanSampler(make())
+    batches = iter(loader(sampler, num_workers=1, prefetch_factor=2))
+    next(batches)
+    assert sampler.state_dict(batches_done=1)["batches_done"] == 1
+    resumed = PlanSampler(make())
+    resumed.load_state_dict(sampler.state_dict(batches_done=1))
+    assert seen(loader(resumed)) == planned(make(), 0)[1:]
+
+
+def test_a_look_at_the_first_batch_costs_nothing():
+    sampler = PlanSampler(make())
+    next(iter(loader(sampler)))
+    assert seen(loader(sampler)) == planned(make(), 0)
+
+
+def test_resuming_with_another_number_of_ranks():
+    state = {"epoch": 2, "batches_done": 3, "plan": make().fingerprint()}
+    parts = []
+    for rank in range(2):
+        sampler = PlanSampler(make(), rank, 2)
+        sampler.load_state_dict(state)
+        parts.append(list(sampler))
+    assert [sorted(a + b) for a, b in zip(*parts, strict=True)] == [sorted(b) for b in planned(make(), 2)[3:]]
+
+
+def test_refusals():
+    sampler = PlanSampler(make())
+    with pytest.raises(ValueError, match="saved with another plan"):
+        sampler.load_state_dict(PlanSampler(make(seed=2)).state_dict())
+    for rank, ranks in ((2, 2), (-1, 1), (0, 0)):
+        with pytest.raises(ValueError, match="rank must be from 0"):
+            PlanSampler(make(), rank, ranks)
+
+
+def take_slices(rank):
+    sampler = PlanSampler(make(), rank, 2)
+    return [seen(loader(sampler)) for _ in range(2)]
+
+
+def assert_joins(parts):
+    for epoch in range(2):
+        for number, batch in enumerate(planned(make(), epoch)):
+            assert sorted(parts[0][epoch][number] + parts[1][epoch][number]) == sorted(batch)
+
+
+def test_two_gloo_processes(tmp_path):
+    assert_joins(start(take_slices, 2, tmp_path))
+
+
+SCRIPT = """
+import json, os, sys
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+from orthoframe import BatchPlan, PlanSampler
+torch.set_num_threads(1)
+labels = {labels}
+plan = BatchPlan(labels, 8, scheme="reshuffle", binding="fixed", seed=1)
+{start}
+loader = DataLoader(TensorDataset(torch.arange(len(labels))), batch_sampler=PlanSampler(plan, rank, world_size))
+{wrap}
+with open(os.path.join(sys.argv[1], f"{{rank}}.json"), "w") as file:
+    json.dump([[rows.tolist() for (rows,) in loader] for _ in range(2)], file)
+"""
+TORCHRUN = {
+    "start": 'torch.distributed.init_process_group("gloo")\n'
+    "rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()",
+    "wrap": "torch.distributed.barrier(); torch.distributed.destroy_process_group()",
+}
+FABRIC = {
+    "start": "from lightning_fabric import Fabric\n"
+    'fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")\nfabric.launch()\n'
+    "rank, world_size = fabric.global_rank, fabric.world_size",
+    "wrap": "loader = fabric.setup_dataloaders(loader, use_distributed_sampler=False)",
+}
+
+
+@pytest.mark.parametrize("launcher", ["torchrun", "fabric"])
+def test_launched_with_two_processes(launcher, tmp_path):
+    script = tmp_path / "script.py"
+    parts = TORCHRUN if launcher == "torchrun" else FABRIC
+    script.write_text(SCRIPT.format(labels=LABELS, **parts))
+    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if launcher == "torchrun" else []
+    done = subprocess.run(
+        [sys.executable, *run, str(script), str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert_joins([json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)])
+
+
+def test_the_length_is_known_without_numpy_integers():
+    rows = next(iter(PlanSampler(make())))
+    assert all(type(row) is int for row in rows)
+    assert not any(isinstance(row, np.integer) for row in rows)
