@@ -190,8 +190,9 @@ def _report(found: Scan) -> Certificate:
 
     labels, names = found.labels, found.labels.names
     counts, absent = labels.counts, np.bincount(labels.classes[~found.seen], minlength=len(names))
-    pieces, smallest = _pieces(labels, found.components.roots())
-    as_stated, _ = _pieces(labels, found.components_as_stated.roots())
+    pieces = found.components.pieces()
+    smallest = _smallest(labels, pieces, found.components.roots())
+    as_stated = found.components_as_stated().pieces()
     missing = np.argwhere(np.triu(~found.met))
     singletons = np.argwhere(np.triu(found.touched & ~found.met))
     untouched = bool((~found.touched).any())
@@ -215,19 +216,12 @@ def _report(found: Scan) -> Certificate:
     )
 
 
-def _pieces(labels: Labels, roots: Integers) -> tuple[Integers, dict[int, tuple[tuple[int, ...], ...]]]:
-    """Number of pieces of each class, and some samples of the smallest pieces of classes that have several."""
-    k = len(labels.names)
-    sizes = np.bincount(roots, minlength=k + len(roots))
-    piece_numbers = np.flatnonzero(sizes)
-    first = np.full(len(sizes), -1)
-    first[roots[::-1]] = np.arange(len(roots))[::-1]  # the first sample of each piece: the last write wins
-    piece_classes = labels.classes[first[piece_numbers]]
-    pieces = np.bincount(piece_classes, minlength=k)
+def _smallest(labels: Labels, pieces: Integers, roots: Integers) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """Some samples of the smallest pieces of classes that are in several; of the first hundred such classes."""
     smallest: dict[int, tuple[tuple[int, ...], ...]] = {}
     for c in np.flatnonzero(pieces > 1)[:100].tolist():
-        own = piece_numbers[piece_classes == c]
-        chosen = own[np.argsort(sizes[own], kind="stable")[:_SHOWN]]
         members = np.flatnonzero(labels.classes == c)
+        own, sizes = np.unique(roots[members], return_counts=True)
+        chosen = own[np.argsort(sizes, kind="stable")[:_SHOWN]]
         smallest[c] = tuple(tuple(members[roots[members] == root][:_SHOWN].tolist()) for root in chosen)
-    return pieces, smallest
+    return smallest

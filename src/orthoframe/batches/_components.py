@@ -51,6 +51,13 @@ class Components:
             samples = np.arange(len(self._classes), dtype=self._parents.dtype)
         return self._roots(samples + self._hubs)
 
+    def pieces(self) -> Integers:
+        """Number of components of each class."""
+        used = np.zeros(len(self._parents), dtype=bool)
+        used[self.roots()] = True
+        hubs, others = used[: self._hubs].astype(np.int64), np.flatnonzero(used[self._hubs :])
+        return hubs + np.bincount(self._classes[others], minlength=self._hubs)
+
     def copy(self) -> "Components":
         """An independent copy."""
         other = Components(self._classes, self._hubs)
@@ -59,11 +66,11 @@ class Components:
 
     def _with_hubs(self, nodes: Integers, groups: Integers) -> tuple[Integers, Integers]:
         """Add the hub of each class that has none yet to the first of its groups."""
-        classes = self._classes[nodes - self._hubs]
-        new = np.flatnonzero(self._without_hub[classes])
-        found, first = np.unique(classes[new], return_index=True)
+        first = np.full(self._hubs, -1)
+        first[self._classes[nodes[::-1] - self._hubs]] = np.arange(len(nodes))[::-1]  # the last write wins
+        found = np.flatnonzero(self._without_hub & (first >= 0))
         self._without_hub[found] = False
-        return np.concatenate([nodes, found]), np.concatenate([groups, groups[new[first]]])
+        return np.concatenate([nodes, found]), np.concatenate([groups, groups[first[found]]])
 
     def _roots(self, nodes: Integers) -> Integers:
         parents = self._parents

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Integers = NDArray[Any]  # of any integer dtype
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
-_FIRST_CHUNK, _LARGEST_CHUNK = 2**14, 2**20
+_FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18
 
 
 @dataclass(frozen=True)
@@ -93,9 +93,9 @@ def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
 
 
 def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
-    samples = np.concatenate(pending)
+    samples = np.concatenate(pending).astype(np.intp, copy=False)  # what numpy indexes with
     lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
-    owners = np.repeat(np.arange(len(pending), dtype=np.int32), lengths)
+    owners = np.repeat(np.arange(len(pending)), lengths)
     if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):
         position = int(np.flatnonzero((samples < 0) | (samples >= num_samples))[0])
         raise ValueError(

@@ -61,9 +61,9 @@ def joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers
 
 def additions_to_connect(found: Scan) -> int:
     """How many additions `repair` makes to connect every class, without making them."""
-    components = found.components.copy()
+    components = found.components.copy() if found.single else found.components
     mends = sum(1 for _ in _mends(components, found.single))
-    pieces = _count_pieces(found.labels, components)
+    pieces = components.pieces()
     unseen, alone = map(len, _homeless(found, pieces))
     guests = min(mends, unseen)
     unseen, alone = unseen - guests, max(0, alone - (mends - guests))
@@ -86,11 +86,6 @@ def _mends(components: Components, single: list[SingleClass]) -> Iterator[Single
         yield batch
 
 
-def _count_pieces(labels: Labels, components: Components) -> Integers:
-    _, first = np.unique(components.roots(), return_index=True)
-    return np.bincount(labels.classes[first], minlength=len(labels.names))
-
-
 def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
     """Classes in several pieces without a batch in which an added row would find company: never seen, or seen alone."""
     homeless = (pieces > 1) & ~found.shared
@@ -109,7 +104,7 @@ def _bring_guests(
     """A sample of another class for each mended batch; homeless classes first, for they need a batch anyway."""
     classes, k = found.labels.classes, len(found.labels.names)
     samples = _first_samples(classes, k) if representatives is None else representatives
-    unseen, alone = _homeless(found, _count_pieces(found.labels, components))
+    unseen, alone = _homeless(found, components.pieces())
     met = found.met.copy()
     for number in mended:
         host = int(classes[batches[number][0]])

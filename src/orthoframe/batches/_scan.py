@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from orthoframe.batches._components import Components
 from orthoframe.batches._labels import Chunk, Integers, Labels, chunks
+from orthoframe.batches._tables import DenseTable, SparseTable, Table
 
 Flags = NDArray[np.bool_]
 
@@ -27,7 +27,7 @@ class Scan:
 
     labels: Labels
     components: Components  # samples that every optimum has at one place
-    components_as_stated: Components  # samples connected by shared batches, whatever the batches hold
+    by_single_class: Components | None  # samples connected by batches of one class, if there are any
     met: Flags  # [k, k], classes that some batch pushes apart
     touched: Flags  # [k, k], classes that share some batch
     seen: Flags  # [samples]
@@ -36,6 +36,14 @@ class Scan:
     memberships: int = 0
     single_class_batches: int = 0
     single: list[SingleClass] = field(default_factory=list)  # those of two rows or more that hold several components
+
+    def components_as_stated(self) -> Components:
+        """Samples connected by shared batches, whatever the batches hold: the batch interaction graph."""
+        if self.by_single_class is None:
+            return self.components
+        connected, everything = self.by_single_class.copy(), np.arange(len(self.labels.classes))
+        connected.join(everything, self.components.roots(), len(self.labels.names) + len(everything))
+        return connected
 
 
 def scan(labels: Labels, batches: Iterable[Any], views: int) -> Scan:
@@ -50,7 +58,7 @@ def scan(labels: Labels, batches: Iterable[Any], views: int) -> Scan:
     found = Scan(
         labels,
         components=Components(classes, k),
-        components_as_stated=Components(classes, k),
+        by_single_class=None,
         met=eye,
         touched=eye.copy(),
         seen=np.zeros(len(classes), dtype=bool),
@@ -60,8 +68,6 @@ def scan(labels: Labels, batches: Iterable[Any], views: int) -> Scan:
         _look(found, chunk, views)
     close(found.components, found.single)
     found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
-    everything = np.arange(len(classes))
-    found.components_as_stated.join(everything, found.components.roots(), k + len(classes))
     return found
 
 
@@ -69,33 +75,23 @@ def _look(found: Scan, chunk: Chunk, views: int) -> None:
     k = len(found.labels.names)
     found.memberships += len(chunk.samples)
     found.seen[chunk.samples] = True
-
     # A group: the rows of one class in one batch.
-    keys = chunk.batches.astype(np.int64) * k + found.labels.classes[chunk.samples]
-    if chunk.num_batches * k <= 4 * len(keys):
-        counts = np.bincount(keys, minlength=chunk.num_batches * k)
-        groups = np.flatnonzero(counts)
-        counts, group_of, size, slots = counts[groups], keys, chunk.num_batches * k, groups
-    else:  # far more classes than rows: number the groups that are there
-        groups, group_of, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        size, slots = len(groups), np.arange(len(groups))
-    batch_of, class_of = np.divmod(groups, k)
-    classes_in = np.bincount(batch_of, minlength=chunk.num_batches)
-    mixed = classes_in[batch_of] > 1
-    several = counts * views > 1
-
-    unite = np.zeros(size, dtype=bool)
-    unite[slots] = mixed & (counts > 1)
-    chosen = unite[group_of]
-    found.components.join(chunk.samples[chosen], group_of[chosen], size)
-
-    found.shared[class_of[mixed | several]] = True
-    pairs = batch_of[mixed], class_of[mixed]
-    apart = mixed & several
-    _mark(found.touched, pairs, pairs)
-    _mark(found.met, (batch_of[apart], class_of[apart]), pairs)
-    found.single_class_batches += int((classes_in == 1).sum())
-    _look_at_single_classes(found, chunk, classes_in == 1, views)
+    keys = chunk.batches * k + found.labels.classes[chunk.samples]
+    if chunk.num_batches * k <= 8 * len(keys):
+        table: Table = DenseTable(np.bincount(keys, minlength=chunk.num_batches * k).reshape(chunk.num_batches, k))
+    else:  # far more classes than rows: only the groups that are there
+        groups, keys, counts = np.unique(keys, return_inverse=True, return_counts=True)
+        table = SparseTable(*np.divmod(groups, k), counts, chunk.num_batches, k)
+    mixed = table.classes_in_batches > 1
+    unite = table.several(2, mixed)
+    chosen = unite[keys]
+    found.components.join(chunk.samples[chosen], keys[chosen], len(unite))
+    found.shared |= table.classes_with(2, views, mixed)
+    table.mark(found.touched, 1, mixed)
+    table.mark(found.met, 2 if views == 1 else 1, mixed)
+    single = table.classes_in_batches == 1
+    found.single_class_batches += int(single.sum())
+    _look_at_single_classes(found, chunk, single, views)
     found.num_batches += chunk.num_batches
 
 
@@ -105,7 +101,9 @@ def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int
     samples, owners = chunk.samples[inside], chunk.batches[inside]
     if not len(samples):
         return
-    found.components_as_stated.join(samples, owners, chunk.num_batches)
+    if found.by_single_class is None:
+        found.by_single_class = Components(found.labels.classes, len(found.labels.names))
+    found.by_single_class.join(samples, owners, chunk.num_batches)
     if views > 1:  # the views of a sample coincide
         found.components.join(samples, owners, chunk.num_batches)
         return
@@ -130,19 +128,3 @@ def close(components: Components, single: list[SingleClass]) -> None:
         acting = fires[owners]
         components.join(samples[acting], owners[acting], len(waiting))
         waiting = [batch for batch, fired in zip(waiting, fires, strict=True) if not fired]
-
-
-def _mark(matrix: Flags, left: tuple[Integers, Integers], right: tuple[Integers, Integers]) -> None:
-    """Set the pairs (class in left, class in right) that share a batch; only what is still missing is looked for."""
-    missing = np.asarray(~matrix.all(axis=1))
-    if not missing.any():
-        return
-    tables = []
-    for batches, classes in (left, right):
-        keep = missing[classes]
-        rows, columns = batches[keep], classes[keep]
-        shape = (int(max(left[0].max(initial=0), right[0].max(initial=0))) + 1, len(matrix))
-        tables.append(csr_array((np.ones(len(rows), np.int32), (rows, columns)), shape=shape))
-    together = (tables[0].T @ tables[1]).tocoo()
-    matrix[together.row, together.col] = True
-    matrix[together.col, together.row] = True
