@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check bench-loss clean
+.PHONY: test check bench-loss bench-certify clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -16,6 +16,9 @@ check: .venv/installed
 
 bench-loss: .venv/installed
 	$(BIN)/python benchmarks/loss.py --json docs/results/loss.json
+
+bench-certify: .venv/installed
+	$(BIN)/python benchmarks/certify.py --json docs/results/certify.json
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt

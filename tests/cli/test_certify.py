@@ -1,0 +1,165 @@
+"""The command as a user runs it: files in, a verdict, a status, files out whole or not at all."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from orthoframe import certify
+from orthoframe.cli import main
+
+COMMAND = Path(sys.executable).parent / "orthoframe"
+NAMES = ["cat"] * 6 + ["dog"] * 4 + ["emu"] * 2
+GOOD = [list(range(12))]
+BAD = [[0, 6, 10], [1, 7, 11], [2, 3, 8], [4, 5, 9]]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("labels.txt").write_text("\n".join(NAMES) + "\n")
+    Path("labels.csv").write_text("id,class\n" + "".join(f"{i},{name}\n" for i, name in enumerate(NAMES)))
+    np.save("labels.npy", np.array([{"cat": 0, "dog": 1, "emu": 2}[name] for name in NAMES]))
+    np.save("names.npy", np.array(NAMES))
+    write("good.jsonl", GOOD)
+    write("bad.jsonl", BAD)
+    return tmp_path
+
+
+def write(path, batches):
+    Path(path).write_text("".join(json.dumps(batch) + "\n" for batch in batches))
+
+
+def read(path):
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "labels", [["labels.txt"], ["labels.npy"], ["names.npy"], ["labels.csv", "--column", "class"]], ids=str
+)
+def test_verdicts_and_status(here, labels, capsys):
+    assert main(["certify", labels[0], "good.jsonl", *labels[1:]]) == 0
+    assert "Certified: with non-negative features of at least 3 dimensions" in capsys.readouterr().out
+    assert main(["certify", labels[0], "bad.jsonl", *labels[1:]]) == 1
+    out = capsys.readouterr().out
+    assert out.startswith("Not certified:")
+    assert "4 batches (0 of a single class), 12 rows" in out
+
+
+def test_as_a_program(here):
+    done = subprocess.run([COMMAND, "certify", "labels.txt", "bad.jsonl", "--json"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == ""
+    assert json.loads(done.stdout) == json.loads(json.dumps(certify(NAMES, BAD).to_dict()))
+
+
+def test_batches_that_it_makes(here, capsys):
+    assert main(["certify", "labels.txt", "--batch-size", "4", "--binding", "fixed", "--scheme", "partition"]) == 0
+    assert main(["certify", "labels.txt", "--batch-size", "2", "--scheme", "partition"]) == 1
+    assert main(["certify", "labels.txt", "--scheme", "full"]) == 0
+    capsys.readouterr()
+    assert main(["certify", "labels.txt", "--batch-size", "6", "--epochs", "40", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_batches"] == 80
+
+
+def test_views(here):
+    write("pairs.jsonl", [[0, 1, 2, 3, 4, 5, 6], [6, 7, 8, 9, 10], [10, 11, 0]])
+    assert main(["certify", "labels.txt", "pairs.jsonl", "--views", "2"]) == 0
+
+
+def test_repair_and_plot(here, capsys):
+    assert main(["certify", "labels.txt", "bad.jsonl", "--repair", "mended.jsonl", "--plot", "picture.png"]) == 1
+    out = capsys.readouterr().out
+    mended = read("mended.jsonl")
+    assert [batch[: len(old)] for batch, old in zip(mended, BAD, strict=True)] == BAD
+    assert f"with {sum(map(len, mended)) - 12} additions" in out
+    assert main(["certify", "labels.txt", "mended.jsonl"]) == 0
+    assert Path("picture.png").read_bytes().startswith(b"\x89PNG")
+    assert {path.name for path in here.iterdir()} >= {"mended.jsonl", "picture.png"}
+    assert not [path for path in here.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.txt", "good.jsonl"], "missing.txt: No such file"),
+        (["labels.txt", "missing.jsonl"], "missing.jsonl: No such file"),
+        (["labels.txt", "range.jsonl"], "range.jsonl, line 2: index 12, and the labels have 12 samples (0 to 11)"),
+        (["labels.txt", "negative.jsonl"], "negative.jsonl, line 1: index -1"),
+        (["labels.txt", "broken.jsonl"], "broken.jsonl, line 3: not JSON"),
+        (["labels.txt", "words.jsonl"], "words.jsonl, line 1: a batch must be a list of whole numbers"),
+        (["labels.txt", "floats.jsonl"], "floats.jsonl, line 1: a batch must be a list of whole numbers"),
+        (["labels.txt", "empty.jsonl"], "empty.jsonl: there is no batch in it"),
+        (["labels.txt", "binary.jsonl"], "binary.jsonl, line 1: not JSON"),
+        (["labels.csv", "good.jsonl"], "which column has the labels? Use --column with one of id, class"),
+        (["labels.csv", "good.jsonl", "--column", "kind"], "there is no column 'kind'; columns are id, class"),
+        (["labels.txt", "good.jsonl", "--column", "kind"], "--column is for .csv files"),
+        (["torn.csv", "good.jsonl", "--column", "class"], "torn.csv, line 3: 1 fields, and the header has 2"),
+        (["hole.txt", "good.jsonl"], "hole.txt, line 2: the label is missing"),
+        (["empty.txt", "good.jsonl"], "empty.txt: there are no labels"),
+        (["labels.json", "good.jsonl"], "labels must be a file .npy, .txt or .csv"),
+        (["torn.npy", "good.jsonl"], "torn.npy: not a .npy file"),
+        (["floats.npy", "good.jsonl"], "floats.npy: labels must be a list of integers or strings, not float64"),
+        (["objects.npy", "good.jsonl"], "objects.npy: not a .npy file"),
+        (["labels.txt"], "where are the batches?"),
+        (["labels.txt", "good.jsonl", "--batch-size", "4"], "--batch-size makes batches, and good.jsonl gives them"),
+        (["labels.txt", "--batch-size", "0"], "batch_size must be a whole number from 1, not 0"),
+        (["labels.txt", "--batch-size", "4", "--scheme", "magic"], "scheme must be one of 'full'"),
+        (["labels.txt", "--batch-size", "4", "--binding", "glue"], "binding must be one of 'none'"),
+        (["labels.txt", "--batch-size", "4", "--epochs", "0"], "--epochs must be at least 1"),
+        (["labels.txt", "good.jsonl", "--views", "0"], "--views must be at least 1"),
+        (["labels.txt", "good.jsonl", "--repair", "no/where.jsonl"], "cannot be written"),
+        (["labels.txt", "good.jsonl", "--plot", "picture.bmp"], "--plot must end in .png, .pdf or .svg"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
+    write("range.jsonl", [[0, 1], [3, 12]])
+    write("negative.jsonl", [[-1]])
+    Path("broken.jsonl").write_text("[0, 1]\n\n[2,\n")
+    write("words.jsonl", [["cat"]])
+    write("floats.jsonl", [[0.0]])
+    Path("empty.jsonl").write_text("")
+    Path("binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    Path("torn.csv").write_text("id,class\n0,cat\n1\n")
+    Path("hole.txt").write_text("cat\n\ndog\n")
+    Path("empty.txt").write_text("")
+    Path("labels.json").write_text("[]")
+    Path("torn.npy").write_bytes(Path("labels.npy").read_bytes()[:90])
+    np.save("floats.npy", np.zeros(12))
+    np.save("objects.npy", np.array([{}] * 12), allow_pickle=True)
+    before = {path.name for path in here.iterdir()}
+    if "--repair" not in arguments:
+        arguments = [*arguments, "--repair", "never.jsonl"]
+    assert main(["certify", *arguments]) == 2
+    caught = capsys.readouterr()
+    assert message in caught.err
+    assert caught.err.startswith("orthoframe: ")
+    assert caught.err.count("\n") == 1
+    assert caught.out == ""
+    assert {path.name for path in here.iterdir()} == before  # nothing written, not even half
+
+
+def test_unknown_options_are_status_2(here):
+    for arguments in (["certify", "labels.txt", "--colour", "red"], ["praise"], ["certify"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+
+
+def test_an_output_file_is_replaced_only_when_whole(here, monkeypatch):
+    Path("mended.jsonl").write_text("what was there before\n")
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+    assert main(["certify", "labels.txt", "bad.jsonl", "--repair", "mended.jsonl"]) == 2
+    assert Path("mended.jsonl").read_text() == "what was there before\n"
+    assert not [path for path in here.iterdir() if path.name.startswith(".")]
+
+
+def test_a_file_with_thousands_of_lines_and_windows_ends(here):
+    Path("long.jsonl").write_bytes(b"[0, 1, 2]\r\n" * 5000 + json.dumps(GOOD[0]).encode())
+    assert main(["certify", "labels.txt", "long.jsonl"]) == 0
+    Path("labels.txt").write_bytes("\r\n".join(NAMES).encode())
+    assert main(["certify", "labels.txt", "good.jsonl"]) == 0
