@@ -27,8 +27,8 @@ def certificate_figure(certificate: Certificate, meetings: NDArray[Any]) -> Figu
     names = [report.name for report in certificate.classes]
     shown = sorted(range(len(names)), key=lambda c: -certificate.classes[c].components)[:_LISTED]
     shown = sorted(shown)
-    height = max(4.0, 1.6 + 0.22 * max(len(shown), min(len(names), _NAMED)))
-    figure = Figure(figsize=(2.1 * height + 1.0, height), layout="constrained")
+    height = min(7.0, max(4.0, 1.2 + 0.2 * max(len(shown), len(names))))
+    figure = Figure(figsize=(2.0 * height + 1.4, height), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.1, 1.0])
     _draw_meetings(left, certificate, meetings, names)
     _draw_pieces(right, certificate, shown)
@@ -45,10 +45,9 @@ def _draw_meetings(axes: Axes, certificate: Certificate, meetings: NDArray[Any],
     missing = [(position[a], position[b]) for a, b in certificate.missing_pairs]
     if missing:
         rows, columns = np.array(missing).T
-        size = max(4.0, 900.0 / len(names) ** 1.5)
+        size, aside = max(3.0, 600.0 / len(names) ** 1.5), 0.3 if len(names) <= _COUNTED else 0.0
         marks = {"marker": "x", "s": size, "color": "tab:red", "linewidths": 1.2}
-        axes.scatter([*columns, *rows], [*rows, *columns], label="not pushed apart", **marks)
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False, fontsize=8)
+        axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if len(names) <= _NAMED:
         axes.set_xticks(range(len(names)), [str(name) for name in names], fontsize=7, rotation=90)
         axes.set_yticks(range(len(names)), [str(name) for name in names], fontsize=7)
@@ -59,7 +58,8 @@ def _draw_meetings(axes: Axes, certificate: Certificate, meetings: NDArray[Any],
                 ink = "black" if share > 0.7 or not meetings[row, column] else "white"
                 text = f"{meetings[row, column]}"
                 axes.text(column, row, text, ha="center", va="center", fontsize=7, color=ink)
-    axes.set_title("Batches that two classes share (grey: none)", fontsize=9)
+    crosses = ", red: not pushed apart" if missing else ""
+    axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
     bar.ax.tick_params(labelsize=7)
 
