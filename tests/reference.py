@@ -150,3 +150,37 @@ def certified(labels, batches, views=1):
     return (
         len(effective_pieces(labels, batches, views)) == len(names) and effective_pairs(labels, batches, views) == pairs
     )
+
+
+def geometry(features, labels):
+    """The measures by their definitions, in float64, a sum at a time."""
+    features = features.double() / features.double().norm(dim=1, keepdim=True)
+    names = sorted(set(labels))
+    k, n, d = len(names), len(labels), features.shape[1]
+    means = torch.stack([features[[i for i in range(n) if labels[i] == name]].mean(0) for name in names])
+    within = torch.zeros(d, d, dtype=torch.float64)
+    for i in range(n):
+        apart = features[i] - means[names.index(labels[i])]
+        within += torch.outer(apart, apart) / n
+    middle = means.mean(0)
+    between = sum(torch.outer(mean - middle, mean - middle) for mean in means) / k
+    values, vectors = torch.linalg.eigh(between)
+    inverse = torch.zeros(d, d, dtype=torch.float64)
+    for value, vector in list(zip(values, vectors.T, strict=True))[::-1][: k - 1]:
+        if value > 1e-13 * values[-1]:
+            inverse += torch.outer(vector, vector) / value
+
+    def distance(gram, target):
+        return float((gram / (gram**2).sum().sqrt() - target / (target**2).sum().sqrt()).square().sum().sqrt())
+
+    eye = torch.eye(k, dtype=torch.float64)
+    cosines = [float(means[a] @ means[b] / means[a].norm() / means[b].norm()) for a in range(k) for b in range(a)]
+    return {
+        "delta_of": distance(means @ means.T, eye),
+        "delta_etf": distance((means - middle) @ (means - middle).T, eye - 1 / k),
+        "collapse_trace": float((within @ inverse).trace()),
+        "beta_nc": float((within @ inverse).trace()) / k,
+        "mean_cosine": sum(cosines) / len(cosines),
+        "max_cosine": max(cosines),
+        "norm_ratio": float(max(mean.norm() for mean in means) / min(mean.norm() for mean in means)),
+    }

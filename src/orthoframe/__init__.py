@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from orthoframe.batches import coverage as coverage
     from orthoframe.batches import epochs_to_certify as epochs_to_certify
     from orthoframe.batches import repair as repair
+    from orthoframe.geometry import ClassStatistics as ClassStatistics
+    from orthoframe.geometry import GeometryMetric as GeometryMetric
+    from orthoframe.geometry import NearestCentre as NearestCentre
+    from orthoframe.geometry import measure as measure
     from orthoframe.losses import SupConLoss as SupConLoss
     from orthoframe.losses import angle_bound as angle_bound
     from orthoframe.losses import collapsed_loss as collapsed_loss
@@ -35,6 +39,10 @@ _ROOMS = {
     "collapsed_loss": "losses",
     "angle_bound": "losses",
     "fastest_temperature": "losses",
+    "measure": "geometry",
+    "ClassStatistics": "geometry",
+    "GeometryMetric": "geometry",
+    "NearestCentre": "geometry",
 }
 
 __all__ = ["__version__", *_ROOMS]

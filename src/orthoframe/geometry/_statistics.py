@@ -1,0 +1,150 @@
+"""Counts, means and spread of every class, in one pass over the features."""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+# Rows that are looked at together: small enough that their float64 copies stay in the cache.
+_CHUNK_ELEMENTS = 2**21
+
+
+@dataclass
+class ClassStatistics:
+    """Moments of the features of each class, by any number of updates and merges in any order.
+
+    Everything is kept in float64, and spread is measured around the means of the rows at hand and then merged (Chan's
+    formula), never as a difference of large sums: features that have collapsed to 1e-9 of their length still have a
+    correct spread.
+
+    Args:
+        num_classes: k; labels are 0..k-1.
+        dim: d.
+        scatter: Whether to keep the d x d within-class scatter. Without it memory is O(k d), for wide features, and
+            only the spread of each class is known.
+
+    Attributes:
+        counts: `[k]`, rows of each class.
+        means: `[k, d]`, zero for a class without rows.
+        spreads: `[k]`, sum of squared distances of the rows of a class to its mean.
+        within: `[d, d]`, sum over all rows of (h - mean)(h - mean)'; None without `scatter`.
+        dead_rows: Rows that are all zero.
+
+    Example:
+        >>> statistics = ClassStatistics(num_classes=2, dim=2)
+        >>> statistics.update(torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0, 1]))
+        >>> statistics.means, statistics.spreads
+        (tensor([[2., 0.],
+                [0., 1.]], dtype=torch.float64), tensor([2., 0.], dtype=torch.float64))
+    """
+
+    num_classes: int
+    dim: int
+    scatter: bool = True
+    counts: Tensor = field(init=False)
+    means: Tensor = field(init=False)
+    spreads: Tensor = field(init=False)
+    within: Tensor | None = field(init=False)
+    dead_rows: int = field(init=False, default=0)
+
+    def __post_init__(self) -> None:
+        if self.num_classes < 1 or self.dim < 1:
+            raise ValueError(f"num_classes and dim must be at least 1, not {self.num_classes} and {self.dim}")
+        self.counts = torch.zeros(self.num_classes, dtype=torch.float64)
+        self.means = torch.zeros(self.num_classes, self.dim, dtype=torch.float64)
+        self.spreads = torch.zeros(self.num_classes, dtype=torch.float64)
+        self.within = torch.zeros(self.dim, self.dim, dtype=torch.float64) if self.scatter else None
+
+    def update(self, features: Tensor, labels: Tensor) -> None:
+        """Add rows.
+
+        Args:
+            features: `[rows, dim]`, any floating dtype, on any device (the first rows decide where the moments are).
+            labels: `[rows]`, integers from 0 to num_classes - 1.
+
+        Raises:
+            ValueError: For wrong shapes, labels out of range, or a value that is not finite, with its position; nothing
+                is added then.
+        """
+        features, labels = self._checked(features, labels)
+        if not self.counts.any():
+            self._move(features.device)
+        rows = max(1, _CHUNK_ELEMENTS // self.dim)
+        parts = [
+            self._moments(f, y) for f, y in zip(torch.split(features, rows), torch.split(labels, rows), strict=True)
+        ]
+        for number, part in enumerate(parts):
+            if not bool(part.means.isfinite().all()):
+                _refuse_not_finite(features, number * rows)
+        for part in parts:
+            self.merge(part)
+
+    def merge(self, other: "ClassStatistics") -> None:
+        """Add what another one has seen.
+
+        Raises:
+            ValueError: If it has other classes, dimensions or moments.
+        """
+        if (other.num_classes, other.dim, other.scatter) != (self.num_classes, self.dim, self.scatter):
+            raise ValueError("only statistics of the same classes, dimension and scatter can be merged")
+        device = self.counts.device
+        theirs = other.counts.to(device)
+        total = self.counts + theirs
+        share = theirs / total.clamp(min=1.0)
+        apart = other.means.to(device) - self.means
+        weights = self.counts * share
+        self.means += share[:, None] * apart
+        self.spreads += other.spreads.to(device) + weights * apart.square().sum(1)
+        if self.within is not None and other.within is not None:
+            moved = weights > 0
+            self.within += other.within.to(device)
+            self.within.addmm_((weights[moved, None] * apart[moved]).T, apart[moved])
+        self.counts = total
+        self.dead_rows += other.dead_rows
+
+    def _moments(self, features: Tensor, labels: Tensor) -> "ClassStatistics":
+        """Statistics of some rows alone."""
+        part = ClassStatistics(self.num_classes, self.dim, False)
+        part.scatter = self.scatter
+        rows = features.double()
+        part.counts = torch.bincount(labels, minlength=self.num_classes).double()
+        part.means = rows.new_zeros(self.num_classes, self.dim).index_add_(0, labels, rows)
+        part.means /= part.counts.clamp(min=1.0)[:, None]
+        part.dead_rows = int((features.abs().amax(1) == 0).sum()) if len(features) else 0
+        rows = rows - part.means.index_select(0, labels)
+        squares = torch.linalg.vector_norm(rows, dim=1).square()
+        part.spreads = squares.new_zeros(self.num_classes).index_add_(0, labels, squares)
+        part.within = rows.T @ rows if self.scatter else None
+        return part
+
+    def _checked(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        if features.ndim != 2 or features.shape[1] != self.dim:
+            raise ValueError(f"features must have shape [rows, {self.dim}], not {list(features.shape)}")
+        if not features.is_floating_point():
+            raise TypeError(f"features must be floating point, not {features.dtype}")
+        labels = torch.as_tensor(labels, device=features.device)
+        if labels.shape != features.shape[:1]:
+            raise ValueError(f"labels must have shape [{len(features)}], not {list(labels.shape)}")
+        if labels.is_floating_point() or labels.is_complex():
+            raise TypeError(f"labels must be integers, not {labels.dtype}")
+        labels = labels.long()
+        if len(labels):
+            low, high = (int(value) for value in torch.aminmax(labels))
+            if low < 0 or high >= self.num_classes:
+                wrong = low if low < 0 else high
+                position = int((labels == wrong).nonzero()[0, 0])
+                raise ValueError(
+                    f"label {wrong} at position {position}, and num_classes is {self.num_classes}: labels go from 0 to "
+                    f"{self.num_classes - 1}"
+                )
+        return features.detach(), labels
+
+    def _move(self, device: torch.device) -> None:
+        self.counts, self.means, self.spreads = (t.to(device) for t in (self.counts, self.means, self.spreads))
+        self.within = None if self.within is None else self.within.to(device)
+
+
+def _refuse_not_finite(features: Tensor, start: int) -> None:
+    bad = (~features[start:].isfinite()).nonzero()[0]
+    row, column = start + int(bad[0]), int(bad[1])
+    raise ValueError(f"features[{row}, {column}] is {float(features[row, column])}; every feature must be finite")

@@ -1,0 +1,222 @@
+"""The measures against their definitions and against exact arrangements."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from orthoframe import measure
+from orthoframe.geometry import _measure, etf_gram
+
+NAMES = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
+
+
+def draw(rows, dim, seed=0, dtype=torch.float64):
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def etf(k, dim):
+    """The vertices of a simplex around the origin."""
+    return torch.cat([torch.eye(k, dtype=torch.float64) - 1 / k, torch.zeros(k, dim - k, dtype=torch.float64)], 1)
+
+
+@given(
+    labels=st.lists(st.integers(0, 3), min_size=4, max_size=30).filter(lambda y: len(set(y)) > 1),
+    dim=st.integers(2, 6),
+    seed=st.integers(0, 999),
+)
+def test_equals_the_definitions(labels, dim, seed):
+    features = draw(len(labels), dim, seed)
+    found, expected = measure(features, labels), reference.geometry(features, labels)
+    for name in NAMES:
+        assert math.isclose(getattr(found, name), expected[name], rel_tol=1e-8, abs_tol=1e-11), name
+
+
+def test_an_exact_orthogonal_frame():
+    labels = torch.tensor([0] * 50 + [1] * 5 + [2] * 2)
+    geometry = measure(torch.eye(3, 8)[labels], labels)
+    assert geometry.delta_of < 1e-15
+    assert geometry.delta_etf < 1e-15  # a centred frame is an ETF
+    assert geometry.beta_nc < 1e-15
+    assert geometry.max_cosine == geometry.mean_cosine == 0
+    assert geometry.norm_ratio == 1
+    assert geometry.ownership.owners.tolist() == [0, 1, 2] + [-1] * 5
+    assert (geometry.ownership.owned, geometry.ownership.shared, geometry.ownership.dead) == (3, 0, 5)
+    assert geometry.accuracy.balanced == geometry.accuracy.worst == 1
+    assert "form an orthogonal frame, and classes have collapsed" in str(geometry)
+
+
+def test_an_exact_etf():
+    labels = torch.arange(10).repeat_interleave(3)
+    geometry = measure(etf(10, 12)[labels], labels)
+    assert abs(geometry.delta_of - 0.3204) < 5e-5  # the theory's figure
+    assert geometry.delta_etf < 1e-14
+    assert math.isclose(geometry.mean_cosine, -1 / 9, rel_tol=1e-12)
+    assert "a simplex ETF, not an orthogonal frame" in geometry.verdict()
+    assert geometry.distance_to(etf_gram(10)) < 1e-14
+    with pytest.raises(ValueError, match=r"target must have shape \[10, 10\]"):
+        geometry.distance_to(torch.eye(3))
+
+
+def test_collapse_of_a_billionth_is_measured():
+    """Features that differ by 1e-9 of their length: differences of large sums would see nothing but rounding."""
+    labels = torch.arange(4).repeat_interleave(200)
+    noise = draw(800, 6)
+    features = torch.eye(4, 6, dtype=torch.float64)[labels]
+    geometry = measure(features + 1e-9 * noise, labels)
+    scaled = measure(features + 1e-3 * noise, labels)
+    assert math.isclose(geometry.beta_nc, 1e-12 * scaled.beta_nc, rel_tol=1e-2)  # the square, up to curvature
+    assert math.isclose(
+        geometry.beta_nc, reference.geometry(features + 1e-9 * noise, labels.tolist())["beta_nc"], rel_tol=1e-6
+    )
+
+
+def test_rotation_changes_ownership_and_nothing_else():
+    labels = torch.arange(3).repeat_interleave(20)
+    features = torch.eye(3, 5, dtype=torch.float64)[labels] + 0.05 * draw(60, 5).abs()
+    rotation = torch.linalg.qr(draw(5, 5, seed=3))[0]
+    one, other = measure(features, labels), measure(features @ rotation, labels)
+    for name in NAMES:
+        assert math.isclose(getattr(one, name), getattr(other, name), rel_tol=1e-9, abs_tol=1e-12), name
+    assert one.accuracy == other.accuracy
+    assert one.ownership.owned >= 3
+    assert other.ownership.owned < 3
+
+
+def test_order_and_names_of_classes():
+    labels = ["emu"] * 3 + ["cat"] * 9 + ["dog"] * 6
+    features = draw(18, 4)
+    order = torch.randperm(18, generator=torch.Generator().manual_seed(0))
+    one = measure(features, labels)
+    other = measure(features[order], [labels[i] for i in order])
+    assert one.names == ("cat", "dog", "emu")
+    assert one.counts == (9, 6, 3)
+    for name in NAMES:
+        assert math.isclose(getattr(one, name), getattr(other, name), rel_tol=1e-10)
+
+
+def test_classes_that_are_missing_are_said_to_be():
+    features, labels = draw(12, 5), torch.arange(12) % 3
+    geometry = measure(features, labels + 1, num_classes=6)
+    assert geometry.missing == (0, 4, 5)
+    assert geometry.names == (1, 2, 3)
+    assert math.isclose(geometry.delta_of, measure(features, labels).delta_of, rel_tol=1e-14)
+    assert "classes without rows" in str(geometry)
+    assert geometry.to_dict()["missing"] == [0, 4, 5]
+
+
+def test_one_sample_in_a_class_and_one_class():
+    geometry = measure(torch.eye(3), [0, 1, 2])
+    assert geometry.spreads.tolist() == [0, 0, 0]
+    assert geometry.beta_nc == 0
+    alone = measure(torch.eye(3), [7, 7, 7])
+    assert alone.verdict() == "One class: there is nothing to compare."
+    assert math.isnan(alone.beta_nc)
+    assert json.loads(json.dumps(alone.to_dict()))["beta_nc"] is None
+
+
+def test_dead_rows_are_counted():
+    features = torch.eye(3, 4)[torch.tensor([0, 1, 2, 0])]
+    features[3] = 0
+    geometry = measure(features, [0, 1, 2, 0])
+    assert geometry.dead_rows == 1
+    assert math.isfinite(geometry.delta_of)
+
+
+def test_accuracy_of_halves_and_worst_class():
+    """Class 2 lies where class 0 is; classes by size are 0, 1 and then 2."""
+    features = torch.tensor([[1.0, 0, 0]] * 6 + [[0, 1.0, 0]] * 4 + [[1.0, 0, 0], [0, 0, 1.0]])
+    labels = [0] * 6 + [1] * 4 + [2] * 2
+    accuracy = measure(features, labels).accuracy
+    assert accuracy.worst_class == 2
+    assert accuracy.worst == 0.5
+    assert math.isclose(accuracy.overall, 11 / 12)
+    assert math.isclose(accuracy.balanced, 2.5 / 3)
+    assert accuracy.majority == 1.0
+    assert accuracy.minority == 0.75
+    assert accuracy.by_class == (1.0, 1.0, 0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_other_dtypes_and_arrays(dtype):
+    features, labels = draw(40, 6).to(dtype), np.arange(40) % 4
+    exact = measure(features.double(), labels)
+    assert math.isclose(measure(features, labels).delta_of, exact.delta_of, rel_tol=1e-6)
+    array = features.double().numpy()
+    assert measure(array, labels).delta_of == exact.delta_of
+    assert measure(np.asfortranarray(array), labels.tolist()).delta_of == pytest.approx(exact.delta_of, rel=1e-12)
+
+
+def test_wide_features_need_no_square(monkeypatch):
+    features, labels = draw(60, 12), torch.arange(60) % 4
+    full = measure(features, labels)
+    monkeypatch.setattr(_measure, "WIDE", 4)
+    monkeypatch.setattr(_measure, "_ROWS", 7)
+    wide = measure(features, labels)
+    for name in NAMES:
+        assert math.isclose(getattr(full, name), getattr(wide, name), rel_tol=1e-10), name
+
+
+def test_without_normalising():
+    labels = torch.arange(3).repeat_interleave(4)
+    features = torch.diag(torch.tensor([1.0, 2.0, 5.0]))[labels]
+    assert measure(features, labels, normalize=False).norm_ratio == 5
+    assert measure(features, labels).norm_ratio == 1
+
+
+def test_json_and_words():
+    geometry = measure(draw(30, 5), [0, 1, 2] * 10)
+    data = json.loads(json.dumps(geometry.to_dict()))
+    assert data["delta_of"] == geometry.delta_of
+    assert data["cosines"] == geometry.cosines.tolist()
+    assert data["accuracy"]["balanced"] == geometry.accuracy.balanced
+    assert "neither an orthogonal frame nor a simplex ETF" in str(geometry)
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "options", "kind", "message"),
+    [
+        (torch.zeros(3), [0, 0, 1], {}, ValueError, r"features must have shape \[rows, dim\], not \[3\]"),
+        (torch.eye(3), [0, 1], {}, ValueError, "features have 3 rows and labels 2"),
+        (torch.eye(3).long(), [0, 1, 1], {}, TypeError, "features must be floating point"),
+        (torch.eye(3), [0.5, 1, 1], {}, TypeError, "labels must be integers or strings"),
+        (torch.eye(3), [0, 1, 3], {"num_classes": 3}, ValueError, "label 3 at position 2, and num_classes is 3"),
+        (torch.eye(3), list("abc"), {"num_classes": 3}, TypeError, "num_classes is for integer labels"),
+        (torch.empty(0, 3), [], {}, ValueError, "no rows to measure"),
+        (torch.tensor([[1.0, 2.0], [1.0, math.nan]]), [0, 1], {}, ValueError, r"features\[1, 1\] is nan"),
+        (torch.tensor([[1.0, math.inf], [1.0, 1.0]]), [0, 1], {}, ValueError, r"features\[0, 1\] is inf"),
+    ],
+)
+def test_errors(features, labels, options, kind, message):
+    with pytest.raises(kind, match=message):
+        measure(features, labels, **options)
+
+
+def test_a_nan_far_down_is_found():
+    features = torch.ones(20000, 4)
+    features[17003, 2] = math.nan
+    with pytest.raises(ValueError, match=r"features\[17003, 2\] is nan"):
+        measure(features, torch.arange(20000) % 3)
+
+
+def raw_moments(features, labels):
+    """rhubarbwu/neural-collapse means the same by these: class means, and the covariance within classes over all rows."""
+    means = torch.stack([features[labels == c].mean(0) for c in range(int(labels.max()) + 1)])
+    apart = features - means[labels]
+    return means, apart.T @ apart / len(features)
+
+
+def test_variability_collapse_as_others_define_it():
+    """Their NC1 is tr(Sigma_W Sigma_B^+)/k with a pseudo-inverse over all directions: the same number."""
+    labels = torch.arange(5).repeat_interleave(30)
+    features = torch.nn.functional.normalize(etf(5, 7)[labels] + 0.1 * draw(150, 7))
+    means, within = raw_moments(features, labels)
+    centred = means - means.mean(0)
+    between = centred.T @ centred / 5
+    expected = float((within @ torch.linalg.pinv(between, rtol=1e-10)).trace()) / 5
+    assert math.isclose(measure(features, labels).beta_nc, expected, rel_tol=1e-9)
