@@ -68,12 +68,10 @@ def test_collapse_of_a_billionth_is_measured():
     labels = torch.arange(4).repeat_interleave(200)
     noise = draw(800, 6)
     features = torch.eye(4, 6, dtype=torch.float64)[labels]
-    geometry = measure(features + 1e-9 * noise, labels)
-    scaled = measure(features + 1e-3 * noise, labels)
+    near = features + 1e-9 * noise
+    geometry, scaled = measure(near, labels), measure(features + 1e-3 * noise, labels)
     assert math.isclose(geometry.beta_nc, 1e-12 * scaled.beta_nc, rel_tol=1e-2)  # the square, up to curvature
-    assert math.isclose(
-        geometry.beta_nc, reference.geometry(features + 1e-9 * noise, labels.tolist())["beta_nc"], rel_tol=1e-6
-    )
+    assert math.isclose(geometry.beta_nc, reference.geometry(near, labels.tolist())["beta_nc"], rel_tol=1e-6)
 
 
 def test_rotation_changes_ownership_and_nothing_else():
@@ -205,7 +203,7 @@ def test_a_nan_far_down_is_found():
 
 
 def raw_moments(features, labels):
-    """rhubarbwu/neural-collapse means the same by these: class means, and the covariance within classes over all rows."""
+    """What rhubarbwu/neural-collapse starts from: class means, and the covariance within classes over all rows."""
     means = torch.stack([features[labels == c].mean(0) for c in range(int(labels.max()) + 1)])
     apart = features - means[labels]
     return means, apart.T @ apart / len(features)

@@ -1,5 +1,7 @@
 """One pass, any order, any split."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given
@@ -37,7 +39,7 @@ def test_any_split_in_any_order(labels, cuts, seed):
     labels, features = torch.tensor(labels), draw(len(labels), 4, seed)
     whole = of(features, labels)
     edges = [0, *sorted(min(cut, len(labels)) for cut in cuts), len(labels)]
-    parts = [slice(a, b) for a, b in zip(edges, edges[1:], strict=False)]
+    parts = [slice(a, b) for a, b in pairwise(edges)]
     updated = ClassStatistics(3, 4)
     for part in parts[::-1]:
         updated.update(features[part], labels[part])

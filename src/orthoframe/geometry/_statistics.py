@@ -70,14 +70,13 @@ class ClassStatistics:
         if not self.counts.any():
             self._move(features.device)
         rows = max(1, _CHUNK_ELEMENTS // self.dim)
-        parts = [
-            self._moments(f, y) for f, y in zip(torch.split(features, rows), torch.split(labels, rows), strict=True)
-        ]
-        for number, part in enumerate(parts):
-            if not bool(part.means.isfinite().all()):
-                _refuse_not_finite(features, number * rows)
-        for part in parts:
-            self.merge(part)
+        seen = self._moments(features[:rows], labels[:rows])
+        for start in range(rows, len(features), rows):
+            seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
+        # A value that is not finite spoils the mean of its class: no need to look at each.
+        if not bool(seen.means.isfinite().all()):
+            _refuse_not_finite(features)
+        self.merge(seen)
 
     def merge(self, other: "ClassStatistics") -> None:
         """Add what another one has seen.
@@ -144,7 +143,6 @@ class ClassStatistics:
         self.within = None if self.within is None else self.within.to(device)
 
 
-def _refuse_not_finite(features: Tensor, start: int) -> None:
-    bad = (~features[start:].isfinite()).nonzero()[0]
-    row, column = start + int(bad[0]), int(bad[1])
+def _refuse_not_finite(features: Tensor) -> None:
+    row, column = (~features.isfinite()).nonzero()[0].tolist()
     raise ValueError(f"features[{row}, {column}] is {float(features[row, column])}; every feature must be finite")
