@@ -140,6 +140,20 @@ def test_labels_and_batches_of_any_kind():
     sampler = BatchSampler(RandomSampler(range(4), generator=torch.Generator().manual_seed(0)), 4, drop_last=False)
     assert certify(labels, sampler).holds
     assert certify([10**12, 10**12, 5], [[0, 1, 2]]).components == {5: 1, 10**12: 1}
+    assert certify(np.array(labels, dtype=object), batches).holds
+    assert certify(np.array(labels, dtype="S"), batches).components == {"cat": 1, "dog": 1}
+
+
+def test_batches_in_a_file(tmp_path):
+    path = tmp_path / "batches.jsonl"
+    path.write_text("[0, 1]\n\n[0, 1, 2]\n")
+    for batches in (path, str(path)):
+        assert certify([0, 0, 1], batches).holds
+    with path.open() as lines, pytest.raises(ValueError, match="batch 1"):
+        certify([0, 0, 1], lines)  # its second line is empty
+    path.write_text("[0, 1")
+    with pytest.raises(ValueError, match="batch 0"):
+        certify([0, 0, 1], path)
 
 
 def test_many_classes_and_few_rows():

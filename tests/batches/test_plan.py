@@ -190,8 +190,11 @@ def test_examples_that_the_user_gives():
         ({"examples": {3: 0}}, "the examples 0 of class 3 must be samples of that class"),
         ({"examples": {3: [98, 99]}, "per_class": 3}, "class 3 was given 2 examples, and per_class=3"),
         ({"scheme": "balanced", "batch_size": 3}, "needs a batch_size of at least 4"),
-        ({"binding": "present", "per_class": 2}, "per_class and classes do not apply"),
-        ({"binding": "present", "classes": [0]}, "per_class and classes do not apply"),
+        ({"binding": "present", "per_class": 2}, "per_class, classes and drop_last do not apply"),
+        ({"binding": "present", "drop_last": True}, "per_class, classes and drop_last do not apply"),
+        ({"classes": [0], "examples": {3: 99}}, "examples were given for class 3, which is not bound"),
+        ({"examples": {3: [98, 99]}}, "class 3 was given 2 examples, and per_class=1"),
+        ({"binding": "present", "classes": [0]}, "per_class, classes and drop_last do not apply"),
         ({"labels": []}, "labels are empty"),
     ],
 )
@@ -207,3 +210,15 @@ def test_same_seed_same_bytes():
     plan = BatchPlan([0, 0, 0, 1, 1, 2], 3, scheme="reshuffle", binding="fixed", seed=0)
     assert [batch.tolist() for batch in plan.batches(1)] == [[0, 5, 4, 2, 3, 5], [1, 3, 2, 2, 3, 5]]
     assert plan.fingerprint() == "0aa9b32bcb7b81c9"
+
+
+def test_numpy_numbers_are_numbers():
+    one, other = BatchPlan(LABELS, 16, seed=3), BatchPlan(LABELS, np.int64(16), seed=np.int64(3), views=np.int32(1))
+    assert one.fingerprint() == other.fingerprint()
+    assert certify(LABELS, one, views=np.int64(2)).holds
+
+
+def test_the_certificate_of_a_plan_counts_its_views():
+    single = BatchPlan([0, 1], 2, binding="none", views=2)
+    assert certify([0, 1], single).holds
+    assert not certify([0, 1], single, views=1).holds

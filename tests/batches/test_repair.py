@@ -1,5 +1,6 @@
 """Repairs certify, and add as little as brute force does."""
 
+import time
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -120,3 +121,31 @@ def test_a_single_class_is_repaired_too():
 def test_nothing_to_add_to(batches):
     with pytest.raises(ValueError, match="no batch to add samples to"):
         repair([0, 1], batches)
+
+
+def test_missing_classes_outside_the_usual_places_are_brought_together():
+    """Only classes 3 and 4 are missing each other, and 256 more varied batches hold neither."""
+    labels = [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    batches = [[0, 1, 2, 3, 4, 5]] * 256 + [[6, 7, x] for x in (0, 2, 4)] + [[8, 9, x] for x in (0, 2, 4)]
+    assert certify(labels, repair(labels, batches)).holds
+
+
+def test_classes_that_are_in_no_batch_are_brought_together():
+    assert certify([0, 0, 1, 2, 3], repair([0, 0, 1, 2, 3], [[0, 1]])).holds
+
+
+def test_unshuffled_data_is_certified_and_repaired_in_time():
+    """Sorted labels: every batch but a few is of a single class. Seconds would be hours if mends were one at a time."""
+    labels = np.repeat(np.arange(10), 10000)
+    batches = [np.arange(start, start + 50) for start in range(0, len(labels), 50)]
+    begun = time.perf_counter()
+    certificate = certify(labels, batches * 3)  # the same in every epoch
+    assert certificate.additions_to_connect == 10 * 199 + 2000
+    assert certify(labels, repair(labels, batches)).holds
+    assert time.perf_counter() - begun < 30
+
+
+def test_narrow_integers():
+    labels = np.arange(400) % 2
+    batches = [np.arange(100, dtype=np.uint8), np.arange(100, 200, dtype=np.uint8)]
+    assert certify(labels, repair(labels, batches)).holds

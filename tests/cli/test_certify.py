@@ -100,11 +100,18 @@ def test_repair_and_plot(here, capsys):
         (["torn.csv", "good.jsonl", "--column", "class"], "torn.csv, line 3: 1 fields, and the header has 2"),
         (["hole.txt", "good.jsonl"], "hole.txt, line 2: the label is missing"),
         (["empty.txt", "good.jsonl"], "empty.txt: there are no labels"),
-        (["labels.json", "good.jsonl"], "labels must be a file .npy, .txt or .csv"),
+        (["labels.json", "good.jsonl"], "labels must be a file .npy, .npz, .safetensors, .txt, .csv"),
         (["torn.npy", "good.jsonl"], "torn.npy: not a .npy file"),
         (["floats.npy", "good.jsonl"], "floats.npy: labels must be a list of integers or strings, not float64"),
         (["objects.npy", "good.jsonl"], "objects.npy: not a .npy file"),
         (["labels.txt"], "where are the batches?"),
+        (["labels.txt", "--scheme", "partition"], "where are the batches?"),
+        (["labels.txt", "hollow.jsonl"], "no batch to add samples to"),
+        (["archive.npy", "good.jsonl"], "archive.npy: not a .npy file, but an archive of them"),
+        (["zip.npy", "good.jsonl"], "zip.npy: not a .npy file"),
+        (["wide.csv", "good.jsonl"], "wide.csv: not a .csv file"),
+        (["labels.txt", "deep.jsonl"], "deep.jsonl, line 1: not JSON"),
+        (["labels.txt", "good.jsonl", "--repair", "x" * 300], "cannot be written"),
         (["labels.txt", "good.jsonl", "--batch-size", "4"], "--batch-size makes batches, and good.jsonl gives them"),
         (["labels.txt", "--batch-size", "0"], "batch_size must be a whole number from 1, not 0"),
         (["labels.txt", "--batch-size", "4", "--scheme", "magic"], "scheme must be one of 'full'"),
@@ -131,6 +138,12 @@ def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
     Path("torn.npy").write_bytes(Path("labels.npy").read_bytes()[:90])
     np.save("floats.npy", np.zeros(12))
     np.save("objects.npy", np.array([{}] * 12), allow_pickle=True)
+    write("hollow.jsonl", [[]])
+    np.savez("archive.npz", labels=np.zeros(12))
+    Path("archive.npz").rename("archive.npy")
+    Path("zip.npy").write_bytes(b"PK\x03\x04 and nothing else")
+    Path("wide.csv").write_text("class\n" + "x" * 200000)
+    Path("deep.jsonl").write_text("[" * 100000)
     before = {path.name for path in here.iterdir()}
     if "--repair" not in arguments:
         arguments = [*arguments, "--repair", "never.jsonl"]
@@ -163,3 +176,22 @@ def test_a_file_with_thousands_of_lines_and_windows_ends(here):
     assert main(["certify", "labels.txt", "long.jsonl"]) == 0
     Path("labels.txt").write_bytes("\r\n".join(NAMES).encode())
     assert main(["certify", "labels.txt", "good.jsonl"]) == 0
+
+
+def test_a_byte_order_mark_is_no_part_of_a_label(here):
+    Path("labels.txt").write_text("\n".join(NAMES), encoding="utf-8-sig")
+    Path("labels.csv").write_text("class\n" + "\n".join(NAMES), encoding="utf-8-sig")
+    assert main(["certify", "labels.txt", "good.jsonl"]) == 0
+    assert main(["certify", "labels.csv", "good.jsonl", "--column", "class"]) == 0
+
+
+def test_numbers_with_leading_zeros_are_names(here, capsys):
+    Path("codes.txt").write_text("01\n1\n01\n1\n")
+    write("four.jsonl", [[0, 1, 2, 3]])
+    assert main(["certify", "codes.txt", "four.jsonl", "--json"]) == 0
+    assert [entry["name"] for entry in json.loads(capsys.readouterr().out)["classes"]] == ["01", "1"]
+
+
+def test_a_reader_that_goes_away(here):
+    done = subprocess.run(f"{COMMAND} certify labels.txt bad.jsonl | true", shell=True, capture_output=True, text=True)
+    assert "Traceback" not in done.stderr

@@ -37,6 +37,9 @@ def choose_examples(
     for name in [*wanted, *(examples or {})]:
         if name not in number_of:
             raise ValueError(f"there is no class {name!r} among the labels; classes are {_some(labels.names)}")
+    unbound = [name for name in examples or {} if name not in wanted]
+    if unbound:
+        raise ValueError(f"examples were given for class {unbound[0]!r}, which is not bound")
     members = members_of_classes(labels)
     chosen: dict[int, Integers] = {}
     for name in wanted:
@@ -48,12 +51,12 @@ def choose_examples(
             drawn = np.atleast_1d(np.asarray(given))
             if drawn.dtype.kind not in "iu" or not np.isin(drawn, members[c]).all():
                 raise ValueError(f"the examples {given!r} of class {name!r} must be samples of that class")
-        if len(drawn) < per_class:
+        if given is None and len(drawn) < per_class:
             raise ValueError(
                 f"class {name!r} has {len(members[c])} samples, and per_class={per_class}; use at most that many"
-                if given is None
-                else f"class {name!r} was given {len(drawn)} examples, and per_class={per_class}"
             )
+        if len(np.unique(drawn)) != per_class:
+            raise ValueError(f"class {name!r} was given {len(np.unique(drawn))} examples, and per_class={per_class}")
         chosen[c] = drawn
     return chosen
 
@@ -86,7 +89,6 @@ def _redrawn(labels: Labels, number: int, examples: dict[int, Integers], random:
     members = members_of_classes(labels)
     columns = []
     for c, chosen in examples.items():
-        # The positions of the smallest of random numbers are a draw without replacement, for all batches at once.
         if len(chosen) == 1:
             picks = random.integers(len(members[c]), size=(number, 1))
         else:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.batches._labels import Integers, Labels
+from orthoframe.batches._labels import Integers, Labels, whole_number
 from orthoframe.batches._scan import Scan, scan
 from orthoframe.batches._witness import witness
 
@@ -35,8 +35,6 @@ class Certificate:
         holds_as_stated: Whether the batch interaction graph satisfies the paper's condition, which overlooks that two
             single rows do not push each other apart and that a batch of one class does not make it collapse.
         classes: A report for each class.
-        missing_pairs: Classes that no batch pushes apart.
-        singleton_pairs: Those of the missing pairs that do share a batch, always as a single row each.
         num_batches: Batches that were looked at.
         memberships: Rows that were looked at, before views.
         single_class_batches: Batches that hold one class only.
@@ -48,14 +46,26 @@ class Certificate:
     holds: bool
     holds_as_stated: bool
     classes: tuple[ClassReport, ...]
-    missing_pairs: tuple[tuple[int | str, int | str], ...]
-    singleton_pairs: tuple[tuple[int | str, int | str], ...]
     num_batches: int
     memberships: int
     single_class_batches: int
     absent: int
     additions_to_connect: int
     _scan: Scan
+
+    @property
+    def missing_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
+        """Classes that no batch pushes apart."""
+        return self._named(~self._scan.met)
+
+    @property
+    def singleton_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
+        """Those of the missing pairs that do share a batch, always as a single row each."""
+        return self._named(self._scan.touched & ~self._scan.met)
+
+    def _named(self, pairs: NDArray[np.bool_]) -> tuple[tuple[int | str, int | str], ...]:
+        names = self._scan.labels.names
+        return tuple((names[a], names[b]) for a, b in np.argwhere(np.triu(pairs)).tolist())
 
     @property
     def components(self) -> dict[int | str, int]:
@@ -91,10 +101,11 @@ class Certificate:
             reasons.append(f"class {worst.name} is in {worst.components} pieces{others}")
         if self.absent:
             reasons.append(f"{self.absent} samples are in no batch")
-        if self.missing_pairs:
-            a, b = self.missing_pairs[0]
-            how = "meet only as single rows" if (a, b) in self.singleton_pairs else "never meet"
-            others = f", nor do {len(self.missing_pairs) - 1} more pairs" if len(self.missing_pairs) > 1 else ""
+        missing = np.argwhere(np.triu(~self._scan.met))
+        if len(missing):
+            a, b = (self._scan.labels.names[c] for c in missing[0])
+            how = "meet only as single rows" if self._scan.touched[tuple(missing[0])] else "never meet"
+            others = f", nor are {len(missing) - 1} more pairs" if len(missing) > 1 else ""
             reasons.append(f"classes {a} and {b} {how} and so are not pushed apart{others}")
         advice = (
             f"repair() connects the classes with {self.additions_to_connect} additions" if broken else "use repair()"
@@ -109,17 +120,18 @@ class Certificate:
         for report in ordered[:12]:
             smallest = " ".join("{" + ", ".join(map(str, piece)) + "}" for piece in report.smallest)
             rows.append(
-                f"{report.name!s:>12} {report.samples:>9} {report.absent:>7} {report.components:>7} "
+                f"{str(report.name)[:12]:>12} {report.samples:>9} {report.absent:>7} {report.components:>7} "
                 f"{report.components_as_stated:>10}  {smallest}".rstrip()
             )
         if len(ordered) > 12:
             rows.append(f"{'...':>12} {len(ordered) - 12} more classes")
         pairs = len(self.classes) * (len(self.classes) - 1) // 2
+        missing = int(np.triu(~self._scan.met).sum())
+        singletons = int(np.triu(self._scan.touched & ~self._scan.met).sum())
         rows.append("")
         rows.append(
             f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
-            f"{len(self.missing_pairs)} of {pairs} class pairs are not pushed apart "
-            f"({len(self.singleton_pairs)} of them meet as single rows)."
+            f"{missing} of {pairs} class pairs are not pushed apart ({singletons} of them meet as single rows)."
         )
         rows.append(f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.")
         return "\n".join(rows)
@@ -151,7 +163,7 @@ class Certificate:
         }
 
 
-def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> Certificate:
+def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int | None = None) -> Certificate:
     """Decide whether a list of batches has the orthogonal frame as its only optimum.
 
     For non-negative unit features, and enough dimensions, the optima of the supervised contrastive loss summed over the
@@ -161,9 +173,10 @@ def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, vie
 
     Args:
         labels: `[samples]`, the class of each sample: integers or strings.
-        batches: Lists of sample indices: a list, a `BatchPlan`, the `batch_sampler` of a DataLoader, any iterable. An
-            index that is in a batch twice counts as two rows.
-        views: Rows that each index stands for.
+        batches: Lists of sample indices: a list, a `BatchPlan`, the `batch_sampler` of a DataLoader, the path of a file
+            of JSON lines, any iterable. An index that is in a batch twice counts as two rows. A sampler that has a
+            state is put back where it was.
+        views: Rows that each index stands for; 1, or those of the plan, by default.
 
     Returns:
         The certificate.
@@ -179,10 +192,12 @@ def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, vie
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
         Not certified: class 0 is in 2 pieces, and 1 more in several; classes 0 and 1 meet only as single rows and ...
     """
-    if not isinstance(views, int) or isinstance(views, bool) or views < 1:
-        raise ValueError(f"views must be a whole number from 1, not {views!r}")
-    numbered = Labels.of(labels)
-    return _report(scan(numbered, batches, views))
+    views = whole_number("views", getattr(batches, "views", 1) if views is None else views, 1)
+    state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
+    found = scan(Labels.of(labels), batches, views)
+    if state is not None:
+        batches.load_state_dict(state)  # type: ignore[attr-defined]
+    return _report(found)
 
 
 def _report(found: Scan) -> Certificate:
@@ -193,20 +208,15 @@ def _report(found: Scan) -> Certificate:
     pieces = found.components.pieces()
     smallest = _smallest(labels, pieces, found.components.roots())
     as_stated = found.components_as_stated().pieces()
-    missing = np.argwhere(np.triu(~found.met))
-    singletons = np.argwhere(np.triu(found.touched & ~found.met))
-    untouched = bool((~found.touched).any())
     return Certificate(
-        holds=bool((pieces <= 1).all()) and not len(missing),
-        holds_as_stated=bool((as_stated <= 1).all()) and not untouched,
+        holds=bool((pieces <= 1).all() and found.met.all()),
+        holds_as_stated=bool((as_stated <= 1).all() and found.touched.all()),
         classes=tuple(
             ClassReport(
                 names[c], int(counts[c]), int(absent[c]), int(pieces[c]), int(as_stated[c]), smallest.get(c, ())
             )
             for c in range(len(names))
         ),
-        missing_pairs=tuple((names[a], names[b]) for a, b in missing.tolist()),
-        singleton_pairs=tuple((names[a], names[b]) for a, b in singletons.tolist()),
         num_batches=found.num_batches,
         memberships=found.memberships,
         single_class_batches=found.single_class_batches,

@@ -32,7 +32,7 @@ def cover_pairs(
         return batches
     classes, k = labels.classes, len(labels.names)
     samples = representatives if representatives is not None else np.unique(classes, return_index=True)[1]
-    places = _places(batches, classes)
+    places = _places(batches, classes, missing)
     rows = np.stack([np.bincount(classes[batches[place]], minlength=k) for place in places]) * views
     batches = list(batches)
     while missing.any():
@@ -46,9 +46,19 @@ def cover_pairs(
     return batches
 
 
-def _places(batches: list[Integers], classes: Integers) -> list[int]:
-    diversity = [len(np.unique(classes[batch])) for batch in batches]
-    return [int(place) for place in np.argsort(diversity, kind="stable")[::-1][:_PLACES]]
+def _places(batches: list[Integers], classes: Integers, missing: NDArray[np.bool_]) -> list[int]:
+    """The batches with the most classes, and one for each class that misses another."""
+    held = [np.unique(classes[batch]) for batch in batches]
+    order = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
+    places = order[:_PLACES]
+    wanted = np.asarray(missing.any(axis=1))
+    for names in (held[place] for place in places):
+        wanted[names] = False
+    for place in order[_PLACES:]:
+        if wanted[held[place]].any():
+            places.append(place)
+            wanted[held[place]] = False
+    return [int(place) for place in places]
 
 
 def _best_move(rows: Integers, missing: NDArray[np.bool_], views: int) -> tuple[int, int, int]:
@@ -60,6 +70,8 @@ def _best_move(rows: Integers, missing: NDArray[np.bool_], views: int) -> tuple[
     becomes_several = (rows + views > 1) & (rows < 2)
     one = np.where(becomes_several, with_any, np.where(rows == 0, with_several, 0.0))
     two = np.where((rows == 0) & (views == 1), with_any / 2, 0.0)
+    if max(one.max(), two.max()) == 0:  # the missing classes are in no batch at all: one of them must come
+        return 0, int(np.argmax(missing.any(axis=1))), 1
     number = 1 if one.max() >= two.max() else 2
     place, guest = np.unravel_index(int(np.argmax(one if number == 1 else two)), one.shape)
     return int(place), int(guest), number

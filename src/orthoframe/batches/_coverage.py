@@ -1,18 +1,19 @@
 """How likely some epochs of reshuffling are to meet the conditions, without drawing a single batch.
 
-An epoch throws the samples into m batches of B rows each. All counts below are of ways to place samples into the mB
-rows, and all probabilities their ratios, kept as logarithms.
+An epoch throws the samples into batches. All counts below are of ways to place samples into the rows of the batches,
+and all probabilities their ratios, kept as logarithms.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from orthoframe.batches._labels import Integers
+from orthoframe.batches._labels import Integers, whole_number
 
 # Above this, pieces of a class larger than one sample are too unlikely to matter.
 _SMALL_CLASS = 40
@@ -39,11 +40,12 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
     """Probability that epochs of reshuffling, without binding, certify.
 
     A pair of classes that is missed in an epoch with probability p is missed in all with p^epochs: exact. Pieces of a
-    class, and different classes and pairs, are taken as independent: close where the probability is not small.
+    class, and different classes and pairs, are taken as independent, and batches of a single class as if they made it
+    collapse, as they soon do by others: close where the probability is not small.
 
     Args:
         class_counts: `[k]`, samples of each class.
-        batch_size: Rows of a batch; a last short batch is shared out among the others.
+        batch_size: Rows of a batch; the last one may be short.
         epochs: Number of epochs.
 
     Returns:
@@ -54,30 +56,28 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
         0.589
     """
     counts = _checked(class_counts, batch_size)
-    if epochs < 1:
-        raise ValueError(f"epochs must be a whole number from 1, not {epochs}")
-    samples = int(counts.sum())
-    batches = max(1, round(samples / batch_size))
-    rows = -(-samples // batches)  # of equal batches, none of them short
+    whole_number("epochs", epochs, 1)
+    layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
     sizes, which, classes = np.unique(counts, return_inverse=True, return_counts=True)
-    disconnected = np.array([_disconnected(int(size), batches, rows, epochs) for size in sizes])[which]
+    disconnected = np.array([_disconnected(int(size), layout, epochs) for size in sizes])[which]
     unmet, apart = np.zeros((len(sizes),) * 2), np.zeros((len(sizes),) * 2)
     for a, first in enumerate(sizes.tolist()):
         for b, second in enumerate(sizes.tolist()[a:], start=a):
             if a == b and classes[a] == 1:
                 continue  # a class is no pair with itself
-            small, large = min(first, second), max(first, second)
-            unmet[a, b] = unmet[b, a] = np.exp(epochs * _log_unmet(small, large, batches, rows))
-            apart[a, b] = apart[b, a] = np.exp(epochs * _log_separate(small, large, batches, rows))
+            unmet[a, b] = unmet[b, a] = np.exp(epochs * _log_unmet(first, second, layout))
+            apart[a, b] = apart[b, a] = np.exp(epochs * _log_separate(first, second, layout))
     unmet, apart = unmet[np.ix_(which, which)], apart[np.ix_(which, which)]
     np.fill_diagonal(unmet, 0.0)
     np.fill_diagonal(apart, 0.0)
     upper = np.triu_indices(len(counts), 1)
     connected = np.prod(1 - disconnected)
+    # Where there is only one class, no batch makes it collapse.
+    alone = len(counts) == 1 and counts[0] > 1
     return Coverage(
-        probability=float(connected * np.prod(1 - unmet[upper])),
+        probability=0.0 if alone else float(connected * np.prod(1 - unmet[upper])),
         probability_as_stated=float(connected * np.prod(1 - apart[upper])),
-        disconnected=disconnected,
+        disconnected=np.ones(1) if alone else disconnected,
         unmet=unmet,
     )
 
@@ -129,90 +129,119 @@ def _checked(class_counts: Sequence[int] | Integers, batch_size: int) -> Integer
     counts = np.asarray(class_counts)
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise ValueError("class_counts must be a list of whole numbers from 1")
-    if batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number from 1, not {batch_size}")
+    whole_number("batch_size", batch_size, 1)
     return counts
 
 
-def _disconnected(size: int, batches: int, rows: int, epochs: int) -> float:
+class Layout(NamedTuple):
+    """The batches of an epoch: `full` of `rows` rows each, and a last one of `short` rows (0: none)."""
+
+    full: int
+    short: int
+    rows: int
+
+    @property
+    def places(self) -> int:
+        """Rows of all batches."""
+        return self.full * self.rows + self.short
+
+    @property
+    def batches(self) -> int:
+        """Number of batches."""
+        return self.full + (self.short > 0)
+
+
+def _disconnected(size: int, layout: Layout, epochs: int) -> float:
     """That a class is in several pieces after some epochs."""
-    if size == 1 or batches == 1:
+    if size == 1 or layout.batches == 1:
         return 0.0
-    if epochs == 1:  # batches are disjoint: the class must be in one of them
-        return float(-np.expm1(_log_spread(size, batches, rows)[1]))
+    if epochs == 1:  # batches are disjoint: the class must be whole in one of them
+        whole = layout.full * np.exp(_log_choose(layout.rows, size) - _log_choose(layout.places, size))
+        return float(1.0 - whole - np.exp(_log_choose(layout.short, size) - _log_choose(layout.places, size)))
     if size > _SMALL_CLASS:
-        return float(-np.expm1(-size * np.exp(epochs * _log_separate(1, size - 1, batches, rows))))
+        return float(-np.expm1(-size * np.exp(epochs * _log_separate(1, size - 1, layout))))
     # The piece of a given sample has j samples: they are connected, and no batch holds one of them and one of the rest.
     connected = np.zeros(size + 1)
     connected[1] = 1.0
     for n in range(2, size + 1):
         pieces = [
-            np.exp(_log_choose(n - 1, j - 1) + epochs * _log_separate(min(j, n - j), max(j, n - j), batches, rows))
-            * connected[j]
+            np.exp(_log_choose(n - 1, j - 1) + epochs * _log_separate(j, n - j, layout)) * connected[j]
             for j in range(1, n)
         ]
         connected[n] = max(0.0, 1.0 - sum(pieces))
     return float(1.0 - connected[size])
 
 
-@lru_cache(maxsize=4096)
-def _log_separate(s: int, t: int, batches: int, rows: int) -> float:
+def _log_separate(s: int, t: int, layout: Layout) -> float:
     """That s samples and t others share no batch in an epoch."""
-    if batches == 1:
-        return -np.inf
-    expected = t * (1 - (1 - s / (batches * rows)) ** rows)
-    if expected > 200:  # of the others that are in batches of the first: beyond any doubt
-        return -float(expected)
-    return _log_apart(s, t, batches, rows)
+    return _log_missed(min(s, t), max(s, t), layout, False)
 
 
-@lru_cache(maxsize=4096)
-def _log_unmet(s: int, t: int, batches: int, rows: int) -> float:
-    """That no batch of an epoch holds three rows of two classes of s and t samples, both of them among the three.
+def _log_unmet(s: int, t: int, layout: Layout) -> float:
+    """That no batch of an epoch holds three rows of two classes of s and t samples, both of them among the three."""
+    return _log_missed(min(s, t), max(s, t), layout, True)
 
-    Then every batch that both share holds one row of each; the sum is over the number j of such batches.
+
+@lru_cache(maxsize=8192)
+def _log_missed(s: int, t: int, layout: Layout, singles: bool) -> float:
+    """That s samples and t others miss each other: share no batch, or, with `singles`, only as one row each.
+
+    The sum is over what is in the short batch; the full ones are alike.
     """
-    if s + t < 3 or rows < 3:
-        return 0.0
-    expected = _expected_meetings(s, t, batches, rows)
-    if expected > 50:  # a chance of e^-50, and the sum below would be long
-        return -expected
-    everything = _log_placements(s, t, batches * rows)
+    # How many of the others are in batches that hold enough of the first; each of them would have to be elsewhere.
+    share = s / layout.places
+    enough = 1 - (1 - share) ** layout.rows
+    if singles:
+        enough -= layout.rows * share * (1 - share) ** (layout.rows - 1)
+    if t * enough > 60:  # a chance below e^-60, and the sum would be long
+        return -t * enough
+    everything = _log_placements(s, t, layout.places)
+    inside = [(0, 0)] + [(x, 0) for x in range(1, _most(s, layout) + 1)]
+    inside += [(0, y) for y in range(1, _most(t, layout) + 1)]
+    if singles and layout.short > 1:
+        inside.append((1, 1))
+    ways = [
+        _log_placements(x, y, layout.short) + _log_ways(s - x, t - y, layout.full, layout.rows, singles)
+        for x, y in inside
+    ]
+    return float(min(0.0, logsumexp(ways) - everything))
+
+
+def _most(size: int, layout: Layout) -> int:
+    """More samples of a class than these are in the short batch too rarely to count."""
+    mean = size * layout.short / layout.places
+    return min(size, layout.short, int(mean + 10 * mean**0.5 + 15))
+
+
+@lru_cache(maxsize=65536)
+def _log_ways(s: int, t: int, batches: int, rows: int, singles: bool) -> float:
+    """Ways to place s samples and t others into equal batches so that they miss each other.
+
+    The sum is over the number j of batches that hold one row of each.
+    """
     terms = []
-    for j in range(min(s, t, batches) + 1):
+    for j in range((min(s, t, batches) if singles and rows > 1 else 0) + 1):
         left = batches - j
         if s + t - 2 * j > left * rows:
             break
-        shared = _log_choose(batches, j) + j * float(np.log(rows) + np.log(rows - 1))
-        avoid = _log_apart(s - j, t - j, left, rows) if left else 0.0
-        terms.append(shared + avoid + _log_placements(s - j, t - j, left * rows))
-    return float(min(0.0, logsumexp(terms) - everything))
-
-
-def _expected_meetings(s: int, t: int, batches: int, rows: int) -> float:
-    """About how many batches of an epoch hold two rows of the first class and one of the second."""
-    p, q = s / (batches * rows), t / (batches * rows)
-    several = 1 - (1 - p) ** rows - rows * p * (1 - p) ** (rows - 1)
-    return float(batches * several * (1 - (1 - q) ** rows))
+        shared = _log_choose(batches, j) + (j * float(np.log(rows) + np.log(rows - 1)) if j else 0.0)
+        spread = _log_spread(s - j, left, rows)
+        avoiding = logsumexp(spread + _log_choose((left - np.arange(len(spread))) * rows, t - j))
+        terms.append(shared + float(_log_choose(left * rows, s - j)) + float(avoiding))
+    return float(logsumexp(terms)) if terms else -np.inf
 
 
 def _log_placements(s: int, t: int, places: int) -> float:
     """Ways to place s samples and t others."""
-    return float(_log_choose(places, s)) + float(_log_choose(places - s, t))
-
-
-def _log_apart(s: int, t: int, batches: int, rows: int) -> float:
-    """That t samples avoid the batches of s others."""
-    spread = _log_spread(s, batches, rows)
-    used = np.arange(len(spread))
-    return float(logsumexp(spread + _log_choose((batches - used) * rows, t)) - _log_choose(batches * rows - s, t))
+    return float(_log_choose(places, s)) + float(_log_choose(places - s, t)) if places >= s else -np.inf
 
 
 @lru_cache(maxsize=4096)
 def _log_spread(s: int, batches: int, rows: int) -> NDArray[np.float64]:
     """Logarithms of the probabilities that s samples are in exactly 0, 1, ..., min(s, batches) batches.
 
-    After r samples in j batches the next one is in one of them with probability (jB - r)/(mB - r).
+    After r samples in j batches the next one is in one of them with probability (jB - r)/(mB - r). There is room for
+    all of them.
     """
     width = min(s, batches) + 1
     spread = np.zeros(width)

@@ -1,5 +1,7 @@
 """Labels and batches as arrays, checked."""
 
+import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,12 +26,12 @@ class Labels:
         """Number any integer or string labels."""
         if hasattr(labels, "cpu"):  # a torch tensor, wherever it is
             labels = labels.cpu().numpy()
-        array = np.asarray(labels)
+        array = _plain(np.asarray(labels))
         if array.ndim != 1:
             raise ValueError(f"labels must be one-dimensional, not of shape {list(array.shape)}")
         if len(array) == 0:
             return cls(np.empty(0, np.int32), ())
-        if array.dtype.kind not in "biuUS":
+        if array.dtype.kind not in "biuU":
             raise TypeError(f"labels must be integers or strings, not {array.dtype}")
         if array.dtype.kind in "iu" and array.min() >= 0 and array.max() < max(1024, len(array)):
             present = np.bincount(array) > 0  # small integers need no sorting
@@ -44,6 +46,17 @@ class Labels:
         return np.bincount(self.classes, minlength=len(self.names))
 
 
+def _plain(array: NDArray[Any]) -> NDArray[Any]:
+    """Strings as numpy's own, where they come as bytes or as objects (a column of a data frame, say)."""
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        return array.astype(str)
+    if array.dtype.kind == "O" and all(isinstance(value, int | np.integer) for value in array.flat):
+        return array.astype(np.int64)
+    return array
+
+
 @dataclass(frozen=True)
 class Chunk:
     """Consecutive batches, end to end."""
@@ -54,34 +67,58 @@ class Chunk:
 
 
 def as_indices(batch: Any) -> Integers:
-    """One batch as an array of indices, whatever it came as."""
+    """One batch as an array of indices, whatever it came as: also a line of JSON."""
     if hasattr(batch, "cpu"):
         batch = batch.cpu().numpy()
+    if isinstance(batch, str | bytes):
+        batch = json.loads(batch)
     array = np.asarray(batch)
     if array.ndim != 1:
         raise ValueError(f"a batch must be a list of indices, not of shape {list(array.shape)}")
     if len(array) == 0:
-        return np.empty(0, np.int64)
+        return np.empty(0, np.intp)
     if array.dtype.kind not in "iu":
         raise TypeError(f"a batch must hold integers, not {array.dtype}")
-    return array
+    return array.astype(np.intp, copy=False)  # what numpy indexes with
+
+
+def index_lists(batches: Iterable[Any]) -> Iterator[Integers]:
+    """Batches as arrays, one after the other; those of a file, if `batches` is the path of one with JSON lines.
+
+    Raises:
+        ValueError: For a batch that is no list, named by its number.
+        TypeError: For a batch that holds something else than integers.
+    """
+    if isinstance(batches, str | os.PathLike):
+        with open(batches, encoding="utf-8-sig") as file:
+            yield from index_lists(line for line in file if line.strip())
+        return
+    for number, batch in enumerate(batches):
+        try:
+            yield as_indices(batch)
+        except TypeError as error:
+            raise TypeError(f"batch {number}: {error}") from None
+        except ValueError as error:
+            raise ValueError(f"batch {number}: {error}") from None
+
+
+def whole_number(name: str, value: Any, least: int) -> int:
+    """Check an option that counts something."""
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be a whole number from {least}, not {value!r}")
+    return int(value)
 
 
 def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
     """Batches in chunks of growing size, every index checked.
 
     Raises:
-        ValueError: For an index outside 0..num_samples-1, or a batch that is no list, named by its number.
-        TypeError: For a batch that holds something else than integers.
+        ValueError: For an index outside 0..num_samples-1, named by the number of its batch.
     """
     limit, number = _FIRST_CHUNK, 0
     pending: list[Integers] = []
     rows = 0
-    for batch in batches:
-        try:
-            array = as_indices(batch)
-        except (TypeError, ValueError) as error:
-            raise type(error)(f"batch {number + len(pending)}: {error}") from None
+    for array in index_lists(batches):
         pending.append(array)
         rows += len(array)
         if rows >= limit:
@@ -93,7 +130,7 @@ def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
 
 
 def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
-    samples = np.concatenate(pending).astype(np.intp, copy=False)  # what numpy indexes with
+    samples = np.concatenate(pending)
     lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
     owners = np.repeat(np.arange(len(pending)), lengths)
     if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orthoframe.batches._binding import Binding, bind, choose_examples
 from orthoframe.batches._certificate import Certificate, certify
-from orthoframe.batches._labels import Integers, Labels
+from orthoframe.batches._labels import Integers, Labels, whole_number
 from orthoframe.batches._schemes import Scheme, cut
 
 # Each draw has a stream of its own, so that a change of one leaves the others as they were.
@@ -60,25 +60,19 @@ class BatchPlan:
         drop_last: bool = False,
     ) -> None:
         self.labels = Labels.of(labels)
-        self.batch_size, self.scheme, self.binding, self.seed, self.views = batch_size, scheme, binding, seed, views
-        self.per_class, self.drop_last = per_class, drop_last
+        self.scheme, self.binding, self.drop_last = scheme, binding, drop_last
+        self.seed, self.views = whole_number("seed", seed, 0), whole_number("views", views, 1)
+        self.per_class = whole_number("per_class", per_class, 1)
+        self.batch_size = None if scheme == "full" else whole_number("batch_size", batch_size, 1)
         self._check(classes)
+        if binding == "none":
+            classes = []
         self._examples = choose_examples(self.labels, classes, per_class, examples, self._random(_EXAMPLES))
 
     def _check(self, classes: Sequence[Any] | None) -> None:
         for name, value, kind in (("scheme", self.scheme, Scheme), ("binding", self.binding, Binding)):
             if value not in get_args(kind):
                 raise ValueError(f"{name} must be one of {', '.join(map(repr, get_args(kind)))}, not {value!r}")
-        wholes: dict[str, tuple[Any, int]] = {
-            "seed": (self.seed, 0),
-            "views": (self.views, 1),
-            "per_class": (self.per_class, 1),
-        }
-        if self.scheme != "full":
-            wholes["batch_size"] = (self.batch_size, 1)
-        for name, (number, least) in wholes.items():
-            if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < least:
-                raise ValueError(f"{name} must be a whole number from {least}, not {number!r}")
         if len(self.labels.classes) == 0:
             raise ValueError("labels are empty; a plan needs at least one sample")
         if self.scheme == "balanced" and (self.batch_size or 0) < len(self.labels.names):
@@ -86,8 +80,10 @@ class BatchPlan:
                 f'scheme="balanced" needs a batch_size of at least {len(self.labels.names)}, one row for each class, '
                 f"not {self.batch_size}"
             )
-        if self.binding == "present" and (self.per_class > 1 or classes is not None):
-            raise ValueError('binding="present" adds what is missing and no more; per_class and classes do not apply')
+        if self.binding == "present" and (self.per_class > 1 or classes is not None or self.drop_last):
+            raise ValueError(
+                'binding="present" adds what is missing and no more; per_class, classes and drop_last do not apply'
+            )
 
     @property
     def examples(self) -> dict[Any, list[int]]:
@@ -96,9 +92,7 @@ class BatchPlan:
 
     def batches(self, epoch: int = 0) -> list[Integers]:
         """The batches of an epoch, as arrays of sample indices."""
-        if not isinstance(epoch, int | np.integer) or epoch < 0:
-            raise ValueError(f"epoch must be a whole number from 0, not {epoch!r}")
-        epoch = int(epoch)
+        epoch = whole_number("epoch", epoch, 0)
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
         batches = cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last)
         return bind(self.labels, batches, self.binding, self._examples, self.views, self._random(_ADDED, epoch))

@@ -5,10 +5,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from orthoframe.batches._components import Components
 from orthoframe.batches._cover import cover_pairs
-from orthoframe.batches._labels import Integers, Labels, as_indices
+from orthoframe.batches._labels import Integers, Labels, index_lists, whole_number
 from orthoframe.batches._scan import Scan, SingleClass, close, scan
 
 
@@ -35,7 +37,7 @@ def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, view
         >>> [batch.tolist() for batch in repair([0, 0, 1, 1], [[0, 2], [1, 3]])]
         [[0, 2], [1, 3, 0, 2]]
     """
-    return mend(Labels.of(labels), [as_indices(batch) for batch in batches], views, None)
+    return mend(Labels.of(labels), list(index_lists(batches)), whole_number("views", views, 1), None)
 
 
 def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
@@ -73,17 +75,43 @@ def additions_to_connect(found: Scan) -> int:
 
 
 def _mends(components: Components, single: list[SingleClass]) -> Iterator[SingleClass]:
-    """Batches of one class to put a guest into, the most scattered first; each joins what it holds."""
+    """Batches of one class to put a guest into, the most scattered first; each joins what it holds.
+
+    A mend may make others needless, but only such as share pieces with it, directly or by others: in each round, one
+    batch of every such cluster is mended.
+    """
     waiting = single
     while True:
-        scattered = [len(np.unique(components.roots(batch.samples))) for batch in waiting]
-        waiting = [batch for batch, number in zip(waiting, scattered, strict=True) if number > 1]
+        waiting, scattered, clusters = _clusters(components, waiting)
         if not waiting:
             return
-        batch = waiting.pop(int(np.argmax([number for number in scattered if number > 1])))
-        components.join(batch.samples, np.zeros(len(batch.samples), dtype=np.int64), 1)
+        order = np.lexsort((-scattered, clusters))
+        first = order[np.flatnonzero(np.diff(clusters[order], prepend=-1))]
+        chosen = [waiting[number] for number in first]
+        sizes = [len(batch.samples) for batch in chosen]
+        samples, owners = np.concatenate([b.samples for b in chosen]), np.repeat(np.arange(len(chosen)), sizes)
+        components.join(samples, owners, len(chosen))
+        taken = set(first.tolist())
+        waiting = [batch for number, batch in enumerate(waiting) if number not in taken]
         close(components, waiting)
-        yield batch
+        yield from chosen
+
+
+def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[SingleClass], Integers, Integers]:
+    """Batches that hold several pieces, how many each, and a number that is equal for batches with pieces in common."""
+    if not single:
+        return [], np.empty(0, np.int64), np.empty(0, np.int64)
+    sizes = [len(batch.samples) for batch in single]
+    owners = np.repeat(np.arange(len(single)), sizes)
+    _, pieces = np.unique(components.roots(np.concatenate([b.samples for b in single])), return_inverse=True)
+    held = np.unique(owners * (int(pieces.max()) + 1) + pieces)
+    owners, pieces = np.divmod(held, int(pieces.max()) + 1)
+    scattered = np.bincount(owners, minlength=len(single))
+    total = len(single) + int(pieces.max()) + 1
+    shared = csr_array((np.ones(len(held), np.int8), (owners, len(single) + pieces)), shape=(total, total))
+    clusters = connected_components(shared, directed=False)[1][: len(single)]
+    keep = scattered > 1
+    return [b for b, several in zip(single, keep, strict=True) if several], scattered[keep], clusters[keep]
 
 
 def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:

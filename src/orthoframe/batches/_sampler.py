@@ -38,7 +38,8 @@ class PlanSampler(Sampler[list[int]]):
         self.plan, self.rank, self.world_size = plan, rank, world_size
         self._epoch = 0  # of the next pass
         self._start = 0  # the batch at which the next pass begins
-        self._running = self._done = 0  # where the current pass is
+        self._running = self._done = 0  # where the current, or the last, pass is
+        self._total = -1  # batches of that pass
         self._lengths: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -49,12 +50,11 @@ class PlanSampler(Sampler[list[int]]):
                 f"batch {smallest} of epoch {self._epoch} has {len(batches[smallest])} rows, too few for "
                 f'{self.world_size} ranks; use drop_last=True, binding="fixed" or another batch_size'
             )
-        self._running, first = self._epoch, self._start
-        for number in range(first, len(batches)):
+        self._running, self._total, self._done = self._epoch, len(batches), self._start
+        for number in range(self._start, len(batches)):
             self._done = number + 1
             yield batches[number][self.rank :: self.world_size].tolist()
         self._epoch, self._start = self._running + 1, 0
-        self._running, self._done = self._epoch, 0
 
     def __len__(self) -> int:
         if self._epoch not in self._lengths:
@@ -70,12 +70,14 @@ class PlanSampler(Sampler[list[int]]):
         """Where the run is.
 
         Args:
-            batches_done: Batches of the current epoch that the training has finished, those before a resumption
-                included. Give it, before the epoch ends, if the DataLoader has workers: they fetch batches ahead, which
-                the sampler cannot tell from finished ones.
+            batches_done: Batches of the epoch that the training has finished, those before a resumption included. Give
+                it if the DataLoader has workers: they fetch batches ahead, which the sampler cannot tell from finished
+                ones.
         """
-        done = self._done if batches_done is None else batches_done
-        return {"epoch": self._running, "batches_done": done, "plan": self.plan.fingerprint()}
+        epoch, done = self._running, self._done if batches_done is None else batches_done
+        if done == self._total:
+            epoch, done = epoch + 1, 0
+        return {"epoch": epoch, "batches_done": done, "plan": self.plan.fingerprint()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where a state was taken.
@@ -93,3 +95,4 @@ class PlanSampler(Sampler[list[int]]):
     def _go_to(self, epoch: int, batch: int) -> None:
         self._epoch = self._running = epoch
         self._start = self._done = batch
+        self._total = -1

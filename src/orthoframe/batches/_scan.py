@@ -1,5 +1,6 @@
 """One pass over batches: what they connect, and which classes they bring together."""
 
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -36,6 +37,7 @@ class Scan:
     memberships: int = 0
     single_class_batches: int = 0
     single: list[SingleClass] = field(default_factory=list)  # those of two rows or more that hold several components
+    known: set[bytes] = field(default_factory=set)  # what those hold, so that none is kept twice
 
     def components_as_stated(self) -> Components:
         """Samples connected by shared batches, whatever the batches hold: the batch interaction graph."""
@@ -110,7 +112,11 @@ def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     for owner, batch in zip(owners[starts].tolist(), np.split(samples, starts[1:]), strict=True):
         if len(batch) > 1:
-            found.single.append(SingleClass(found.num_batches + owner, batch))
+            # A fixed partition comes back in every epoch: once is enough.
+            content = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
+            if content not in found.known:
+                found.known.add(content)
+                found.single.append(SingleClass(found.num_batches + owner, batch.copy()))
 
 
 def close(components: Components, single: list[SingleClass]) -> None:

@@ -14,7 +14,7 @@ Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
 - `balanced`: every batch holds the same number of each class, `batch_size // classes`. An epoch lasts until the largest
   class has been shown; smaller classes are shown again and again, reshuffled each time, and no sample is left out.
 - `rare-hub`: reshuffled, but each rare class (fewer samples than there are batches, at most half a batch) is whole in
-  one batch.
+  one batch, and so connected, if others are in that batch too.
 """
 
 

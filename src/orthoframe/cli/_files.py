@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -15,14 +16,16 @@ from orthoframe.cli._errors import BadInput
 
 
 def read_labels(path: Path, column: str | None) -> NDArray[Any]:
-    """Labels from `.npy`, `.txt` (one a line) or `.csv` (a column with a name)."""
+    """Labels from `.npy`, `.npz`, `.safetensors`, `.txt` (one a line) or `.csv` (a column with a name)."""
     readers: dict[str, Callable[[], NDArray[Any]]] = {
         ".npy": lambda: _read_npy(path),
-        ".txt": lambda: _numbers_or_names(path.read_text().split("\n"), path),
+        ".npz": lambda: _read_npz(path),
+        ".safetensors": lambda: _read_safetensors(path),
+        ".txt": lambda: _numbers_or_names(path.read_text(encoding="utf-8-sig").split("\n"), path),
         ".csv": lambda: _read_csv(path, column),
     }
     if path.suffix not in readers:
-        raise BadInput(f"{path}: labels must be a file .npy, .txt or .csv")
+        raise BadInput(f"{path}: labels must be a file {', '.join(readers)}")
     if column is not None and path.suffix != ".csv":
         raise BadInput(f"--column is for .csv files, and {path} is none")
     try:
@@ -31,13 +34,48 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         raise BadInput(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
         raise BadInput(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+    except csv.Error as error:
+        raise BadInput(f"{path}: not a .csv file ({error})") from None
+
+
+def pick(path: Path, wanted: str | None, usual: str, names: list[str]) -> str:
+    """The array of a file that is meant: the one that was named, the only one, or the one with the usual name."""
+    name = wanted or (names[0] if len(names) == 1 else usual)
+    if name not in names:
+        raise BadInput(f"{path}: there is no array {name!r}; it has {', '.join(names) or 'none'}")
+    return name
+
+
+def _read_npz(path: Path) -> NDArray[Any]:
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            return _checked_labels(path, arrays[pick(path, None, "labels", arrays.files)])
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path}: not a .npz file of numbers or strings ({error})") from None
+
+
+def _read_safetensors(path: Path) -> NDArray[Any]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="np") as tensors:
+            return _checked_labels(path, tensors.get_tensor(pick(path, None, "labels", list(tensors.keys()))))
+    except SafetensorError as error:
+        raise BadInput(f"{path}: not a .safetensors file ({error})") from None
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            array = np.load(file, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise BadInput(f"{path}: not a .npy file of numbers or strings ({error})") from None
+    if not isinstance(array, np.ndarray):
+        raise BadInput(f"{path}: not a .npy file, but an archive of them; name it .npz")
+    return _checked_labels(path, array)
+
+
+def _checked_labels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
     if array.ndim != 1 or array.dtype.kind not in "biuUS":
         raise BadInput(
             f"{path}: labels must be a list of integers or strings, not {array.dtype} of {list(array.shape)}"
@@ -46,7 +84,7 @@ def _read_npy(path: Path) -> NDArray[Any]:
 
 
 def _read_csv(path: Path, column: str | None) -> NDArray[Any]:
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.reader(file)
         header = next(rows, None)
         if header is None:
@@ -73,9 +111,12 @@ def _numbers_or_names(values: list[str], path: Path, first_line: int = 1) -> NDA
         if not value:
             raise BadInput(f"{path}, line {number + first_line}: the label is missing")
     try:
-        return np.array([int(value) for value in values], dtype=np.int64)
+        numbers = [int(value) for value in values]
+        if [str(number) for number in numbers] == values:  # 01 and 1 are two names
+            return np.array(numbers, dtype=np.int64)
     except (ValueError, OverflowError):
-        return np.array(values)
+        pass
+    return np.array(values)
 
 
 def read_batches(path: Path, num_samples: int, advance: Callable[[int], None]) -> Iterator[NDArray[Any]]:
@@ -93,7 +134,7 @@ def read_batches(path: Path, num_samples: int, advance: Callable[[int], None]) -
 def _batch(line: bytes, where: str, num_samples: int) -> NDArray[Any]:
     try:
         values = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{where}: not JSON ({error})") from None
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise BadInput(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
@@ -107,14 +148,33 @@ def _batch(line: bytes, where: str, num_samples: int) -> NDArray[Any]:
 
 def check_output(path: Path | None) -> None:
     """Refuse a place that cannot be written to, before any work is done."""
-    if path is not None and (not path.parent.is_dir() or path.is_dir() or not os.access(path.parent, os.W_OK)):
+    if path is None:
+        return
+    try:
+        possible = path.parent.is_dir() and not path.is_dir() and os.access(path.parent, os.W_OK)
+    except OSError:  # a name that is too long, say
+        possible = False
+    if not possible:
         raise BadInput(f"{path}: cannot be written; its folder must exist and be writable")
+
+
+def check_figure(path: Path | None) -> None:
+    """Refuse a picture of a kind that cannot be drawn, or a place that cannot be written to."""
+    if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
+        raise BadInput(f"--plot must end in .png, .pdf or .svg, not {path}")
+    check_output(path)
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """Write a matplotlib figure in the format that its name says."""
+    write_whole(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=160))
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file under another name, and give it its own once it is whole."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    name = ""
     try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".orthoframe.")
         with os.fdopen(handle, "wb") as file:
             write(file)
             file.flush()

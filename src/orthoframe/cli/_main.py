@@ -1,5 +1,6 @@
 """The front door of the command."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 
@@ -8,8 +9,9 @@ import tyro
 from orthoframe import __version__
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
+from orthoframe.cli.measure import Measure
 
-_VERBS: dict[str, Callable[..., Certify]] = {"certify": Certify}
+_VERBS: dict[str, Callable[..., Certify | Measure]] = {"certify": Certify, "measure": Measure}
 _ABOUT = (
     "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
 )
@@ -29,4 +31,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return status
     except BadInput as error:
         print(f"orthoframe: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("orthoframe: interrupted; nothing was written", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read the output has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:  # not a verdict, so not a status of 0 or 1
+        print(f"orthoframe: unexpected {type(error).__name__}: {error}", file=sys.stderr)
         return 2

@@ -1,7 +1,6 @@
 """`orthoframe certify`: does a list of batches lead to the orthogonal frame?"""
 
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,10 +11,10 @@ from typing import IO, Annotated, Any
 import numpy as np
 import tyro
 from numpy.typing import NDArray
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from orthoframe.cli._errors import BadInput
-from orthoframe.cli._files import check_output, read_batches, read_labels, write_whole
+from orthoframe.cli._files import check_figure, check_output, read_batches, read_labels, write_figure, write_whole
+from orthoframe.cli._progress import progress
 
 
 @dataclass(frozen=True)
@@ -94,32 +93,19 @@ class Certify:
         ]
         if self.batches is not None and making:
             raise BadInput(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
-        if self.batches is None and not making:
+        if self.batches is None and self.batch_size is None and self.scheme != "full":
             raise BadInput("where are the batches? Give a file of JSON lines, or --batch-size to make them")
         if self.epochs < 1:
             raise BadInput(f"--epochs must be at least 1, not {self.epochs}")
         if self.views < 1:
             raise BadInput(f"--views must be at least 1, not {self.views}")
-        if self.plot is not None and self.plot.suffix not in (".png", ".pdf", ".svg"):
-            raise BadInput(f"--plot must end in .png, .pdf or .svg, not {self.plot}")
         check_output(self.repair)
-        check_output(self.plot)
+        check_figure(self.plot)
 
     @contextmanager
     def _batches(self, labels: NDArray[Any]) -> Iterator[Iterator[NDArray[Any]]]:
         """Batches with a progress bar, on a terminal."""
-        from rich.console import Console
-
-        bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
-            disable=not sys.stderr.isatty(),
-        )
-        with bar:
+        with progress() as bar:
             if self.batches is not None:
                 size = self.batches.stat().st_size if self.batches.is_file() else None
                 task = bar.add_task("certifying", total=size)
@@ -152,7 +138,10 @@ class Certify:
     def _write_repaired(self, labels: NDArray[Any], batches: list[NDArray[Any]]) -> int:
         from orthoframe.batches import repair
 
-        mended = repair(labels, batches, views=self.views)
+        try:
+            mended = repair(labels, batches, views=self.views)
+        except ValueError as error:
+            raise BadInput(f"{self.batches or 'the batches'}: {error}") from None
 
         def write(file: IO[bytes]) -> None:
             for batch in mended:
@@ -168,5 +157,4 @@ class Certify:
 
         figure = certificate_figure(certificate, meeting_counts(labels, batches))
         assert self.plot is not None
-        kind = self.plot.suffix[1:]
-        write_whole(self.plot, lambda file: figure.savefig(file, format=kind, dpi=160))
+        write_figure(self.plot, figure)
