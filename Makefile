@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check bench-loss bench-certify clean
+.PHONY: test check bench-loss bench-certify bench-measure clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -19,6 +19,9 @@ bench-loss: .venv/installed
 
 bench-certify: .venv/installed
 	$(BIN)/python benchmarks/certify.py --json docs/results/certify.json
+
+bench-measure: .venv/installed
+	$(BIN)/python benchmarks/measure.py --json docs/results/measure.json
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt

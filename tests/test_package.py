@@ -46,7 +46,7 @@ def test_the_command_answers():
     assert "orthogonal frame" in " ".join(help_text.stdout.split())
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/loss.md", "docs/batches.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/loss.md", "docs/batches.md", "docs/geometry.md"])
 def test_examples_of_the_page_run(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks

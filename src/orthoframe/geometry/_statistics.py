@@ -113,7 +113,7 @@ class ClassStatistics:
         rows = rows - part.means.index_select(0, labels)
         squares = torch.linalg.vector_norm(rows, dim=1).square()
         part.spreads = squares.new_zeros(self.num_classes).index_add_(0, labels, squares)
-        part.within = rows.T @ rows if self.scatter else None
+        part.within = _squares(rows) if self.scatter else None
         return part
 
     def _checked(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,6 +141,18 @@ class ClassStatistics:
     def _move(self, device: torch.device) -> None:
         self.counts, self.means, self.spreads = (t.to(device) for t in (self.counts, self.means, self.spreads))
         self.within = None if self.within is None else self.within.to(device)
+
+
+def _squares(rows: Tensor) -> Tensor:
+    """Rows' rows, of which only the blocks on and above the diagonal are multiplied: it is symmetric."""
+    dim = rows.shape[1]
+    step = max(64, -(-dim // 4))
+    result = rows.new_empty(dim, dim)
+    for start in range(0, dim, step):
+        stop = min(start + step, dim)
+        torch.mm(rows[:, start:stop].T, rows[:, start:], out=result[start:stop, start:])
+        result[stop:, start:stop] = result[start:stop, stop:].T
+    return result
 
 
 def _refuse_not_finite(features: Tensor) -> None:

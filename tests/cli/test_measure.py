@@ -1,0 +1,168 @@
+"""`orthoframe measure` as a user runs it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import save_file
+
+from orthoframe import measure
+from orthoframe.cli import main
+
+NAMES = np.array(["cat"] * 40 + ["dog"] * 20 + ["emu"] * 5)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    random = np.random.default_rng(0)
+    classes = np.unique(NAMES, return_inverse=True)[1]
+    features = (np.eye(3, 8)[classes] + 0.1 * np.abs(random.normal(size=(65, 8)))).astype(np.float32)
+    np.save("features.npy", features)
+    np.savez("features.npz", features=features, other=np.zeros(3))
+    np.savez_compressed("small.npz", features)
+    save_file({"features": features, "labels": classes.astype(np.int64)}, "features.safetensors")
+    np.savetxt("features.csv", features, delimiter=",", fmt="%.9g")
+    np.savetxt("headed.csv", features, delimiter=",", fmt="%.9g", header=",".join("abcdefgh"), comments="")
+    Path("labels.txt").write_text("\n".join(NAMES))
+    Path("labels.csv").write_text("id,class\n" + "".join(f"{i},{name}\n" for i, name in enumerate(NAMES)))
+    np.save("labels.npy", classes)
+    np.savez("labels.npz", labels=classes)
+    return features
+
+
+@pytest.mark.parametrize(
+    "file", ["features.npy", "features.npz", "small.npz", "features.safetensors", "features.csv", "headed.csv"]
+)
+def test_every_kind_of_features(here, file, capsys):
+    assert main(["measure", file, "labels.txt", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = json.loads(json.dumps(measure(here, NAMES).to_dict()))
+    assert found["delta_of"] == pytest.approx(expected["delta_of"], rel=1e-6)
+    assert found["beta_nc"] == pytest.approx(expected["beta_nc"], rel=1e-5)
+    assert found["accuracy"] == expected["accuracy"]
+    assert [entry["name"] for entry in found["classes"]] == ["cat", "dog", "emu"]
+
+
+@pytest.mark.parametrize(
+    "labels", [["labels.npy"], ["labels.npz"], ["features.safetensors"], ["labels.csv", "--column", "class"]]
+)
+def test_every_kind_of_labels(here, labels, capsys):
+    assert main(["measure", "features.npy", *labels]) == 0
+    out = capsys.readouterr().out
+    assert "distance to orthogonal frame" in out
+    assert "nearest centre, overall and balanced  1.0000, 1.0000" in out
+
+
+def test_raw_and_key(here, capsys):
+    assert main(["measure", "features.npz", "labels.txt", "--raw", "--key", "features", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["delta_of"] == pytest.approx(
+        measure(here, NAMES, normalize=False).delta_of, rel=1e-9
+    )
+
+
+def test_plot(here):
+    assert main(["measure", "features.npy", "labels.txt", "--plot", "geometry.png"]) == 0
+    assert Path("geometry.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.npy", "labels.txt"], "missing.npy: No such file"),
+        (["features.npy", "missing.txt"], "missing.txt: No such file"),
+        (["features.txt", "labels.txt"], "features must be a file .npy, .npz, .safetensors, .csv"),
+        (["features.npy", "short.txt"], "features.npy has 65 rows and short.txt 2 labels; they must agree"),
+        (["nan.npy", "labels.txt"], "nan.npy: features[17, 3] is nan; every feature must be finite"),
+        (["ints.npy", "labels.txt"], "ints.npy: features must be floating point of shape [rows, dim]"),
+        (["flat.npy", "labels.txt"], "flat.npy: features must be floating point of shape [rows, dim], not [65]"),
+        (["torn.npy", "labels.txt"], "torn.npy: not a .npy file of numbers"),
+        (["torn.npz", "labels.txt"], "torn.npz: not a .npz file of numbers"),
+        (["torn.safetensors", "labels.txt"], "torn.safetensors: not a .safetensors file"),
+        (["features.npz", "labels.txt", "--key", "x"], "features.npz: there is no array 'x'; it has features, other"),
+        (["features.npy", "labels.txt", "--key", "x"], "--key is for .npz and .safetensors files"),
+        (["torn.csv", "labels.txt"], "torn.csv, line 2: 1 fields, and the first line has 2"),
+        (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is no number"),
+        (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
+        (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
+        (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
+    Path("features.txt").write_text("")
+    Path("short.txt").write_text("cat\ndog")
+    bad = here.copy()
+    bad[17, 3] = np.nan
+    np.save("nan.npy", bad)
+    np.save("ints.npy", np.zeros((65, 3), dtype=int))
+    np.save("flat.npy", np.zeros(65))
+    np.savez("columns.npz", features=np.asfortranarray(here))
+    for kind in ("npy", "npz", "safetensors"):
+        Path(f"torn.{kind}").write_bytes(Path(f"features.{kind}").read_bytes()[:100])
+    Path("torn.csv").write_text("1,2\n" * 1 + "1\n" * 64)
+    Path("words.csv").write_text("1,2\n3,4\n5,two\n" + "1,2\n" * 62)
+    Path("empty.csv").write_text("")
+    if "--plot" not in arguments:
+        arguments = [*arguments, "--plot", "never.png"]
+    assert main(["measure", *arguments]) == 2
+    caught = capsys.readouterr()
+    assert message in caught.err
+    assert caught.err.count("\n") == 1
+    assert caught.out == ""
+    assert not Path("never.png").exists()
+
+
+WATCHED = """
+import re, sys, threading, time
+import numpy as np
+from orthoframe.cli import main
+def anonymous():
+    return int(re.search(r"RssAnon:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) / 1024
+main(["measure", "small.npy", "small_labels.npy"])
+before, largest, done = anonymous(), [0.0], []
+def watch():
+    while not done:
+        largest[0] = max(largest[0], anonymous())
+        time.sleep(0.005)
+thread = threading.Thread(target=watch)
+thread.start()
+status = main(["measure", "large.npy", "large_labels.npy"])
+done.append(True)
+thread.join()
+print(status, largest[0] - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_features_are_mapped_and_not_loaded(here):
+    """600 MiB of features, and no more than a part of them in memory that is not the file's."""
+    rows = 600 * 2**20 // (64 * 4)
+    large = np.lib.format.open_memmap("large.npy", mode="w+", dtype=np.float32, shape=(rows, 64))
+    large[:] = np.random.default_rng(0).random((1024, 64), dtype=np.float32)[np.arange(rows) % 1024]
+    large.flush()
+    del large
+    np.save("large_labels.npy", (np.arange(rows) % 10).astype(np.int8))
+    np.save("small.npy", np.eye(4, dtype=np.float32))
+    np.save("small_labels.npy", np.arange(4))
+    done = subprocess.run(
+        [sys.executable, "-c", WATCHED], capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}
+    )
+    assert done.returncode == 0, done.stderr
+    status, mebibytes = done.stdout.split("\n")[-2].split()
+    assert status == "0"
+    assert float(mebibytes) < 250
+
+
+def test_the_picture_of_many_classes(tmp_path):
+    from orthoframe.reporting import geometry_figure
+
+    for k in (1, 3, 50):
+        labels = torch.arange(4 * k) % k
+        geometry = measure(torch.rand(4 * k, 60, generator=torch.Generator().manual_seed(0)), labels)
+        geometry_figure(geometry).savefig(tmp_path / "picture.png")
