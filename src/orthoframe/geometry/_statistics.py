@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 # Rows that are looked at together: small enough that their float64 copies stay in the cache.
-_CHUNK_ELEMENTS = 2**21
+_CHUNK_ELEMENTS = 2**19
 
 
 @dataclass
@@ -105,12 +105,12 @@ class ClassStatistics:
         """Statistics of some rows alone."""
         part = ClassStatistics(self.num_classes, self.dim, False)
         part.scatter = self.scatter
-        rows = features.double()
+        rows = features.to(torch.float64, copy=True)
         part.counts = torch.bincount(labels, minlength=self.num_classes).double()
         part.means = rows.new_zeros(self.num_classes, self.dim).index_add_(0, labels, rows)
         part.means /= part.counts.clamp(min=1.0)[:, None]
-        part.dead_rows = int((features.abs().amax(1) == 0).sum()) if len(features) else 0
-        rows = rows - part.means.index_select(0, labels)
+        part.dead_rows = int((torch.linalg.vector_norm(rows, dim=1) == 0).sum())
+        rows -= part.means.index_select(0, labels)
         squares = torch.linalg.vector_norm(rows, dim=1).square()
         part.spreads = squares.new_zeros(self.num_classes).index_add_(0, labels, squares)
         part.within = _squares(rows) if self.scatter else None
