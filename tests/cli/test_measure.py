@@ -80,7 +80,10 @@ def test_plot(here):
         (["features.npy", "short.txt"], "features.npy has 65 rows and short.txt 2 labels; they must agree"),
         (["nan.npy", "labels.txt"], "nan.npy: features[17, 3] is nan; every feature must be finite"),
         (["ints.npy", "labels.txt"], "ints.npy: features must be floating point of shape [rows, dim]"),
-        (["flat.npy", "labels.txt"], "flat.npy: features must be floating point of shape [rows, dim], not [65]"),
+        (
+            ["flat.npy", "labels.txt"],
+            "flat.npy: features must be floating point of shape [rows, dim], not float64 of [65]",
+        ),
         (["torn.npy", "labels.txt"], "torn.npy: not a .npy file of numbers"),
         (["torn.npz", "labels.txt"], "torn.npz: not a .npz file of numbers"),
         (["torn.safetensors", "labels.txt"], "torn.safetensors: not a .safetensors file"),
@@ -91,6 +94,8 @@ def test_plot(here):
         (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
         (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
         (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),
+        (["archive.npy", "labels.txt"], "archive.npy: not a .npy file of numbers"),
+        (["long.npy", "labels.txt"], "long.npy: features must be floating point of shape [rows, dim], not float128"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -105,6 +110,8 @@ def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
     np.savez("columns.npz", features=np.asfortranarray(here))
     for kind in ("npy", "npz", "safetensors"):
         Path(f"torn.{kind}").write_bytes(Path(f"features.{kind}").read_bytes()[:100])
+    Path("archive.npy").write_bytes(Path("features.npz").read_bytes())
+    np.save("long.npy", here.astype(np.longdouble))
     Path("torn.csv").write_text("1,2\n" * 1 + "1\n" * 64)
     Path("words.csv").write_text("1,2\n3,4\n5,two\n" + "1,2\n" * 62)
     Path("empty.csv").write_text("")
@@ -166,3 +173,16 @@ def test_the_picture_of_many_classes(tmp_path):
         labels = torch.arange(4 * k) % k
         geometry = measure(torch.rand(4 * k, 60, generator=torch.Generator().manual_seed(0)), labels)
         geometry_figure(geometry).savefig(tmp_path / "picture.png")
+
+
+def test_names_that_look_like_mathematics_or_are_long(here):
+    Path("odd.txt").write_text("\n".join(["$\\frac$"] * 40 + ["x" * 120] * 25))
+    assert main(["measure", "features.npy", "odd.txt", "--plot", "odd.png"]) == 0
+    Path("all.jsonl").write_text(json.dumps(list(range(65))))
+    assert main(["certify", "odd.txt", "all.jsonl", "--plot", "odd2.png"]) == 0
+
+
+def test_a_byte_order_mark_is_no_header(here):
+    text = Path("features.csv").read_text()
+    Path("marked.csv").write_text(text, encoding="utf-8-sig")
+    assert main(["measure", "marked.csv", "labels.txt"]) == 0

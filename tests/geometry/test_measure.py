@@ -218,3 +218,46 @@ def test_variability_collapse_as_others_define_it():
     between = centred.T @ centred / 5
     expected = float((within @ torch.linalg.pinv(between, rtol=1e-10)).trace()) / 5
     assert math.isclose(measure(features, labels).beta_nc, expected, rel_tol=1e-9)
+
+
+def test_accuracy_of_classes_that_are_close_together_in_float32():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(200) % 10
+    means = 1e-4 * torch.randn(10, 64, generator=generator) + torch.randn(64, generator=generator)
+    features = (means[labels] + 1e-6 * torch.randn(200, 64, generator=generator)).float()
+    assert measure(features, labels).accuracy.overall == 1.0
+
+
+def test_means_that_coincide_are_no_collapse():
+    rows = draw(50, 8)
+    geometry = measure(torch.cat([rows, rows]), torch.arange(100) // 50)
+    assert math.isnan(geometry.beta_nc)
+    assert "collapsed" not in geometry.verdict()
+
+
+@pytest.mark.parametrize("length", [1e-200, 1e-30, 1.0, 1e30, 1e200])
+def test_the_length_of_rows_does_not_matter(length):
+    features, labels = draw(30, 5), torch.arange(30) % 3
+    found = measure(features * length, labels)
+    assert found.dead_rows == 0
+    assert math.isclose(found.delta_of, measure(features, labels).delta_of, rel_tol=1e-9)
+
+
+def test_sums_that_overflow_are_refused():
+    with pytest.raises(ValueError, match="so large that their sums overflow"):
+        measure(torch.full((20, 4), 1.5e308, dtype=torch.float64), torch.arange(20) % 2, normalize=False)
+
+
+def test_a_class_of_dead_rows_leaves_the_cosines_of_others():
+    features = torch.eye(3, 4)
+    features[2] = 0
+    geometry = measure(features, [0, 1, 2])
+    assert geometry.mean_cosine == geometry.max_cosine == 0
+    assert "the mean of class 2 is zero" in geometry.verdict()
+
+
+def test_strings_of_other_kinds():
+    for dtype in ("S", object):
+        geometry = measure(np.eye(2), np.array(["a", "b"], dtype=dtype))
+        assert geometry.names == ("a", "b")
+        json.dumps(geometry.to_dict())

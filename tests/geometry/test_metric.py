@@ -68,4 +68,16 @@ def test_two_processes_equal_one(tmp_path):
     for result in start(measure_share, 2, tmp_path):
         assert math.isclose(result["exact"], expected.beta_nc, rel_tol=1e-12)
         for name in NAMES:
-            assert math.isclose(result[name], getattr(expected, name), rel_tol=1e-6, abs_tol=1e-12)
+            assert math.isclose(result[name], getattr(expected, name), rel_tol=1e-12, abs_tol=1e-12)
+
+
+def test_positions_and_dtypes():
+    metric = GeometryMetric(3, 5)
+    features, labels = data()
+    bad = features.clone()
+    bad[2, 3] = float("inf")
+    with pytest.raises(ValueError, match=r"features\[2, 3\] is inf"):
+        metric.update(bad, labels)
+    metric.set_dtype(torch.float32)
+    metric.update(features, labels)
+    assert metric.compute()["delta_of"].dtype == torch.float64

@@ -108,6 +108,6 @@ def test_nearest_centre():
     features = torch.tensor([[0.9, 0.2], [0.1, 0.3], [5.0, 5.1]])
     assert classifier.predict(features).tolist() == [0, 1, 1]
     scores = classifier.scores(features)
-    assert torch.allclose(scores[:, :2], -(torch.cdist(features, means[:2]) ** 2), atol=1e-5)
+    assert torch.allclose(scores[:, :2].float(), -(torch.cdist(features, means[:2]) ** 2), atol=1e-5)
     assert (scores[:, 2] == -torch.inf).all()
-    assert classifier.scores(features.bfloat16()).dtype == torch.float32
+    assert classifier.scores(features.bfloat16()).dtype == torch.float64

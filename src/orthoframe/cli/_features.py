@@ -1,6 +1,7 @@
 """Features from a file, some rows at a time: the whole never has to fit into memory."""
 
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from orthoframe.cli._errors import BadInput
 from orthoframe.cli._files import pick
 
 _ROWS = 8192
+# As numpy names them, in either byte order, and as safetensors does.
+_DTYPES = {f"{order}f{size}" for order in "<>" for size in (2, 4, 8)} | {"float16", "float32", "float64"}
+_DTYPES |= {"F16", "BF16", "F32", "F64"}
 
 
 @dataclass(frozen=True)
@@ -39,20 +43,18 @@ def open_features(path: Path, key: str | None) -> FeatureFile:
     return kinds[path.suffix](path, key)
 
 
-def _checked(path: Path, shape: tuple[int, ...], kind: str) -> tuple[int, int]:
-    if len(shape) != 2 or kind != "f":
-        raise BadInput(
-            f"{path}: features must be floating point of shape [rows, dim], not {list(shape)} of kind {kind!r}"
-        )
+def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
+    if len(shape) != 2 or str(dtype) not in _DTYPES:
+        raise BadInput(f"{path}: features must be floating point of shape [rows, dim], not {dtype} of {list(shape)}")
     return shape[0], shape[1]
 
 
 def _npy(path: Path, _: str | None) -> FeatureFile:
     try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, OSError) as error:
         raise BadInput(f"{path}: not a .npy file of numbers ({error})") from None
-    rows, dim = _checked(path, array.shape, array.dtype.kind)
+    rows, dim = _checked(path, array.shape, array.dtype)
 
     def parts() -> Iterator[Tensor]:
         for start in range(0, rows, _ROWS):
@@ -80,11 +82,11 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
                     if fortran and len(shape) > 1:
                         raise BadInput(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
                     yield file, shape, dtype
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
             raise BadInput(f"{path}: not a .npz file of numbers ({error})") from None
 
     with member() as (_, shape, dtype):
-        rows, dim = _checked(path, shape, dtype.kind)
+        rows, dim = _checked(path, shape, dtype)
 
     def parts() -> Iterator[Tensor]:
         with member() as (file, _, dtype):
@@ -108,7 +110,7 @@ def _safetensors(path: Path, key: str | None) -> FeatureFile:
         tensor = file.get_slice(pick(path, key, "features", list(file.keys())))
     except SafetensorError as error:
         raise BadInput(f"{path}: not a .safetensors file ({error})") from None
-    rows, dim = _checked(path, tuple(tensor.get_shape()), "f" if "F" in tensor.get_dtype() else tensor.get_dtype())
+    rows, dim = _checked(path, tuple(tensor.get_shape()), tensor.get_dtype())
 
     def parts() -> Iterator[Tensor]:
         for start in range(0, rows, _ROWS):
@@ -120,7 +122,7 @@ def _safetensors(path: Path, key: str | None) -> FeatureFile:
 def _csv(path: Path, _: str | None) -> FeatureFile:
     def lines() -> Iterator[tuple[int, list[str]]]:
         try:
-            with path.open() as file:
+            with path.open(encoding="utf-8-sig") as file:
                 for number, line in enumerate(file, start=1):
                     if line.strip():
                         yield number, line.split(",")

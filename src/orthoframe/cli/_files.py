@@ -5,6 +5,7 @@ import json
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -50,7 +51,7 @@ def _read_npz(path: Path) -> NDArray[Any]:
     try:
         with np.load(path, allow_pickle=False) as arrays:
             return _checked_labels(path, arrays[pick(path, None, "labels", arrays.files)])
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise BadInput(f"{path}: not a .npz file of numbers or strings ({error})") from None
 
 
@@ -60,7 +61,7 @@ def _read_safetensors(path: Path) -> NDArray[Any]:
     try:
         with safe_open(path, framework="np") as tensors:
             return _checked_labels(path, tensors.get_tensor(pick(path, None, "labels", list(tensors.keys()))))
-    except SafetensorError as error:
+    except (SafetensorError, TypeError) as error:
         raise BadInput(f"{path}: not a .safetensors file ({error})") from None
 
 
@@ -76,6 +77,8 @@ def _read_npy(path: Path) -> NDArray[Any]:
 
 
 def _checked_labels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
     if array.ndim != 1 or array.dtype.kind not in "biuUS":
         raise BadInput(
             f"{path}: labels must be a list of integers or strings, not {array.dtype} of {list(array.shape)}"

@@ -23,12 +23,13 @@ class NearestCentre:
 
     def scores(self, features: Tensor) -> Tensor:
         """Minus the squared distance of each row to each centre, `[rows, k]`; the largest wins."""
-        means = self.means.to(features.device, torch.promote_types(features.dtype, torch.float32))
-        features = features.to(means.dtype)
-        # |h|^2 is the same for every centre, but belongs to a distance.
-        squares = features.square().sum(1, keepdim=True) + means.square().sum(1)
-        scores = 2.0 * features @ means.T - squares
-        return scores.masked_fill(means.isnan().any(1), -torch.inf)
+        means = self.means.to(features.device, torch.float64)
+        known = ~means.isnan().any(1)
+        # In float64 and around the middle of the centres: classes may be close together and far from the origin.
+        middle = means[known].mean(0)
+        rows, means = features.double() - middle, means - middle
+        scores = 2.0 * rows @ means.T - rows.square().sum(1, keepdim=True) - means.square().sum(1)
+        return scores.masked_fill(~known, -torch.inf)
 
     def predict(self, features: Tensor) -> Tensor:
         """The class of the nearest centre of each row, `[rows]`."""

@@ -57,8 +57,8 @@ class Geometry:
         delta_etf: Distance of the Gram matrix of centred means to that of a simplex ETF; 0 at a frame too.
         beta_nc: tr(Sigma_W Sigma_B^+)/k; 0 at neural collapse. NaN if the scatter was not kept.
         collapse_trace: The same without 1/k, as the paper's code has it.
-        mean_cosine: Over pairs of classes.
-        max_cosine: Over pairs of classes.
+        mean_cosine: Over pairs of classes whose means are not zero.
+        max_cosine: Over the same pairs.
         norm_ratio: Longest class mean over the shortest.
         spreads: `[k]`, mean squared distance of the rows of a class to its mean.
         ownership: Which class owns each dimension.
@@ -100,6 +100,9 @@ class Geometry:
             shape = "Class means form a simplex ETF, not an orthogonal frame"
         else:
             shape = "Class means form neither an orthogonal frame nor a simplex ETF"
+        if bool(torch.diagonal(self.gram).eq(0).any()):
+            zero = [name for name, square in zip(self.names, torch.diagonal(self.gram), strict=True) if square == 0]
+            shape += f" (the mean of class {zero[0]} is zero)"
         if math.isnan(self.beta_nc):
             return shape + "."
         return f"{shape}, and classes {'have collapsed' if self.beta_nc <= COLLAPSED else 'have not collapsed'}."
@@ -184,8 +187,9 @@ def geometry_of(
     k = len(means)
     gram, centred = means @ means.T, means - means.mean(0)
     norms = torch.linalg.vector_norm(means, dim=1)
-    cosines = gram / norms[:, None] / norms
+    cosines = gram / norms[:, None] / norms  # NaN for a class whose mean is zero
     pairs = cosines[~torch.eye(k, dtype=torch.bool)]
+    pairs = pairs[~pairs.isnan()]
     if statistics.within is not None:
         trace = collapse_trace(means, statistics.within.cpu(), float(counts.sum()))
     trace = math.nan if trace is None or k < 2 else trace
@@ -201,8 +205,8 @@ def geometry_of(
         delta_etf=distance_to_gram(centred @ centred.T, etf_gram(k)) if k > 1 else math.nan,
         beta_nc=trace / k,
         collapse_trace=trace,
-        mean_cosine=float(pairs.mean()) if k > 1 else math.nan,
-        max_cosine=float(pairs.max()) if k > 1 else math.nan,
+        mean_cosine=float(pairs.mean()) if len(pairs) else math.nan,
+        max_cosine=float(pairs.max()) if len(pairs) else math.nan,
         norm_ratio=float(norms.max() / norms.min()),
         spreads=statistics.spreads[present].cpu() / counts,
         ownership=_ownership(means),

@@ -1,5 +1,6 @@
 """Measure features that are at hand, or that come in parts."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -82,9 +83,9 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
     start = 0
     for features, labels in parts():
         try:
-            statistics.update(_prepared(features, normalize), labels)
+            statistics.update(prepared(features, normalize), labels)
         except ValueError as error:
-            raise _moved(error, features, start) from None
+            raise with_position(error, features, start) from None
         start += len(features)
     if not start:
         raise ValueError("there are no rows to measure")
@@ -94,45 +95,54 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
     directions, scale = between_directions(statistics.means[present[:, 0]])
     scattered = 0.0
     for features, labels in parts():
-        rows = _prepared(features, normalize)
+        rows = prepared(features, normalize)
         right = classifier.predict(rows) == labels
         hits.index_add_(0, labels, right.double())
         if statistics.within is None:
             apart = (rows.double() - statistics.means.index_select(0, labels)) @ directions
             scattered += float((apart.square() / scale).sum())
-    return geometry_of(statistics, names, trace=scattered / start, accuracy=_accuracy(hits, statistics.counts, names))
+    trace = scattered / start if len(scale) else math.nan
+    return geometry_of(statistics, names, trace=trace, accuracy=_accuracy(hits, statistics.counts, names))
 
 
 def number_labels(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
     """Numbers of classes `[rows]`, and the names of the classes."""
     array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if array.dtype.kind == "S":
+        array = np.char.decode(array, "utf-8")
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        array = array.astype(str)
     if array.ndim != 1:
         raise ValueError(f"labels must be one-dimensional, not of shape {list(array.shape)}")
     if len(array) == 0:
         raise ValueError("there are no rows to measure")
-    if array.dtype.kind not in "biuUS":
+    if array.dtype.kind not in "biuU":
         raise TypeError(f"labels must be integers or strings, not {array.dtype}")
     if num_classes is not None:
-        if array.dtype.kind in "US":
+        if array.dtype.kind == "U":
             raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
         return torch.from_numpy(array.astype(np.int64)), tuple(range(num_classes))
     names, classes = np.unique(array, return_inverse=True)
     return torch.from_numpy(classes), tuple(names.tolist())
 
 
-def _prepared(features: Tensor, normalize: bool) -> Tensor:
+def prepared(features: Tensor, normalize: bool) -> Tensor:
+    """Rows as they are measured: in float32 or float64, and of unit norm if asked for."""
     if not features.is_floating_point():
         raise TypeError(f"features must be floating point, not {features.dtype}")
     if features.dtype in (torch.float16, torch.bfloat16):
         features = features.float()
     if not normalize:
         return features
-    norms = torch.linalg.vector_norm(features, dim=1, keepdim=True, dtype=torch.float64)
+    # Scaled by its largest value first, for the square of a very large or small one would be out of range.
     # Zero rows stay zero; what is not finite stays so, and is refused later.
-    return features / torch.where(norms == 0, 1.0, norms).to(features.dtype)
+    largest = torch.linalg.vector_norm(features, ord=torch.inf, dim=1, keepdim=True)
+    rows = features / torch.where(largest == 0, 1.0, largest)
+    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return rows / torch.where(norms == 0, 1.0, norms)
 
 
-def _moved(error: ValueError, features: Tensor, start: int) -> ValueError:
+def with_position(error: ValueError, features: Tensor, start: int = 0) -> ValueError:
     """The same error with the position in the whole, and the value as it was before normalising."""
     bad = (~features.isfinite()).nonzero()
     if not len(bad):

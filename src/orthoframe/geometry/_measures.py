@@ -1,5 +1,7 @@
 """The measures of THEORY in a few lines each, from class means and scatter."""
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -40,9 +42,11 @@ def collapse_trace(means: Tensor, within: Tensor, rows: float) -> float:
         rows: How many rows.
 
     Returns:
-        The trace; divided by k it is beta_NC.
+        The trace; divided by k it is beta_NC. NaN if all means coincide.
     """
     directions, scale = between_directions(means)
+    if not len(scale):
+        return math.nan  # all means coincide: there is nothing to compare with
     return float(((within @ directions) * directions / scale).sum() / rows)
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._measure import _prepared
+from orthoframe.geometry._measure import prepared, with_position
 from orthoframe.geometry._statistics import ClassStatistics
 
 
@@ -51,7 +51,10 @@ class GeometryMetric(Metric):
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add rows `[rows, dim]` with their labels `[rows]`."""
         (statistics,) = self._statistics()
-        statistics.update(_prepared(features, self.normalize), labels)
+        try:
+            statistics.update(prepared(features, self.normalize), labels)
+        except ValueError as error:
+            raise with_position(error, features) from None
         self.counts, self.means, self.spreads = statistics.counts, statistics.means, statistics.spreads
         assert statistics.within is not None
         self.within, self.dead_rows = statistics.within, torch.tensor(statistics.dead_rows, device=self.device)
@@ -63,7 +66,8 @@ class GeometryMetric(Metric):
             first.merge(other)
         self._geometry = geometry_of(first)
         names = ("delta_of", "delta_etf", "beta_nc", "mean_cosine", "max_cosine")
-        return {name: torch.tensor(getattr(self._geometry, name), device=self.device) for name in names}
+        values = {name: getattr(self._geometry, name) for name in names}
+        return {name: torch.tensor(value, dtype=torch.float64, device=self.device) for name, value in values.items()}
 
     def geometry(self) -> Geometry:
         """Everything that `measure` gives but the accuracy, which needs a second look at the rows."""
@@ -78,8 +82,9 @@ class GeometryMetric(Metric):
         for values in zip(*states, strict=True) if stacked else [states]:
             statistics = ClassStatistics(self.num_classes, self.dim)
             counts, means, spreads, within, dead_rows = values
-            statistics.counts, statistics.means = counts.clone(), means.clone()
-            statistics.spreads, statistics.within = spreads.clone(), within.clone()
+            # In float64, also if the states were cast to another dtype.
+            statistics.counts, statistics.means = counts.double().clone(), means.double().clone()
+            statistics.spreads, statistics.within = spreads.double().clone(), within.double().clone()
             statistics.dead_rows = int(dead_rows)
             found.append(statistics)
         return found

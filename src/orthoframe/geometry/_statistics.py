@@ -156,5 +156,7 @@ def _squares(rows: Tensor) -> Tensor:
 
 
 def _refuse_not_finite(features: Tensor) -> None:
+    if bool(features.isfinite().all()):
+        raise ValueError("features are so large that their sums overflow; divide them by a constant first")
     row, column = (~features.isfinite()).nonzero()[0].tolist()
     raise ValueError(f"features[{row}, {column}] is {float(features[row, column])}; every feature must be finite")

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from orthoframe.losses._batch import Batch
 
-# Elements of a block: anchors at a time x all rows. 16 MiB in float32, whatever the number of rows.
-BLOCK = 2**22
+# Elements of a block: anchors at a time x all rows. 8 MiB in float32, whatever the number of rows.
+BLOCK = 2**21
 
 
 def _blocks(batch: Batch, block: int) -> list[slice]:
@@ -64,9 +64,11 @@ def forward(batch: Batch, temperature: float, denominator: str, *, block: int = 
         `(value, state)`, both `[anchors]`: the log-denominator (for `sincere` its mean over positives), and the
         log-sum-exp that `backward` needs. -inf where the denominator is empty.
     """
-    parts = [_log_sums(batch, part, temperature, denominator) for part in _blocks(batch, block)]
-    empty = batch.rows.new_empty(0)
-    return torch.cat([empty, *(value for _, value in parts)]), torch.cat([empty, *(sums for sums, _ in parts)])
+    # Filled in place: small results that stay between large ones that go would keep the memory of all of them.
+    value, state = batch.rows.new_empty(batch.anchors), batch.rows.new_empty(batch.anchors)
+    for part in _blocks(batch, block):
+        state[part], value[part] = _log_sums(batch, part, temperature, denominator)
+    return value, state
 
 
 def backward(

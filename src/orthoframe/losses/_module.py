@@ -6,10 +6,11 @@ import torch
 from torch import Tensor, nn
 
 from orthoframe.losses._checks import check_keys, check_options, check_rows
+from orthoframe.losses._core import Form
 from orthoframe.losses._gather import agree, gather_others, sum_over_processes, world_size
 from orthoframe.losses._options import Denominator, Singletons
 from orthoframe.losses._supcon import joined_rows, supcon_loss
-from orthoframe.losses._terms import Form, supcon_total
+from orthoframe.losses._terms import supcon_total
 
 
 class SupConLoss(nn.Module):

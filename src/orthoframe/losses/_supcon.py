@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from orthoframe.losses._checks import check_keys, check_options, check_rows
+from orthoframe.losses._core import Form
 from orthoframe.losses._options import Denominator, Reduction, Singletons
-from orthoframe.losses._terms import Average, Form, supcon_terms, supcon_total
+from orthoframe.losses._terms import Average, supcon_terms, supcon_total
 
 
 def supcon_loss(

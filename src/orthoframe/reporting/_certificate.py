@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from orthoframe.batches import Certificate
+from orthoframe.reporting._text import plain
 
 # More classes than these are drawn without their names, and only the worst of them with their pieces.
 _NAMED, _COUNTED, _LISTED, _PIECES = 40, 12, 30, 12
@@ -49,8 +50,8 @@ def _draw_meetings(axes: Axes, certificate: Certificate, meetings: NDArray[Any],
         marks = {"marker": "x", "s": size, "color": "tab:red", "linewidths": 1.2}
         axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if len(names) <= _NAMED:
-        axes.set_xticks(range(len(names)), [str(name) for name in names], fontsize=7, rotation=90)
-        axes.set_yticks(range(len(names)), [str(name) for name in names], fontsize=7)
+        axes.set_xticks(range(len(names)), [plain(name) for name in names], fontsize=7, rotation=90)
+        axes.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=7)
     if len(names) <= _COUNTED:
         for row in range(len(names)):
             for column in range(len(names)):
@@ -79,7 +80,7 @@ def _draw_pieces(axes: Axes, certificate: Certificate, shown: list[int]) -> None
             axes.barh(row, 1 - start, left=start, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
         word = "piece" if len(pieces) == 1 else "pieces"
         axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
-    axes.set_yticks(range(len(shown)), [str(certificate.classes[c].name) for c in shown], fontsize=7)
+    axes.set_yticks(range(len(shown)), [plain(certificate.classes[c].name) for c in shown], fontsize=7)
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"], fontsize=7)
     axes.set_xlim(0, 1.45)
     axes.spines["bottom"].set_bounds(0, 1)

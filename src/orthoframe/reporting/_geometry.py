@@ -5,6 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from orthoframe.geometry import Geometry
+from orthoframe.reporting._text import plain
 
 # More classes than these are drawn without their names; more dimensions are not drawn one by one.
 _NAMED, _NUMBERED = 30, 10
@@ -24,12 +25,12 @@ def geometry_figure(geometry: Geometry) -> Figure:
     _draw_cosines(left, geometry)
     _draw_ownership(middle, geometry)
     _draw_histogram(right, geometry)
-    figure.suptitle(geometry.verdict(), fontsize=11)
+    figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
     return figure
 
 
 def _labels(geometry: Geometry) -> list[str]:
-    return [f"{name} ({count:,})" for name, count in zip(geometry.names, geometry.counts, strict=True)]
+    return [f"{plain(name)} ({count:,})" for name, count in zip(geometry.names, geometry.counts, strict=True)]
 
 
 def _draw_cosines(axes: Axes, geometry: Geometry) -> None:
@@ -44,7 +45,7 @@ def _draw_cosines(axes: Axes, geometry: Geometry) -> None:
                 axes.text(column, row, text, ha="center", va="center", fontsize=6, color=ink)
     if k <= _NAMED:
         axes.set_yticks(range(k), _labels(geometry), fontsize=7)
-        axes.set_xticks(range(k), [str(name) for name in geometry.names], fontsize=7, rotation=90)
+        axes.set_xticks(range(k), [plain(name) for name in geometry.names], fontsize=7, rotation=90)
     axes.set_title("Cosines of class means (rows of the class)", fontsize=9)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
@@ -63,7 +64,7 @@ def _draw_ownership(axes: Axes, geometry: Geometry) -> None:
         np.ma.masked_invalid(table), cmap="magma_r", vmin=0, vmax=1, aspect="auto", interpolation="nearest"
     )
     if k <= _NAMED:
-        axes.set_yticks(range(k), [str(name) for name in geometry.names], fontsize=7)
+        axes.set_yticks(range(k), [plain(name) for name in geometry.names], fontsize=7)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel("live dimensions, in the order of their owners", fontsize=8)
     found = geometry.ownership
