@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"orthoframe: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("orthoframe: interrupted; nothing was written", file=sys.stderr)
+        print("orthoframe: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read the output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -42,8 +42,7 @@ class Measure:
 
     def run(self) -> int:
         """Do it; the exit status."""
-        from orthoframe.geometry import measure_parts
-        from orthoframe.geometry._measure import number_labels
+        from orthoframe.geometry import measure_parts, number_labels
 
         check_figure(self.plot)
         features = open_features(self.features, self.key)

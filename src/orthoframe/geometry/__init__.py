@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.geometry._centres import NearestCentre
 from orthoframe.geometry._geometry import Accuracy, Geometry, Ownership, geometry_of
-from orthoframe.geometry._measure import measure, measure_parts
+from orthoframe.geometry._measure import measure, measure_parts, number_labels
 from orthoframe.geometry._measures import distance_to_gram, etf_gram, frame_gram
 from orthoframe.geometry._statistics import ClassStatistics
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = [
     "measure",
     "measure_parts",
+    "number_labels",
     "Geometry",
     "geometry_of",
     "Accuracy",
