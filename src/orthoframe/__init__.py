@@ -22,9 +22,13 @@ if TYPE_CHECKING:
     from orthoframe.losses import SupConLoss as SupConLoss
     from orthoframe.losses import angle_bound as angle_bound
     from orthoframe.losses import collapsed_loss as collapsed_loss
+    from orthoframe.losses import decay_rate as decay_rate
     from orthoframe.losses import fastest_temperature as fastest_temperature
     from orthoframe.losses import loss_floor as loss_floor
     from orthoframe.losses import supcon_loss as supcon_loss
+    from orthoframe.ufm import gradient_flow as gradient_flow
+    from orthoframe.ufm import predict_gram as predict_gram
+    from orthoframe.ufm import solve_ufm as solve_ufm
 
 _ROOMS = {
     "BatchPlan": "batches",
@@ -38,11 +42,15 @@ _ROOMS = {
     "loss_floor": "losses",
     "collapsed_loss": "losses",
     "angle_bound": "losses",
+    "decay_rate": "losses",
     "fastest_temperature": "losses",
     "measure": "geometry",
     "ClassStatistics": "geometry",
     "GeometryMetric": "geometry",
     "NearestCentre": "geometry",
+    "solve_ufm": "ufm",
+    "predict_gram": "ufm",
+    "gradient_flow": "ufm",
 }
 
 __all__ = ["__version__", *_ROOMS]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,24 +82,34 @@ def as_indices(batch: Any) -> Integers:
     return array.astype(np.intp, copy=False)  # what numpy indexes with
 
 
-def index_lists(batches: Iterable[Any]) -> Iterator[Integers]:
+def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Iterator[Integers]:
     """Batches as arrays, one after the other; those of a file, if `batches` is the path of one with JSON lines.
 
+    Args:
+        batches: Lists of sample indices.
+        num_samples: If given, indices are checked against it.
+
+    Yields:
+        The indices of a batch.
+
     Raises:
-        ValueError: For a batch that is no list, named by its number.
+        ValueError: For a batch that is no list, or an index outside 0..num_samples-1, named by its number.
         TypeError: For a batch that holds something else than integers.
     """
     if isinstance(batches, str | os.PathLike):
         with open(batches, encoding="utf-8-sig") as file:
-            yield from index_lists(line for line in file if line.strip())
+            yield from index_lists((line for line in file if line.strip()), num_samples)
         return
     for number, batch in enumerate(batches):
         try:
-            yield as_indices(batch)
+            array = as_indices(batch)
         except TypeError as error:
             raise TypeError(f"batch {number}: {error}") from None
         except ValueError as error:
             raise ValueError(f"batch {number}: {error}") from None
+        if num_samples is not None:
+            _check_range(array, lambda _, batch=number: batch, num_samples)
+        yield array
 
 
 def whole_number(name: str, value: Any, least: int) -> int:
@@ -133,10 +143,14 @@ def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
     samples = np.concatenate(pending)
     lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
     owners = np.repeat(np.arange(len(pending)), lengths)
+    _check_range(samples, lambda position: number + int(owners[position]), num_samples)
+    return Chunk(samples, owners, len(pending))
+
+
+def _check_range(samples: Integers, batch_of: Callable[[int], int], num_samples: int) -> None:
     if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):
         position = int(np.flatnonzero((samples < 0) | (samples >= num_samples))[0])
         raise ValueError(
-            f"batch {number + int(owners[position])} holds index {int(samples[position])}, and the labels have "
+            f"batch {batch_of(position)} holds index {int(samples[position])}, and the labels have "
             f"{num_samples} samples: indices go from 0 to {num_samples - 1}"
         )
-    return Chunk(samples, owners, len(pending))

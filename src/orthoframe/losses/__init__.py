@@ -1,6 +1,7 @@
 """The supervised contrastive loss, its floor, its form across processes."""
 
-from orthoframe.losses._bounds import angle_bound, fastest_temperature
+from orthoframe.losses._bounds import angle_bound, decay_rate, fastest_temperature
+from orthoframe.losses._checks import check_options
 from orthoframe.losses._floor import collapsed_loss, loss_floor
 from orthoframe.losses._module import SupConLoss
 from orthoframe.losses._options import Denominator, Reduction, Singletons
@@ -12,7 +13,9 @@ __all__ = [
     "loss_floor",
     "collapsed_loss",
     "angle_bound",
+    "decay_rate",
     "fastest_temperature",
+    "check_options",
     "Denominator",
     "Reduction",
     "Singletons",

@@ -1,4 +1,4 @@
-"""What a gap above the floor says about angles, and the temperature at which the gap closes fastest."""
+"""What a gap above the floor says about angles, how fast it closes, and at which temperature fastest."""
 
 import math
 
@@ -51,6 +51,36 @@ def angle_bound(
     ratio = gap + torch.log(-torch.expm1(-gap)) - share
     bound = temperature * torch.logaddexp(ratio, torch.zeros_like(ratio))
     return torch.where(share == -torch.inf, torch.inf, bound)
+
+
+def decay_rate(
+    positives: Number, negatives: Number, *, temperature: float = 0.1, denominator: Denominator = "all"
+) -> Tensor:
+    r"""Rate at which the spread of a class decays near the orthogonal frame.
+
+    Under the gradient flow of the loss in sum form, free features of a class with P + 1 rows approach their mean as
+    e^(-rate t), with
+
+        rate = 2 (P + 1)/P q/tau
+
+    and q as in `angle_bound`. The distance of the loss to its floor falls twice as fast.
+
+    Args:
+        positives: P, rows of the anchor's class without the anchor.
+        negatives: M, rows of other classes; for `class-average` the number of other classes.
+        temperature: tau > 0.
+        denominator: Which loss it is.
+
+    Returns:
+        The rate, float64; 0 without negatives.
+
+    Example:
+        >>> decay_rate(positives=49, negatives=450, temperature=0.476)
+        tensor(2.2720, dtype=torch.float64)
+    """
+    check_options(temperature, denominator, "skip")
+    near, _ = _doubles(positives, negatives)
+    return 2 * (near + 1) / near * _log_share(positives, negatives, temperature, denominator).exp() / temperature
 
 
 def fastest_temperature(positives: Number, negatives: Number, *, denominator: Denominator = "all") -> Tensor:

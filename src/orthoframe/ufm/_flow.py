@@ -1,0 +1,102 @@
+"""Gradient flow: the path that infinitely small training steps would take."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from orthoframe.losses import Denominator
+from orthoframe.ufm._feasible import checked_rows, project, tangent
+from orthoframe.ufm._objective import Objective
+
+# The error of a step, in any entry, that is allowed; how much a step may grow or shrink at once.
+_ERROR, _GROW, _SHRINK = 1e-5, 3.0, 0.2
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Features along the path of steepest descent.
+
+    Attributes:
+        times: `[t]`.
+        features: `[t, samples, dim]`, float64, unit rows.
+        losses: `[t]`, means over anchors.
+    """
+
+    times: Tensor
+    features: Tensor
+    losses: Tensor
+
+
+def gradient_flow(
+    labels: Sequence[Any] | NDArray[Any] | Tensor,
+    start: Tensor,
+    times: Sequence[float] | Tensor,
+    *,
+    batches: Iterable[Any] | None = None,
+    temperature: float = 0.1,
+    nonnegative: bool = True,
+    denominator: Denominator = "all",
+    prototypes: Tensor | None = None,
+) -> Flow:
+    """Follow the gradient of the loss, in sum form, from given features.
+
+    dh/dt = -(gradient of the sum over anchors), without its part along h, and without what leaves the non-negative
+    entries. Steps are Heun's, of a size that keeps the difference to Euler's small, and projected.
+
+    Args:
+        labels: `[samples]`, integers or strings.
+        start: `[samples, dim]`, the features at time 0; divided by their norms.
+        times: At which features are wanted: from 0, growing.
+        batches: As in `solve_ufm`.
+        temperature: As in `solve_ufm`.
+        nonnegative: As in `solve_ufm`.
+        denominator: As in `solve_ufm`.
+        prototypes: As in `solve_ufm`.
+
+    Returns:
+        The path.
+
+    Raises:
+        ValueError: For options that are not allowed.
+
+    Example:
+        >>> start = torch.tensor([[0.9, 0.5], [0.8, 0.7], [0.5, 0.9], [0.6, 0.7]])
+        >>> path = gradient_flow([0, 0, 1, 1], start, [0.0, 1.0, 50.0], temperature=1.0)
+        >>> path.features[-1].round(decimals=3)
+        tensor([[1., 0.],
+                [1., 0.],
+                [0., 1.],
+                [0., 1.]], dtype=torch.float64)
+    """
+    objective = Objective(labels, batches, temperature, denominator, prototypes)
+    rows = checked_rows(start, objective.num_samples, nonnegative)
+    wanted = torch.as_tensor(times, dtype=torch.float64)
+    if wanted.ndim != 1 or not len(wanted) or float(wanted[0]) < 0 or bool((wanted.diff() <= 0).any()):
+        raise ValueError("times must be a list of growing numbers from 0")
+
+    def force(rows: Tensor) -> tuple[float, Tensor]:
+        value, gradient = objective(rows)
+        return value, tangent(gradient, rows) * objective.anchors
+
+    value, pull = force(rows)
+    time, size = 0.0, 1e-3 / max(float(pull.abs().max()), 1e-300)
+    path, losses = [], []
+    for goal in wanted.tolist():
+        while time < goal:
+            step = min(size, goal - time)
+            euler = project(rows - step * pull, nonnegative)
+            heun = project(rows - step / 2 * (pull + force(euler)[1]), nonnegative)
+            error = float((heun - euler).abs().max())
+            if error <= _ERROR:
+                rows, time = heun, (goal if step == goal - time else time + step)
+                value, pull = force(rows)
+            factor = 0.9 * (_ERROR / max(error, 1e-300)) ** 0.5
+            if error > _ERROR or step == size:  # a step that the goal cut short says little of the next
+                size = step * min(max(factor, _SHRINK), _GROW)
+        path.append(rows)
+        losses.append(value)
+    return Flow(wanted, torch.stack(path), torch.tensor(losses, dtype=torch.float64))

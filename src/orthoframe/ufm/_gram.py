@@ -1,0 +1,195 @@
+"""Where training ends without non-negative features: the optimal Gram matrix of class means."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.sparse.linalg import LinearOperator, minres
+from torch import Tensor
+
+from orthoframe.losses import Denominator, check_options
+
+# A Newton step that changes no cosine by more than this is the last; starts and steps to get there.
+_STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
+# Values that differ by less than this are equal; curvatures below this part of the largest are none.
+_ROUNDING, _LEVEL = 1e-14, 1e-12
+# Up to this many unknowns the curvature is a matrix; beyond it is only multiplied with.
+_DENSE = 1000
+
+
+def predict_gram(
+    class_counts: Tensor | Sequence[int], *, temperature: float = 0.1, denominator: Denominator = "all"
+) -> Tensor:
+    r"""Gram matrix of class means at the optimum of free unit features that may be negative.
+
+    At the optimum rows of a class coincide, and the loss of one batch with n_c rows of class c depends on the Gram matrix
+    G of the classes alone. With `denominator="all"` it is
+
+        sum_c n_c log((n_c - 1) e^(1/tau) + sum_{c' != c} n_c' e^(G_cc'/tau)) - n_c/tau
+
+    which is convex in G, and minimised over positive semi-definite G with unit diagonal. Classes of equal count are
+    interchangeable, so that the size of the problem is the number of different counts: a thousand classes of ten
+    different counts take a fraction of a second. Balanced classes give the simplex ETF; imbalanced ones crowd the small
+    classes together. Needs as many dimensions as classes.
+
+    Args:
+        class_counts: `[k]`, rows of each class. A class of a single row is a negative of the others and no anchor; the
+            cosines among such classes are not decided by the loss.
+        temperature: tau > 0.
+        denominator: As in `supcon_loss`.
+
+    Returns:
+        `[k, k]`, float64; the cosines of class means, exact to about 1e-9.
+
+    Raises:
+        ValueError: For counts or options that are not allowed.
+        RuntimeError: If the optimum was not found to that accuracy.
+
+    Example:
+        >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
+        tensor([ 1.0000, -0.7430, -0.2150, -0.2150], dtype=torch.float64)
+    """
+    check_options(temperature, denominator, "skip")
+    counts = _counts(class_counts)
+    if len(counts) == 1 or not bool((counts > 1).any()):
+        return _without_force(counts)
+    groups = _Groups(counts, temperature, denominator)
+    for start in range(_STARTS):
+        point, change = _descend(groups, seed=start)
+        if change <= _STILL:
+            return groups.gram(point)
+    raise RuntimeError(
+        f"no optimum was found for counts {counts.tolist()} at temperature {temperature}: please report it"
+    )
+
+
+def gram_loss(gram: Tensor, class_counts: Tensor, *, temperature: float, denominator: Denominator) -> float:
+    """Loss, in sum form, of one batch whose rows of a class coincide, from the Gram matrix of the classes."""
+    counts = class_counts.double()
+    weights = torch.ones_like(counts) if denominator == "class-average" else counts
+    own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
+    table = weights.expand(len(counts), -1).clone()
+    table.diagonal().copy_(own)
+    terms = torch.logsumexp(table.log() + (gram - 1) / temperature, 1)
+    return float((counts * terms)[counts > 1].sum())
+
+
+class _Groups:
+    """The loss as a function of one vector for each group of classes of equal count.
+
+    Class means of a group are p_g + (a part orthogonal to everything outside the group): their cosine to other groups is
+    p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its size. p_g lies in
+    the unit ball: it is the first part of a unit vector, whose last entry is left out where k_g = 1 and so |p_g| = 1.
+    """
+
+    def __init__(self, counts: Tensor, temperature: float, denominator: Denominator) -> None:
+        found, self.group, sizes = torch.unique(counts, return_inverse=True, return_counts=True)
+        rows, self.sizes = found.double(), sizes.double()
+        self.temperature, self.logarithm = temperature, denominator != "negatives"
+        weights = torch.ones_like(rows) if denominator == "class-average" else rows
+        own = rows - 1 if denominator == "all" else torch.ones_like(rows)
+        self.anchors = rows > 1
+        self.log_force = (self.sizes * rows)[self.anchors].log()
+        self.log_own = own[self.anchors].log()
+        others = weights * self.sizes - torch.diag(weights)
+        self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
+        self.alone = self.sizes == 1
+        self.shape = (len(rows), len(rows) + 1)
+
+    def cosines(self, point: Tensor) -> Tensor:
+        """`[groups, groups]`: cosines of classes in two groups; on the diagonal, of two classes in one."""
+        extra = point[:, -1:].masked_fill(self.alone[:, None], 0.0)
+        free = torch.cat([point[:, :-1], extra], 1)
+        shared = (free / torch.linalg.vector_norm(free, dim=1, keepdim=True))[:, :-1]
+        between = shared @ shared.T
+        within = (self.sizes * between.diagonal() - 1) / (self.sizes - 1).clamp(min=1)
+        return between - torch.diag(between.diagonal()) + torch.diag(within)
+
+    def __call__(self, point: Tensor) -> Tensor:
+        """The logarithm of the loss above its lowest conceivable value; for `negatives`, the loss."""
+        cosines = self.cosines(point)[self.anchors]
+        pushed = torch.logsumexp(self.log_weights + (cosines - 1) / self.temperature, 1)
+        if not self.logarithm:
+            return (self.log_force.exp() * pushed).sum() / self.log_force.exp().sum()
+        share = pushed - self.log_own
+        # log(log(1 + e^share)), which is share where that is far below 0
+        terms = torch.where(share < -36, share, torch.logaddexp(share.clamp(min=-36), torch.zeros_like(share)).log())
+        return torch.logsumexp(self.log_force + terms, 0)
+
+    def gram(self, point: Tensor) -> Tensor:
+        """`[k, k]`, the Gram matrix of all classes."""
+        gram = self.cosines(point)[self.group][:, self.group]
+        return gram.fill_diagonal_(1.0)
+
+
+def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
+    """L-BFGS from a random start, then Newton steps; the point, and how much the last step changed any cosine."""
+    shape = groups.shape
+
+    def slope(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        point = torch.from_numpy(flat.copy()).view(shape).requires_grad_()
+        value = groups(point)
+        (gradient,) = torch.autograd.grad(value, point)
+        return float(value.detach()), gradient.reshape(-1).numpy()
+
+    start = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 30}
+    found = minimize(slope, start.reshape(-1).numpy(), jac=True, method="L-BFGS-B", options=options)
+    point = torch.from_numpy(found.x).view(shape)
+    point = point / torch.linalg.vector_norm(point, dim=1, keepdim=True)
+    change = math.inf
+    for _ in range(_NEWTON_STEPS):
+        value = float(groups(point))
+        step = _newton_step(groups, point)
+        while float(groups(point + step)) > value + _ROUNDING * (1 + abs(value)):
+            step = step / 4
+        moved = point + step
+        change = float((groups.cosines(moved) - groups.cosines(point)).abs().max())
+        point = moved / torch.linalg.vector_norm(moved, dim=1, keepdim=True)
+        if change <= _STILL:
+            break
+    return point, change
+
+
+def _newton_step(groups: _Groups, point: Tensor) -> Tensor:
+    """Downhill by the inverse of the curvature; not along rotations and lengths, which change nothing."""
+    point = point.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad(groups(point), point, create_graph=True)
+
+    def product(direction: Tensor) -> Tensor:
+        (result,) = torch.autograd.grad(gradient, point, direction, retain_graph=True)
+        return result
+
+    size, slope = point.numel(), gradient.detach().reshape(-1)
+    if size > _DENSE:
+        operator = LinearOperator(
+            (size, size), matvec=lambda v: product(torch.from_numpy(v.copy()).view_as(point)).reshape(-1).numpy()
+        )
+        flat, _ = minres(operator, -slope.numpy(), rtol=1e-4, maxiter=1000)
+        return torch.from_numpy(flat).view_as(point)
+    unit = torch.eye(size, dtype=point.dtype).view(size, *point.shape)
+    curvature = torch.vmap(product)(unit).reshape(size, size)
+    values, vectors = torch.linalg.eigh((curvature + curvature.T) / 2)
+    flat_directions = values.abs() <= _LEVEL * values.abs().max()
+    inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
+    return (-(vectors @ (inverse * (vectors.T @ slope)))).view_as(point)
+
+
+def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
+    counts = torch.as_tensor(class_counts, device="cpu")
+    if counts.ndim != 1 or not len(counts):
+        raise ValueError(f"class_counts must be a list of at least one count, not of shape {list(counts.shape)}")
+    if counts.is_floating_point() or counts.is_complex() or counts.dtype == torch.bool:
+        raise ValueError(f"class_counts must be integers, not {counts.dtype}")
+    if bool((counts < 1).any()):
+        raise ValueError(f"class_counts must be at least 1, not {int(counts.min())}; leave out classes without rows")
+    return counts.long()
+
+
+def _without_force(counts: Tensor) -> Tensor:
+    if len(counts) > 1:
+        raise ValueError("every class has a single row: there is no anchor, and the loss decides nothing")
+    return torch.ones(1, 1, dtype=torch.float64)

@@ -1,0 +1,142 @@
+"""The loss of free features over a list of batches, and what is known of its lowest value."""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from orthoframe.batches import Labels, index_lists
+from orthoframe.losses import Denominator, angle_bound, check_options, loss_floor, supcon_loss
+from orthoframe.ufm._gram import gram_loss, predict_gram
+
+# Rounding errors of an anchor's term, in units of the last place of its largest part.
+_ROUNDINGS = 4.0
+
+
+class Objective:
+    """The sum of the losses of batches, as a function of the features of all samples.
+
+    Args:
+        labels: `[samples]`, integers or strings.
+        batches: Lists of sample indices; one batch of everything if `None`.
+        temperature: tau.
+        denominator: As in `supcon_loss`.
+        prototypes: `[k, dim]`, a fixed row of each class that is part of every batch.
+    """
+
+    def __init__(
+        self,
+        labels: Any,
+        batches: Iterable[Any] | None,
+        temperature: float,
+        denominator: Denominator,
+        prototypes: Tensor | None,
+    ) -> None:
+        check_options(temperature, denominator, "skip")
+        found = Labels.of(labels)
+        self.num_samples, self.num_classes = len(found.classes), len(found.names)
+        if not self.num_samples:
+            raise ValueError("labels are empty; there is nothing to place")
+        self.temperature, self.denominator = temperature, denominator
+        self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, self.num_classes)
+        classes = torch.from_numpy(found.classes).long()
+        self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(self.num_classes)])
+        fixed = torch.arange(self.num_samples, len(self.labels))
+        lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
+        self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long), fixed]) for batch in lists]
+        self._count_rows()
+        if not self.anchors:
+            raise ValueError(
+                "no batch holds two rows of a class with anything to compare them with: the loss is 0 everywhere"
+            )
+
+    def _count_rows(self) -> None:
+        """What the anchors of each batch meet, by batch and class."""
+        positives, negatives, weights = [], [], []
+        for batch in self.batches:
+            counts = torch.bincount(self.labels[batch], minlength=self.num_classes)
+            several = counts > 1
+            if self.denominator == "negatives" and int((counts > 0).sum()) < 2:
+                continue
+            others = (counts > 0).sum() - 1 if self.denominator == "class-average" else len(batch) - counts[several]
+            positives.append(counts[several] - 1)
+            negatives.append(others.expand(int(several.sum())))
+            weights.append(counts[several])
+        self._positives, self._negatives, self._weights = (
+            torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long) for parts in (positives, negatives, weights)
+        )
+        self.anchors = int(self._weights.sum())
+        self._lowest = self.floor(nonnegative=True) if self.anchors else 0.0
+        largest = max((len(batch) for batch in self.batches), default=1)
+        self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
+
+    def at_temperature(self, temperature: float) -> "Objective":
+        """The same batches at another temperature."""
+        other = object.__new__(Objective)
+        other.__dict__.update(self.__dict__, temperature=temperature)
+        other._count_rows()
+        return other
+
+    def __call__(self, features: Tensor) -> tuple[float, Tensor]:
+        """The loss, as a mean over anchors, and its gradient `[samples, dim]`; features are taken as unit rows."""
+        free = features.detach().requires_grad_()
+        rows = free if self.prototypes is None else torch.cat([free, self.prototypes])
+        total = torch.zeros((), dtype=torch.float64)
+        for batch in self.batches:
+            total = total + supcon_loss(
+                rows[batch],
+                self.labels[batch],
+                temperature=self.temperature,
+                denominator=self.denominator,
+                reduction="sum",
+                normalize=False,
+            )
+        (gradient,) = torch.autograd.grad(total / self.anchors, free)
+        return float(total.detach()) / self.anchors, gradient
+
+    def floor(self, nonnegative: bool) -> float | None:
+        """The lowest mean over anchors that is possible; None if it is not known.
+
+        For non-negative rows it is the sum of the floors of the batches. Without that constraint it is known for a
+        single batch without prototypes, from the convex programme of `predict_gram`.
+        """
+        options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
+        if nonnegative:
+            floors = (loss_floor(self.labels[batch], reduction="sum", **options) for batch in self.batches)
+            return float(sum(floors, torch.zeros((), dtype=torch.float64))) / self.anchors
+        if len(self.batches) > 1 or self.prototypes is not None:
+            return None
+        counts = torch.bincount(self.labels[self.batches[0]], minlength=self.num_classes)
+        counts = counts[counts > 0]
+        return gram_loss(predict_gram(counts, **options), counts, **options) / self.anchors
+
+    def near_floor(self, loss: float, tolerance: float) -> bool:
+        """Whether non-negative rows are at the floor, in the loss or in the angles that it proves."""
+        gap = loss - self._lowest
+        return gap <= self.rounding or self.angle(gap) <= tolerance
+
+    def angle(self, gap: float) -> float:
+        """Largest departure from an orthogonal frame, over batches and their classes, that a gap allows.
+
+        Every class is at or above its floor in every batch: the gap of one is at most the gap of all together.
+        """
+        total = (max(gap, 0.0) + self.rounding) * self.anchors
+        bound = angle_bound(
+            total / self._weights.double(),
+            self._positives,
+            self._negatives,
+            temperature=self.temperature,
+            denominator=self.denominator,
+        )
+        return float(bound.max())
+
+
+def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_classes: int) -> Tensor:
+    rows = torch.as_tensor(prototypes, dtype=torch.float64, device="cpu").detach()
+    if rows.ndim != 2 or len(rows) != num_classes:
+        raise ValueError(f"prototypes must have shape [{num_classes}, dim], a row a class, not {list(rows.shape)}")
+    if not torch.allclose(torch.linalg.vector_norm(rows, dim=1), torch.ones(num_classes, dtype=torch.float64)):
+        raise ValueError("prototypes must have unit norm; torch.eye(classes, dim) will do")
+    return rows

@@ -1,0 +1,195 @@
+"""The unconstrained features model: minimise the loss over the features themselves."""
+
+import warnings
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+from torch import Tensor
+
+from orthoframe.geometry import Geometry, measure
+from orthoframe.losses import Denominator
+from orthoframe.ufm._descent import Descent, Reason, descend
+from orthoframe.ufm._feasible import checked_rows, random_rows
+from orthoframe.ufm._objective import Objective
+
+# A start that fails is followed by one that passes through this temperature, at which classes rarely merge.
+_PARTING = 0.1
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Features at which the descent ended; `str()` says where that is.
+
+    Losses are means over all anchors of all batches.
+
+    Attributes:
+        features: `[samples, dim]`, float64, unit rows; exact zeros where the constraint is active.
+        loss: Of these features.
+        floor: The lowest loss that is possible: of non-negative features the sum of the batches' floors; of others, for
+            a single batch, that of `predict_gram`; None where it is not known.
+        gap: `loss - floor`; None without a floor.
+        bound: For non-negative features, the largest departure from a frame that the gap allows: the mean of
+            1 - (cosine to positives) + (cosine to negatives), in any class of any batch, is at most this. None for others.
+        geometry: Of the class means.
+        converged: Whether the loss is at its floor; where none is known, whether it is stationary. A stationary point
+            above its floor is not.
+        reason: `"floor"`, `"stationary"`, or `"steps"` if the steps that were allowed did not suffice.
+        steps: Steps of the start that is returned, those at another temperature included.
+        evaluations: Losses that were computed, by all starts.
+        starts: Starts that were tried.
+        losses: After each step of the start that is returned, at its own temperature.
+    """
+
+    features: Tensor
+    loss: float
+    floor: float | None
+    gap: float | None
+    bound: float | None
+    geometry: Geometry
+    converged: bool
+    reason: Reason
+    steps: int
+    evaluations: int
+    starts: int
+    losses: tuple[float, ...]
+
+    def sentence(self) -> str:
+        """Whether and why it stopped."""
+        tried = f"{self.steps} steps" + (f", the best of {self.starts} starts" if self.starts > 1 else "")
+        if self.gap is None:
+            return {
+                "stationary": f"Stationary after {tried}; the lowest loss of these batches is not known.",
+                "steps": f"Not converged: {tried} did not suffice, and the lowest loss is not known.",
+                "floor": "",
+            }[self.reason]
+        if self.converged:
+            return f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it."
+        classes = len(self.geometry.names)
+        if self.geometry.dim < classes:
+            return f"{self.reason.capitalize()} {self.gap:.2e} above the floor after {tried}: that needs {classes} dimensions."
+        if self.reason == "stationary":
+            return (
+                f"Not converged: stationary {self.gap:.2e} above the floor after {tried}, a spurious optimum; "
+                "more dimensions, another seed or a smaller temperature may help."
+            )
+        return f"Not converged: {self.gap:.2e} above the floor after {tried}; allow more."
+
+    def __str__(self) -> str:
+        return f"{self.sentence()}\n{self.geometry}"
+
+
+def solve_ufm(
+    labels: Sequence[Any] | NDArray[Any] | Tensor,
+    dim: int,
+    *,
+    batches: Iterable[Any] | None = None,
+    temperature: float = 0.1,
+    nonnegative: bool = True,
+    denominator: Denominator = "all",
+    prototypes: Tensor | None = None,
+    start: Tensor | None = None,
+    starts: int = 5,
+    max_steps: int = 1000,
+    tolerance: float = 1e-11,
+    seed: int = 0,
+) -> Solution:
+    """Minimise the loss over free features: where the training of a network that can do anything must end.
+
+    Every sample has a unit vector of its own, non-negative (the paper's UFM+) or not (UFM). They are moved by projected
+    Barzilai-Borwein steps, in float64, until the loss is at its floor. A start that ends at a stationary point above it,
+    which happens if the dimension is close to the number of classes, is followed by another.
+
+    Args:
+        labels: `[samples]`, integers or strings.
+        dim: d; an orthogonal frame needs as many as there are classes.
+        batches: Lists of sample indices, or a `BatchPlan` (its epoch 0); one batch of everything by default.
+        temperature: tau > 0.
+        nonnegative: Whether features must not be negative, as after a ReLU.
+        denominator: As in `supcon_loss`.
+        prototypes: `[k, dim]`, a fixed unit row of each class, in the order of the sorted labels, that is part of every
+            batch: `torch.eye(k, dim)` binds every batch at no cost.
+        start: `[samples, dim]`, where to begin instead of at random; then it is the only start.
+        starts: Random starts that may be tried.
+        max_steps: Steps of a start.
+        tolerance: Stop as soon as the gap proves the angles to be within this (see `Solution.bound`).
+        seed: Decides the random starts.
+
+    Returns:
+        The best of the starts.
+
+    Raises:
+        ValueError: For options that are not allowed, or batches without a term.
+
+    Example:
+        >>> solution = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8)
+        >>> solution.converged, solution.geometry.delta_of < 1e-9
+        (True, True)
+        >>> free = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8, nonnegative=False)
+        >>> free.geometry.cosines[0]  # no frame: cosines to the other classes are far from 0
+        tensor([ 1.0000, -0.5280, -0.4856], dtype=torch.float64)
+    """
+    for name, value in (("dim", dim), ("starts", starts), ("max_steps", max_steps)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number from 1, not {value!r}")
+    if not tolerance > 0:
+        raise ValueError(f"tolerance must be positive, not {tolerance}")
+    objective = Objective(labels, batches, temperature, denominator, prototypes)
+    if objective.prototypes is not None and objective.prototypes.shape[1] != dim:
+        raise ValueError(f"prototypes have {objective.prototypes.shape[1]} dimensions, and dim is {dim}")
+    if objective.prototypes is not None and nonnegative and bool((objective.prototypes < 0).any()):
+        raise ValueError("prototypes must not be negative, as the features are not; or use nonnegative=False")
+    if dim < objective.num_classes:
+        warnings.warn(
+            f"{dim} dimensions are too few for {objective.num_classes} classes: no orthogonal frame exists, and the "
+            "floor cannot be reached",
+            stacklevel=2,
+        )
+    given = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
+    if given is not None and given.shape[1] != dim:
+        raise ValueError(f"start has {given.shape[1]} dimensions, and dim is {dim}")
+    floor = objective.floor(nonnegative)
+    best: tuple[Descent, int] | None = None
+    evaluations = number = 0
+    while number < (starts if given is None else 1):
+        rows = random_rows(objective.num_samples, dim, nonnegative, seed, number) if given is None else given
+        # Classes that merge at this temperature are often told apart by a smaller one.
+        first = [objective.at_temperature(_PARTING)] if number > 0 and temperature != _PARTING else []
+        steps = 0
+        for stage in [*first, objective]:
+            found = descend(
+                stage,
+                rows,
+                nonnegative=nonnegative,
+                max_steps=max_steps,
+                rounding=stage.rounding,
+                # Without the constraint the minimum is flat: a loss that cannot be told from it is still far away.
+                at_floor=lambda loss, stage=stage: nonnegative and stage.near_floor(loss, tolerance),
+            )
+            rows = found.features
+            steps += len(found.losses) - 1
+            evaluations += found.evaluations
+        number += 1
+        if best is None or min(found.losses) < min(best[0].losses):
+            best = found, steps
+        if floor is None or min(found.losses) <= floor + objective.rounding or found.reason == "floor":
+            break
+    assert best is not None
+    found, steps = best
+    loss = min(found.losses)
+    gap = None if floor is None else loss - floor
+    return Solution(
+        features=found.features,
+        loss=loss,
+        floor=floor,
+        gap=gap,
+        bound=objective.angle(gap) if nonnegative and gap is not None else None,
+        geometry=measure(found.features, labels),
+        converged=found.reason == "stationary" if gap is None else found.reason == "floor" or gap <= objective.rounding,
+        reason=found.reason,
+        steps=steps,
+        evaluations=evaluations,
+        starts=number,
+        losses=found.losses,
+    )
