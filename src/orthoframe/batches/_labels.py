@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +108,7 @@ def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Itera
         except ValueError as error:
             raise ValueError(f"batch {number}: {error}") from None
         if num_samples is not None:
-            _check_range(array, lambda _, batch=number: batch, num_samples)
+            _check_range(array, np.full(len(array), number), num_samples)
         yield array
 
 
@@ -143,14 +143,14 @@ def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
     samples = np.concatenate(pending)
     lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
     owners = np.repeat(np.arange(len(pending)), lengths)
-    _check_range(samples, lambda position: number + int(owners[position]), num_samples)
+    _check_range(samples, number + owners, num_samples)
     return Chunk(samples, owners, len(pending))
 
 
-def _check_range(samples: Integers, batch_of: Callable[[int], int], num_samples: int) -> None:
+def _check_range(samples: Integers, numbers: Integers, num_samples: int) -> None:
     if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):
         position = int(np.flatnonzero((samples < 0) | (samples >= num_samples))[0])
         raise ValueError(
-            f"batch {batch_of(position)} holds index {int(samples[position])}, and the labels have "
+            f"batch {int(numbers[position])} holds index {int(samples[position])}, and the labels have "
             f"{num_samples} samples: indices go from 0 to {num_samples - 1}"
         )

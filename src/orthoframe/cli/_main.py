@@ -10,8 +10,9 @@ from orthoframe import __version__
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
 from orthoframe.cli.measure import Measure
+from orthoframe.cli.ufm import Ufm
 
-_VERBS: dict[str, Callable[..., Certify | Measure]] = {"certify": Certify, "measure": Measure}
+_VERBS: dict[str, Callable[..., Certify | Measure | Ufm]] = {"certify": Certify, "measure": Measure, "ufm": Ufm}
 _ABOUT = (
     "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
 )

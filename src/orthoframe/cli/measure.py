@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 from torch import Tensor
@@ -13,6 +13,12 @@ from orthoframe.cli._errors import BadInput
 from orthoframe.cli._features import FeatureFile, open_features
 from orthoframe.cli._files import check_figure, read_labels, write_figure
 from orthoframe.cli._progress import progress
+
+if TYPE_CHECKING:
+    from orthoframe.geometry import Geometry
+
+# More different class sizes than these take too long to predict without being asked to.
+_MOST_SIZES = 60
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,9 @@ class Measure:
     """The column of a .csv file that has the labels."""
     raw: tyro.conf.FlagCreatePairsOff[bool] = False
     """Take rows as they are, instead of dividing each by its norm."""
+    temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
+    """Compare with where the loss leads without ReLU, at this temperature (default 0.1; unless there are very many
+    classes of different sizes)."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print everything as JSON instead of a table."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
@@ -45,6 +54,8 @@ class Measure:
         from orthoframe.geometry import measure_parts, number_labels
 
         check_figure(self.plot)
+        if self.temperature is not None and not 0 < self.temperature < float("inf"):
+            raise BadInput(f"--temperature must be positive, not {self.temperature}")
         features = open_features(self.features, self.key)
         given = read_labels(self.labels, self.column)
         if len(given) != features.rows:
@@ -65,8 +76,28 @@ class Measure:
             from orthoframe.reporting import geometry_figure
 
             write_figure(self.plot, geometry_figure(geometry))
-        print(json.dumps(geometry.to_dict(), indent=2) if self.json else geometry)
+        predicted = self._predicted(geometry)
+        if self.json:
+            print(json.dumps({**geometry.to_dict(), "predicted": predicted}, indent=2))
+        else:
+            print(geometry)
+            if predicted is not None:
+                name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
+                print(f"{name:<36}  {predicted['distance']:.4g}")
         return 0
+
+    def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
+        """Distance to where features without ReLU would end, for classes of these sizes; None if it is not known."""
+        if self.temperature is None and len(set(geometry.counts)) > _MOST_SIZES:
+            return None
+        from orthoframe.ufm import predict_gram
+
+        temperature = 0.1 if self.temperature is None else self.temperature
+        try:
+            gram = predict_gram(list(geometry.counts), temperature=temperature)
+        except ValueError:  # no class has two rows
+            return None
+        return {"temperature": temperature, "distance": geometry.distance_to(gram)}
 
 
 def _parts(

@@ -76,7 +76,7 @@ def decay_rate(
 
     Example:
         >>> decay_rate(positives=49, negatives=450, temperature=0.476)
-        tensor(2.2720, dtype=torch.float64)
+        tensor(2.2685, dtype=torch.float64)
     """
     check_options(temperature, denominator, "skip")
     near, _ = _doubles(positives, negatives)

@@ -2,5 +2,6 @@
 
 from orthoframe.reporting._certificate import certificate_figure
 from orthoframe.reporting._geometry import geometry_figure
+from orthoframe.reporting._ufm import ufm_figure, write_sphere_gif
 
-__all__ = ["certificate_figure", "geometry_figure"]
+__all__ = ["certificate_figure", "geometry_figure", "ufm_figure", "write_sphere_gif"]

@@ -3,6 +3,7 @@
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from orthoframe.geometry import Geometry
 from orthoframe.reporting._text import plain
@@ -22,7 +23,8 @@ def geometry_figure(geometry: Geometry) -> Figure:
     """
     figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
-    _draw_cosines(left, geometry)
+    draw_cosines(left, geometry.cosines.numpy(), geometry)
+    left.set_title("Cosines of class means (rows of the class)", fontsize=9)
     _draw_ownership(middle, geometry)
     _draw_histogram(right, geometry)
     figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
@@ -33,8 +35,8 @@ def _labels(geometry: Geometry) -> list[str]:
     return [f"{plain(name)} ({count:,})" for name, count in zip(geometry.names, geometry.counts, strict=True)]
 
 
-def _draw_cosines(axes: Axes, geometry: Geometry) -> None:
-    cosines = geometry.cosines.numpy()
+def draw_cosines(axes: Axes, cosines: NDArray[np.float64], geometry: Geometry) -> None:
+    """Draw a `[k, k]` matrix of cosines as a heat map, with the names and sizes of the classes of a geometry."""
     image = axes.imshow(cosines, cmap="RdBu_r", vmin=-1, vmax=1)
     k = len(cosines)
     if k <= _NUMBERED:
@@ -46,7 +48,6 @@ def _draw_cosines(axes: Axes, geometry: Geometry) -> None:
     if k <= _NAMED:
         axes.set_yticks(range(k), _labels(geometry), fontsize=7)
         axes.set_xticks(range(k), [plain(name) for name in geometry.names], fontsize=7, rotation=90)
-    axes.set_title("Cosines of class means (rows of the class)", fontsize=9)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
 

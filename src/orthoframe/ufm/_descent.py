@@ -26,6 +26,7 @@ class Descent:
     """Where a descent ended, and how it got there."""
 
     features: Tensor
+    loss: float
     losses: tuple[float, ...]  # at the start and after each step
     evaluations: int
     reason: Reason
@@ -39,12 +40,13 @@ def descend(
     max_steps: int,
     rounding: float,
     at_floor: Callable[[float], bool],
+    on_step: Callable[[float], None] | None = None,
 ) -> Descent:
     """Minimise a function of unit rows.
 
-    Each step follows the tangential gradient and is projected back. Its size is that of Barzilai and Borwein, the two
-    forms in turn: the inverse of the curvature along the last step. It is shortened until the value is below the highest
-    of the last few.
+    Each step follows the tangential gradient and is projected back. Its size is that of Barzilai and Borwein, their two
+    forms in turn: the inverse of the curvature along the last step. It is shortened until the value is below the
+    highest of the last few.
 
     Args:
         function: Gives the value and the gradient.
@@ -53,6 +55,7 @@ def descend(
         max_steps: Steps that are allowed.
         rounding: Values that differ by less are equal.
         at_floor: Whether a value is low enough to stop.
+        on_step: Called with the value after each step.
 
     Returns:
         The rows with the lowest value that was met, and the least pull among those that rounding cannot tell apart.
@@ -62,7 +65,8 @@ def descend(
     slope = tangent(gradient, rows)
     size = 1.0 / max(float(torch.linalg.vector_norm(slope, dim=1).max()), 1e-300)
     losses, evaluations, sizes = [value], 1, [size]
-    best, best_rows, flattest, gained = value, rows, float(_pull(rows, slope, nonnegative).norm()), 0
+    loss, best_rows, gained = value, rows, 0
+    best, flattest = value, float(_pull(rows, slope, nonnegative).norm())
     reason: Reason = "steps"
     while True:
         if at_floor(value):
@@ -92,16 +96,18 @@ def descend(
         along, bent = float((step * change).sum()), float(change.square().sum())
         rows, value, slope = moved, moved_value, moved_slope
         losses.append(value)
+        if on_step is not None:
+            on_step(value)
         steepness = float(_pull(rows, slope, nonnegative).norm())
         if value < best - rounding or steepness < flattest / 2:
             gained = len(losses)
         if value <= best + rounding and (value < best - rounding or steepness <= flattest):
-            best_rows = rows
+            loss, best_rows = value, rows
         best, flattest = min(best, value), min(flattest, steepness)
         wanted = (length / along if len(losses) % 2 else along / bent) if along > 0 else 10 * size
         size = min(max(wanted, 1e-6 * size), 1e6 * size)
         sizes.append(size)
-    return Descent(best_rows, tuple(losses), evaluations, reason)
+    return Descent(best_rows, loss, tuple(losses), evaluations, reason)
 
 
 def _pull(rows: Tensor, slope: Tensor, nonnegative: bool) -> Tensor:

@@ -21,12 +21,12 @@ def project(rows: Tensor, nonnegative: bool) -> Tensor:
         if bool(empty.any()):
             clipped[empty] = torch.nn.functional.one_hot(rows[empty].argmax(1), rows.shape[1]).to(rows)
         rows = clipped
-    return rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return torch.nn.functional.normalize(rows, dim=1)
 
 
 def tangent(gradient: Tensor, rows: Tensor) -> Tensor:
     """The part of a gradient that turns unit rows, without the part along them."""
-    return gradient - torch.linalg.vecdot(gradient, rows)[:, None] * rows
+    return torch.addcmul(gradient, torch.linalg.vecdot(gradient, rows)[:, None], rows, value=-1)
 
 
 def random_rows(count: int, dim: int, nonnegative: bool, *seeds: int) -> Tensor:

@@ -12,8 +12,10 @@ from orthoframe.losses import Denominator
 from orthoframe.ufm._feasible import checked_rows, project, tangent
 from orthoframe.ufm._objective import Objective
 
-# The error of a step, in any entry, that is allowed; how much a step may grow or shrink at once.
-_ERROR, _GROW, _SHRINK = 1e-5, 3.0, 0.2
+# The error of a step that is allowed, in any entry: a part of the largest change, and not more than this in all.
+_PART, _ERROR, _ROUNDING = 0.05, 1e-3, 1e-14
+# How much a step may grow or shrink at once.
+_GROW, _SHRINK = 3.0, 0.2
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,14 @@ class Flow:
     times: Tensor
     features: Tensor
     losses: Tensor
+
+    def evenly(self, count: int) -> "Flow":
+        """So many of the points, the first and the last among them, with about as much movement between any two."""
+        moved = torch.linalg.vector_norm(self.features.diff(dim=0), dim=2).mean(1).cumsum(0)
+        moved = torch.cat([moved.new_zeros(1), moved])
+        goals = torch.linspace(0, float(moved[-1]), count, dtype=torch.float64)
+        chosen = torch.unique(torch.searchsorted(moved, goals).clamp(max=len(moved) - 1))
+        return Flow(self.times[chosen], self.features[chosen], self.losses[chosen])
 
 
 def gradient_flow(
@@ -90,12 +100,13 @@ def gradient_flow(
             step = min(size, goal - time)
             euler = project(rows - step * pull, nonnegative)
             heun = project(rows - step / 2 * (pull + force(euler)[1]), nonnegative)
-            error = float((heun - euler).abs().max())
-            if error <= _ERROR:
+            error, change = float((heun - euler).abs().max()), float((heun - rows).abs().max())
+            allowed = min(_PART * change, _ERROR) + _ROUNDING
+            if error <= allowed:
                 rows, time = heun, (goal if step == goal - time else time + step)
                 value, pull = force(rows)
-            factor = 0.9 * (_ERROR / max(error, 1e-300)) ** 0.5
-            if error > _ERROR or step == size:  # a step that the goal cut short says little of the next
+            factor = 0.9 * allowed / max(error, 1e-300)  # error/change grows with the step, not with its square
+            if error > allowed or step == size:  # a step that the goal cut short says little of the next
                 size = step * min(max(factor, _SHRINK), _GROW)
         path.append(rows)
         losses.append(value)

@@ -25,8 +25,8 @@ def predict_gram(
 ) -> Tensor:
     r"""Gram matrix of class means at the optimum of free unit features that may be negative.
 
-    At the optimum rows of a class coincide, and the loss of one batch with n_c rows of class c depends on the Gram matrix
-    G of the classes alone. With `denominator="all"` it is
+    At the optimum rows of a class coincide, and the loss of one batch with n_c rows of class c depends on the Gram
+    matrix G of the classes alone. With `denominator="all"` it is
 
         sum_c n_c log((n_c - 1) e^(1/tau) + sum_{c' != c} n_c' e^(G_cc'/tau)) - n_c/tau
 
@@ -50,7 +50,7 @@ def predict_gram(
 
     Example:
         >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
-        tensor([ 1.0000, -0.7430, -0.2150, -0.2150], dtype=torch.float64)
+        tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """
     check_options(temperature, denominator, "skip")
     counts = _counts(class_counts)
@@ -62,7 +62,8 @@ def predict_gram(
         if change <= _STILL:
             return groups.gram(point)
     raise RuntimeError(
-        f"no optimum was found for counts {counts.tolist()} at temperature {temperature}: please report it"
+        f"no optimum was found to {_STILL} for counts {_shortened(counts)} at temperature {temperature}; "
+        "a temperature closer to 0.1 may help"
     )
 
 
@@ -80,9 +81,10 @@ def gram_loss(gram: Tensor, class_counts: Tensor, *, temperature: float, denomin
 class _Groups:
     """The loss as a function of one vector for each group of classes of equal count.
 
-    Class means of a group are p_g + (a part orthogonal to everything outside the group): their cosine to other groups is
-    p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its size. p_g lies in
-    the unit ball: it is the first part of a unit vector, whose last entry is left out where k_g = 1 and so |p_g| = 1.
+    Class means of a group are p_g + (a part orthogonal to all that is outside the group): their cosine to other groups
+    is p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its size. p_g
+    lies in the unit ball: it is the first part of a unit vector, whose last entry is left out where k_g = 1, so that
+    |p_g| = 1.
     """
 
     def __init__(self, counts: Tensor, temperature: float, denominator: Denominator) -> None:
@@ -106,22 +108,24 @@ class _Groups:
         shared = (free / torch.linalg.vector_norm(free, dim=1, keepdim=True))[:, :-1]
         between = shared @ shared.T
         within = (self.sizes * between.diagonal() - 1) / (self.sizes - 1).clamp(min=1)
-        return between - torch.diag(between.diagonal()) + torch.diag(within)
+        return torch.diagonal_scatter(between, within)
 
     def __call__(self, point: Tensor) -> Tensor:
         """The logarithm of the loss above its lowest conceivable value; for `negatives`, the loss."""
         cosines = self.cosines(point)[self.anchors]
         pushed = torch.logsumexp(self.log_weights + (cosines - 1) / self.temperature, 1)
         if not self.logarithm:
-            return (self.log_force.exp() * pushed).sum() / self.log_force.exp().sum()
+            mean: Tensor = (self.log_force.softmax(0) * pushed).sum()
+            return mean
         share = pushed - self.log_own
         # log(log(1 + e^share)), which is share where that is far below 0
         terms = torch.where(share < -36, share, torch.logaddexp(share.clamp(min=-36), torch.zeros_like(share)).log())
-        return torch.logsumexp(self.log_force + terms, 0)
+        total: Tensor = torch.logsumexp(self.log_force + terms, 0)
+        return total
 
     def gram(self, point: Tensor) -> Tensor:
         """`[k, k]`, the Gram matrix of all classes."""
-        gram = self.cosines(point)[self.group][:, self.group]
+        gram: Tensor = self.cosines(point)[self.group][:, self.group]
         return gram.fill_diagonal_(1.0)
 
 
@@ -175,7 +179,8 @@ def _newton_step(groups: _Groups, point: Tensor) -> Tensor:
     values, vectors = torch.linalg.eigh((curvature + curvature.T) / 2)
     flat_directions = values.abs() <= _LEVEL * values.abs().max()
     inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
-    return (-(vectors @ (inverse * (vectors.T @ slope)))).view_as(point)
+    step: Tensor = vectors @ (inverse * (vectors.T @ -slope))
+    return step.view_as(point)
 
 
 def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
@@ -187,6 +192,11 @@ def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
     if bool((counts < 1).any()):
         raise ValueError(f"class_counts must be at least 1, not {int(counts.min())}; leave out classes without rows")
     return counts.long()
+
+
+def _shortened(counts: Tensor) -> str:
+    shown = ", ".join(map(str, counts[:12].tolist()))
+    return f"[{shown}, ...]" if len(counts) > 12 else f"[{shown}]"
 
 
 def _without_force(counts: Tensor) -> Tensor:

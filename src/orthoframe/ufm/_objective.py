@@ -68,7 +68,7 @@ class Objective:
             torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long) for parts in (positives, negatives, weights)
         )
         self.anchors = int(self._weights.sum())
-        self._lowest = self.floor(nonnegative=True) if self.anchors else 0.0
+        self.floor = self._floor()
         largest = max((len(batch) for batch in self.batches), default=1)
         self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
 
@@ -96,25 +96,24 @@ class Objective:
         (gradient,) = torch.autograd.grad(total / self.anchors, free)
         return float(total.detach()) / self.anchors, gradient
 
-    def floor(self, nonnegative: bool) -> float | None:
-        """The lowest mean over anchors that is possible; None if it is not known.
-
-        For non-negative rows it is the sum of the floors of the batches. Without that constraint it is known for a
-        single batch without prototypes, from the convex programme of `predict_gram`.
-        """
+    def _floor(self) -> float:
+        """The lowest mean over anchors of non-negative rows: one configuration is lowest in every batch."""
         options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
-        if nonnegative:
-            floors = (loss_floor(self.labels[batch], reduction="sum", **options) for batch in self.batches)
-            return float(sum(floors, torch.zeros((), dtype=torch.float64))) / self.anchors
+        floors = (float(loss_floor(self.labels[batch], reduction="sum", **options)) for batch in self.batches)
+        return math.fsum(floors) / max(self.anchors, 1)
+
+    def free_floor(self) -> float | None:
+        """The lowest mean over anchors of any unit rows; known for a single batch without prototypes only."""
         if len(self.batches) > 1 or self.prototypes is not None:
             return None
         counts = torch.bincount(self.labels[self.batches[0]], minlength=self.num_classes)
         counts = counts[counts > 0]
+        options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
         return gram_loss(predict_gram(counts, **options), counts, **options) / self.anchors
 
     def near_floor(self, loss: float, tolerance: float) -> bool:
         """Whether non-negative rows are at the floor, in the loss or in the angles that it proves."""
-        gap = loss - self._lowest
+        gap = loss - self.floor
         return gap <= self.rounding or self.angle(gap) <= tolerance
 
     def angle(self, gap: float) -> float:

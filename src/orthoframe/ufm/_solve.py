@@ -1,8 +1,9 @@
 """The unconstrained features model: minimise the loss over the features themselves."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -31,7 +32,7 @@ class Solution:
             a single batch, that of `predict_gram`; None where it is not known.
         gap: `loss - floor`; None without a floor.
         bound: For non-negative features, the largest departure from a frame that the gap allows: the mean of
-            1 - (cosine to positives) + (cosine to negatives), in any class of any batch, is at most this. None for others.
+            1 - (cosine to positives) + (cosine to negatives), in any class of any batch, is at most this; else None.
         geometry: Of the class means.
         converged: Whether the loss is at its floor; where none is known, whether it is stationary. A stationary point
             above its floor is not.
@@ -68,13 +69,23 @@ class Solution:
             return f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it."
         classes = len(self.geometry.names)
         if self.geometry.dim < classes:
-            return f"{self.reason.capitalize()} {self.gap:.2e} above the floor after {tried}: that needs {classes} dimensions."
+            return f"Stopped {self.gap:.2e} above the floor after {tried}: the floor needs {classes} dimensions."
         if self.reason == "stationary":
             return (
                 f"Not converged: stationary {self.gap:.2e} above the floor after {tried}, a spurious optimum; "
                 "more dimensions, another seed or a smaller temperature may help."
             )
         return f"Not converged: {self.gap:.2e} above the floor after {tried}; allow more."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the features, in types that JSON knows."""
+        own = ("loss", "floor", "gap", "bound", "converged", "reason", "steps", "evaluations", "starts")
+        return {
+            "sentence": self.sentence(),
+            **{name: getattr(self, name) for name in own},
+            "losses": list(self.losses),
+            "geometry": self.geometry.to_dict(),
+        }
 
     def __str__(self) -> str:
         return f"{self.sentence()}\n{self.geometry}"
@@ -94,12 +105,13 @@ def solve_ufm(
     max_steps: int = 1000,
     tolerance: float = 1e-11,
     seed: int = 0,
+    on_step: Callable[[int, float], None] | None = None,
 ) -> Solution:
     """Minimise the loss over free features: where the training of a network that can do anything must end.
 
     Every sample has a unit vector of its own, non-negative (the paper's UFM+) or not (UFM). They are moved by projected
-    Barzilai-Borwein steps, in float64, until the loss is at its floor. A start that ends at a stationary point above it,
-    which happens if the dimension is close to the number of classes, is followed by another.
+    Barzilai-Borwein steps, in float64, until the loss is at its floor. A start that ends at a stationary point above
+    it, which happens if the dimension is close to the number of classes, is followed by another.
 
     Args:
         labels: `[samples]`, integers or strings.
@@ -115,6 +127,7 @@ def solve_ufm(
         max_steps: Steps of a start.
         tolerance: Stop as soon as the gap proves the angles to be within this (see `Solution.bound`).
         seed: Decides the random starts.
+        on_step: Called after each step with the number of the start, from 1, and the loss.
 
     Returns:
         The best of the starts.
@@ -126,9 +139,9 @@ def solve_ufm(
         >>> solution = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8)
         >>> solution.converged, solution.geometry.delta_of < 1e-9
         (True, True)
-        >>> free = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8, nonnegative=False)
-        >>> free.geometry.cosines[0]  # no frame: cosines to the other classes are far from 0
-        tensor([ 1.0000, -0.5280, -0.4856], dtype=torch.float64)
+        >>> free = solve_ufm([0] * 20 + [1] * 20 + [2] * 2 + [3] * 2, dim=8, nonnegative=False, temperature=1.0)
+        >>> free.geometry.cosines[0]  # no frame: large classes are opposed, small ones crowd together
+        tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
     for name, value in (("dim", dim), ("starts", starts), ("max_steps", max_steps)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -149,7 +162,7 @@ def solve_ufm(
     given = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
     if given is not None and given.shape[1] != dim:
         raise ValueError(f"start has {given.shape[1]} dimensions, and dim is {dim}")
-    floor = objective.floor(nonnegative)
+    floor = objective.floor if nonnegative else objective.free_floor()
     best: tuple[Descent, int] | None = None
     evaluations = number = 0
     while number < (starts if given is None else 1):
@@ -165,23 +178,23 @@ def solve_ufm(
                 max_steps=max_steps,
                 rounding=stage.rounding,
                 # Without the constraint the minimum is flat: a loss that cannot be told from it is still far away.
-                at_floor=lambda loss, stage=stage: nonnegative and stage.near_floor(loss, tolerance),
+                on_step=None if on_step is None else partial(on_step, number + 1),
+                at_floor=partial(stage.near_floor, tolerance=tolerance) if nonnegative else _never,
             )
             rows = found.features
             steps += len(found.losses) - 1
             evaluations += found.evaluations
         number += 1
-        if best is None or min(found.losses) < min(best[0].losses):
+        if best is None or found.loss < best[0].loss:
             best = found, steps
-        if floor is None or min(found.losses) <= floor + objective.rounding or found.reason == "floor":
+        if floor is None or found.loss <= floor + objective.rounding or found.reason == "floor":
             break
     assert best is not None
     found, steps = best
-    loss = min(found.losses)
-    gap = None if floor is None else loss - floor
+    gap = None if floor is None else found.loss - floor
     return Solution(
         features=found.features,
-        loss=loss,
+        loss=found.loss,
         floor=floor,
         gap=gap,
         bound=objective.angle(gap) if nonnegative and gap is not None else None,
@@ -193,3 +206,7 @@ def solve_ufm(
         starts=number,
         losses=found.losses,
     )
+
+
+def _never(loss: float) -> bool:
+    return False

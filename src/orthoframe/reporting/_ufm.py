@@ -1,0 +1,106 @@
+"""Pictures of free features: where they ended and how they got there."""
+
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.axes3d import Axes3D
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from orthoframe.reporting._geometry import draw_cosines
+from orthoframe.reporting._text import plain
+from orthoframe.ufm import Flow, Solution
+
+_COLOURS = ("tab:blue", "tab:orange", "tab:green")
+
+
+def ufm_figure(solution: Solution, predicted: Tensor | None = None) -> Figure:
+    """Draw the Gram matrix at the end, beside the predicted one if there is one, and the way there.
+
+    Args:
+        solution: What `solve_ufm` returned.
+        predicted: `[k, k]`, what `predict_gram` says.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    panels = 2 if predicted is None else 3
+    figure = Figure(figsize=(5.0 * panels, 4.6), layout="constrained")
+    axes = figure.subplots(1, panels)
+    draw_cosines(axes[0], solution.geometry.cosines.numpy(), solution.geometry)
+    axes[0].set_title(f"Cosines of class means; distance to a frame {solution.geometry.delta_of:.2g}", fontsize=9)
+    if predicted is not None:
+        draw_cosines(axes[1], predicted.numpy(), solution.geometry)
+        axes[1].set_title("Predicted without ReLU", fontsize=9)
+    lowest = min(solution.losses) if solution.floor is None else solution.floor
+    # What rounding has left of a gap is drawn at the smallest that float64 can tell.
+    gaps = np.maximum(np.array(solution.losses) - lowest, 1e-16)
+    axes[-1].semilogy(gaps, color="tab:blue", marker=".", markersize=3, linewidth=1)
+    axes[-1].set_xlabel("steps", fontsize=8)
+    of = "the lowest loss that was met" if solution.floor is None else "the floor"
+    axes[-1].set_ylabel(f"loss above {of}, a mean over anchors", fontsize=8)
+    axes[-1].tick_params(labelsize=7)
+    axes[-1].grid(alpha=0.3)
+    axes[-1].spines[["top", "right"]].set_visible(False)
+    figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
+    return figure
+
+
+def write_sphere_gif(file: IO[bytes], flow: Flow, classes: NDArray[np.int64]) -> None:
+    """Write an animation of features in three dimensions that move on the sphere.
+
+    Args:
+        file: Where the GIF goes.
+        flow: What `gradient_flow` returned, in three dimensions.
+        classes: `[samples]`, 0..2.
+    """
+    frames = list(_frames(flow, classes))
+    durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
+    # One palette for all frames, or colours flicker.
+    palette = frames[0].quantize(256)
+    paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    paletted[0].save(
+        file, format="GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0, optimize=True
+    )
+
+
+def _frames(flow: Flow, classes: NDArray[np.int64]) -> Iterator[Image.Image]:
+    features = flow.features.numpy()
+    whole = bool((features < 0).any())
+    for number, rows in enumerate(features):
+        figure = Figure(figsize=(4.6, 4.6), dpi=90, layout="constrained")
+        axes = figure.add_subplot(projection="3d")
+        assert isinstance(axes, Axes3D)
+        _draw_sphere(axes, whole)
+        for c in range(3):
+            trail = features[: number + 1][:, classes == c].mean(1)
+            trail = trail / np.linalg.norm(trail, axis=1, keepdims=True)
+            axes.plot(*trail.T, color=_COLOURS[c], linewidth=1.2, alpha=0.6)
+            own = rows[classes == c]
+            axes.scatter(*own.T, s=22, color=_COLOURS[c], label=f"class {c}: {len(own)}", depthshade=False)
+        axes.legend(loc="upper left", fontsize=8, frameon=False)
+        axes.set_title(f"time {float(flow.times[number]):.3g}", fontsize=9)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()  # type: ignore[no-untyped-call]
+        yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
+
+
+def _draw_sphere(axes: Axes3D, whole: bool) -> None:
+    """A grid on the sphere, or on its non-negative part, and the axes."""
+    around = np.linspace(0, 2 * np.pi if whole else np.pi / 2, 37 if whole else 13)
+    down = np.linspace(0, np.pi if whole else np.pi / 2, 19 if whole else 13)
+    x, y = np.outer(np.cos(around), np.sin(down)), np.outer(np.sin(around), np.sin(down))
+    z = np.outer(np.ones_like(around), np.cos(down))
+    axes.plot_wireframe(x, y, z, color="0.8", linewidth=0.5)
+    for axis in np.eye(3):
+        axes.plot(*np.stack([np.zeros(3), 1.15 * axis]).T, color="0.3", linewidth=0.8)
+    low = -1.0 if whole else 0.0
+    for limit in (axes.set_xlim, axes.set_ylim, axes.set_zlim):
+        limit(low, 1.0)
+    axes.set_box_aspect((1, 1, 1), zoom=1.4 if whole else 1.1)
+    axes.view_init(elev=28, azim=40)
+    axes.set_axis_off()
