@@ -21,6 +21,8 @@ def project(rows: Tensor, nonnegative: bool) -> Tensor:
         if bool(empty.any()):
             clipped[empty] = torch.nn.functional.one_hot(rows[empty].argmax(1), rows.shape[1]).to(rows)
         rows = clipped
+    # By the largest entry first, for squares of small ones are out of range.
+    rows = rows / torch.linalg.vector_norm(rows, ord=torch.inf, dim=1, keepdim=True)
     return torch.nn.functional.normalize(rows, dim=1)
 
 

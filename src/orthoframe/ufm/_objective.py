@@ -69,7 +69,7 @@ class Objective:
         )
         self.anchors = int(self._weights.sum())
         self.floor = self._floor()
-        largest = max((len(batch) for batch in self.batches), default=1)
+        largest = max((1, *map(len, self.batches)))
         self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
 
     def at_temperature(self, temperature: float) -> "Objective":

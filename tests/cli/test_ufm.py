@@ -1,0 +1,115 @@
+"""`orthoframe ufm` as a user runs it."""
+
+import json
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from orthoframe.cli import main
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def run(capsys, *arguments):
+    status = main(["ufm", *arguments])
+    done = capsys.readouterr()
+    return status, done.out, done.err
+
+
+def test_a_failing_plan_and_its_repairs(capsys):
+    plan = [
+        "--counts",
+        "50x5,5x5",
+        "--dim",
+        "32",
+        "--temperature",
+        "0.1",
+        "--batching",
+        "partition",
+        "--batch-size",
+        "64",
+    ]
+    status, out, err = run(capsys, *plan)
+    assert (status, err) == (0, "")
+    assert "The loss is at its floor" in out
+    assert "Not certified" in out
+    assert "neither an orthogonal frame" in out
+    for mend in (["--binding", "fixed"], ["--repair"], ["--prototypes"]):
+        status, out, _ = run(capsys, *plan, *mend, "--json")
+        data = json.loads(out)
+        assert status == 0
+        assert data["certificate"]["holds"]
+        assert data["geometry"]["delta_of"] < 1e-6
+        assert data["gap"] < 1e-12
+
+
+def test_without_relu_it_compares_with_the_prediction(capsys):
+    status, out, _ = run(capsys, "--counts", "50x5,5x5", "--no-relu", "--json")
+    data = json.loads(out)
+    assert status == 0
+    assert data["predicted"]["largest_difference"] < 1e-7
+    assert data["predicted"]["distance"] < 1e-7
+    status, out, _ = run(
+        capsys, "--counts", "6,6,2", "--no-relu", "--batching", "partition", "--batch-size", "7", "--temperature", "1"
+    )
+    assert status == 0
+    assert "not known" in out
+    assert "distance to predicted Gram matrix" in out
+
+
+def test_pictures(capsys):
+    status, _, _ = run(capsys, "--counts", "6x2,3", "--dim", "3", "--plot", "a.png", "--gif", "a.gif")
+    assert status == 0
+    with Image.open("a.png") as image:
+        assert image.width > 1000
+    with Image.open("a.gif") as image:
+        assert image.n_frames > 20
+    assert sorted(path.name for path in Path().iterdir()) == ["a.gif", "a.png"]
+
+
+def test_an_unreached_floor_is_status_1(capsys):
+    status, out, err = run(capsys, "--counts", "5x6", "--dim", "3", "--starts", "1")
+    assert status == 1
+    assert "the floor needs 6 dimensions" in out
+    assert "warning: 3 dimensions are too few for 6 classes" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--counts", "50x"], "'50x' is not ROWS or ROWSxCLASSES"),
+        (["--counts", "5x0"], "'5x0' is not"),
+        (["--counts", "-5"], "'-5' is not"),
+        (["--counts", "5,,5"], "'' is not"),
+        (["--counts", "1x2x3"], "'1x2x3' is not"),
+        (["--counts", "1000000x2"], "more than 100,000 rows"),
+        (["--counts", "1,1"], "the loss is 0 everywhere"),
+        (["--counts", "5x3", "--dim", "0"], "--dim must be at least 1"),
+        (["--counts", "5x3", "--temperature", "0"], "temperature must be positive"),
+        (["--counts", "5x3", "--denominator", "x"], "denominator must be one of"),
+        (["--counts", "5x3", "--batch-size", "4"], "--batch-size is for --batching"),
+        (["--counts", "5x3", "--batching", "partition"], "--batching partition needs --batch-size"),
+        (["--counts", "5x3", "--batching", "odd", "--batch-size", "4"], "scheme must be one of"),
+        (["--counts", "5x3", "--binding", "odd"], "binding must be one of"),
+        (["--counts", "5x3", "--epochs", "0"], "--epochs must be at least 1"),
+        (["--counts", "5x3", "--starts", "0"], "--starts must be at least 1"),
+        (["--counts", "5x3", "--seed", "-1"], "--seed must be at least 0"),
+        (["--counts", "5x3", "--dim", "2", "--prototypes"], "--prototypes need a dimension"),
+        (["--counts", "5x3", "--gif", "a.gif"], "three classes in three dimensions"),
+        (["--counts", "5x3", "--dim", "3", "--gif", "a.png"], "--gif must end in .gif"),
+        (["--counts", "5x3", "--plot", "a.jpg"], "--plot must end in"),
+        (["--counts", "5x3", "--plot", "missing/a.png"], "cannot be written"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_a_sentence_and_status_2(arguments, message, capsys):
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert err.startswith("orthoframe: ")
+    assert err.count("\n") == 1
+    assert not list(Path().iterdir())

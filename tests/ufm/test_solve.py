@@ -1,0 +1,285 @@
+"""Free features: at the floor, at a frame, and never against the certificate."""
+
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import reference
+from orthoframe import BatchPlan, certify, loss_floor, predict_gram, repair, solve_ufm
+from orthoframe.ufm._feasible import project, tangent
+from orthoframe.ufm._objective import Objective
+
+STEP = [c for c in range(10) for _ in range(50 if c < 5 else 5)]
+DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
+
+
+def out_of_place(solution):
+    """How far features are from a frame: of class means, and of rows from their class mean."""
+    return max(solution.geometry.delta_of, math.sqrt(float(solution.geometry.spreads.max())))
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+@pytest.mark.parametrize("seed", range(4))
+def test_imbalanced_classes_reach_the_floor_and_the_frame(temperature, seed):
+    solution = solve_ufm(STEP, 32, temperature=temperature, seed=seed)
+    assert solution.converged
+    assert solution.reason == "floor"
+    assert solution.steps <= 100
+    assert solution.gap < 1e-12
+    assert solution.geometry.delta_of < 1e-9
+    assert solution.floor == pytest.approx(float(loss_floor(STEP, temperature=temperature)), rel=1e-14)
+    assert solution.bound < 1e-10
+    features = solution.features
+    assert features.dtype == torch.float64
+    assert bool((features >= 0).all())
+    torch.testing.assert_close(features.norm(dim=1), torch.ones(275, dtype=torch.float64))
+    # In a frame of the orthant each dimension belongs to one class; all other entries are exactly zero.
+    owners = torch.stack([(features[torch.tensor(STEP) == c] > 0).any(0) for c in range(10)])
+    assert int(owners.sum(0).max()) == 1
+
+
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+@pytest.mark.parametrize("temperature", [1.0, 0.2])
+def test_every_denominator_ends_at_the_frame(denominator, temperature):
+    solution = solve_ufm(STEP, 25, temperature=temperature, denominator=denominator)
+    assert solution.converged
+    assert solution.geometry.delta_of < 1e-9
+    assert solution.floor == pytest.approx(
+        float(loss_floor(STEP, temperature=temperature, denominator=denominator)), abs=1e-13
+    )
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=9),
+    st.lists(st.lists(st.integers(0, 100), min_size=0, max_size=6), min_size=1, max_size=4),
+    st.sampled_from(DENOMINATORS),
+    st.booleans(),
+)
+def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bound):
+    batches = [[index % len(labels) for index in batch] for batch in batches]
+    k = len(set(labels))
+    prototypes = torch.eye(k, 5, dtype=torch.float64) if bound else None
+    generator = torch.Generator().manual_seed(0)
+    rows = project(torch.rand(len(labels), 5, dtype=torch.float64, generator=generator), True).requires_grad_()
+    names = sorted(set(labels))
+    total, anchors, floor = torch.zeros((), dtype=torch.float64), 0, 0.0
+    for batch in batches:
+        own = [names.index(labels[i]) for i in batch] + (list(range(k)) if bound else [])
+        features = torch.cat([rows[batch], prototypes]) if bound else rows[batch]
+        terms = reference.supcon_terms(features, own, 0.5, denominator)
+        total = total + sum(term for term in terms if term is not None)
+        anchors += sum(term is not None for term in terms)
+        floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
+    if not anchors:
+        with pytest.raises(ValueError, match="the loss is 0 everywhere"):
+            Objective(labels, batches, 0.5, denominator, prototypes)
+        return
+    objective = Objective(labels, batches, 0.5, denominator, prototypes)
+    value, gradient = objective(rows)
+    assert objective.anchors == anchors
+    assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
+    assert objective.floor == pytest.approx(floor / anchors, rel=1e-12, abs=1e-14)
+    (expected,) = torch.autograd.grad(total / anchors, rows)
+    torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-12, rtol=1e-10)
+
+
+def random_plan(seed):
+    """Small batches over a few classes; some are repaired, so that both verdicts are common."""
+    random = np.random.default_rng(seed)
+    k = int(random.integers(2, 5))
+    n = int(random.integers(2 * k, 4 * k + 1))
+    labels = np.concatenate([np.arange(k), np.arange(k), random.integers(0, k, n - 2 * k)])
+    batches = [
+        random.choice(n, int(random.integers(2, min(n, 7) + 1)), replace=bool(random.random() < 0.2))
+        for _ in range(int(random.integers(2, 7)))
+    ]
+    return labels, repair(labels, batches) if random.random() < 0.4 else batches
+
+
+@pytest.mark.parametrize("part", range(8))
+def test_solver_and_certificate_never_contradict_each_other(part):
+    verdicts = []
+    for seed in range(8 * part, 8 * part + 8):
+        labels, batches = random_plan(seed)
+        if all(len(set(labels[batch])) == len(batch) for batch in batches):
+            continue  # no anchor anywhere: the solver refuses it
+        certificate = certify(labels, batches)
+        verdicts.append(certificate.holds)
+        dim = len(labels) + len(set(labels))  # room for whatever the batches leave free
+        solutions = (solve_ufm(labels, dim, batches=batches, temperature=1.0, seed=start) for start in range(5))
+        if certificate.holds:
+            solution = next(solutions)
+            assert solution.converged, seed
+            # A batch of one class feels the fourth power of an angle: 1e-14 above the floor is an angle of 3e-4.
+            assert out_of_place(solution) < 2e-3, seed
+        else:
+            assert any(solution.converged and out_of_place(solution) > 1e-2 for solution in solutions), seed
+    assert {True, False} == set(verdicts)
+
+
+def test_the_plan_that_the_paper_condition_accepts_and_the_solver_refutes():
+    labels, batches = [0, 0, 1, 1, 2, 2], [[0, 2, 4, 5], [0, 1, 4], [2, 3, 5]]
+    certificate = certify(labels, batches)
+    assert certificate.holds_as_stated
+    assert not certificate.holds
+    solution = solve_ufm(labels, 12, batches=batches, temperature=1.0)
+    assert solution.converged
+    assert out_of_place(solution) > 0.01
+    mended = solve_ufm(labels, 12, batches=repair(labels, batches), temperature=1.0)
+    assert mended.converged
+    assert out_of_place(mended) < 1e-5  # the square root of what the loss can tell
+
+
+def test_a_witness_is_where_the_solver_stays():
+    labels, batches = random_plan(3)
+    certificate = certify(labels, batches)
+    assert not certificate.holds
+    witness = torch.from_numpy(certificate.witness())
+    solution = solve_ufm(labels, witness.shape[1], batches=batches, start=witness, temperature=1.0)
+    assert solution.converged
+    assert solution.steps == 0
+    torch.testing.assert_close(solution.features, witness)
+
+
+def test_binding_and_prototypes_turn_a_failing_plan_into_a_frame():
+    plan = BatchPlan(STEP, 64, scheme="partition", binding="none")
+    loose = solve_ufm(STEP, 32, batches=plan, temperature=0.5)
+    assert loose.converged
+    assert loose.geometry.delta_of > 0.1
+    bound = solve_ufm(STEP, 32, batches=BatchPlan(STEP, 64, scheme="partition", binding="fixed"), temperature=0.5)
+    fixed = solve_ufm(STEP, 32, batches=plan, temperature=0.5, prototypes=torch.eye(10, 32))
+    for solution in (bound, fixed):
+        assert solution.converged
+        assert solution.geometry.delta_of < 1e-9
+    axes = fixed.geometry.ownership.owners[:10]
+    assert axes.tolist() == list(range(10))  # each class is at its prototype
+
+
+def test_a_spurious_stationary_point_is_not_claimed_and_another_start_is_tried():
+    stuck = [solve_ufm(STEP, 11, temperature=1.0, starts=1, seed=seed) for seed in range(6)]
+    failed = [solution for solution in stuck if not solution.converged]
+    assert failed
+    for solution in failed:
+        assert solution.reason == "stationary"
+        assert solution.gap > 1e-4
+        assert "a spurious optimum" in str(solution)
+    for seed in range(6):
+        solution = solve_ufm(STEP, 11, temperature=1.0, seed=seed)
+        assert solution.converged
+        assert solution.geometry.delta_of < 1e-9
+    assert any(solve_ufm(STEP, 11, temperature=1.0, seed=seed).starts > 1 for seed in range(6))
+
+
+def test_too_few_dimensions():
+    with pytest.warns(UserWarning, match="4 dimensions are too few for 10 classes"):
+        warm = solve_ufm(STEP, 4, temperature=1.0)
+    assert not warm.converged
+    assert "the floor needs 10 dimensions" in warm.sentence()
+    off = warm.geometry.cosines[~torch.eye(10, dtype=torch.bool)]
+    assert float(torch.minimum(off.abs(), (1 - off).abs()).max()) < 1e-6  # whole classes merge, the rest is orthogonal
+    with pytest.warns(UserWarning, match="too few"):
+        cold = solve_ufm([c for c in range(10) for _ in range(5)], 4, temperature=0.1)
+    off = cold.geometry.cosines[~torch.eye(10, dtype=torch.bool)]
+    assert float(off.max()) < 0.95  # a code: no two classes at one place
+    assert not cold.converged
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+@pytest.mark.parametrize("denominator", DENOMINATORS)
+def test_without_the_constraint_it_ends_where_it_is_predicted_to(temperature, denominator):
+    counts = [30, 30, 12, 4, 4]
+    labels = np.repeat(np.arange(5), counts)
+    options = {"temperature": temperature, "denominator": denominator}
+    solution = solve_ufm(labels, 9, nonnegative=False, **options)
+    assert solution.converged
+    assert abs(solution.gap) < 1e-13
+    assert solution.bound is None
+    torch.testing.assert_close(solution.geometry.cosines, predict_gram(counts, **options), atol=1e-7, rtol=0)
+
+
+def test_without_the_constraint_several_batches_have_no_known_floor():
+    solution = solve_ufm([0, 0, 0, 1, 1, 1], 4, batches=[[0, 1, 3], [2, 4, 5]], nonnegative=False)
+    assert solution.floor is solution.gap is solution.bound is None
+    assert solution.reason == "stationary"
+    assert solution.converged
+    assert "is not known" in str(solution)
+
+
+def test_small_temperatures_are_honest():
+    solution = solve_ufm(STEP, 32, temperature=0.02, max_steps=300)
+    assert solution.bound > 1e-3  # float64 cannot tell the frame from what is near it, and the bound says so
+
+
+def test_the_same_seed_gives_the_same_bytes_and_labels_may_be_names():
+    first, again = solve_ufm(STEP, 32), solve_ufm([f"class {label}" for label in STEP], 32)
+    assert first.features.numpy().tobytes() == again.features.numpy().tobytes()
+    assert first.losses == again.losses
+    other = solve_ufm(STEP, 32, seed=1)
+    assert not torch.equal(first.features, other.features)
+    assert json.loads(json.dumps(first.to_dict()))["steps"] == first.steps
+
+
+def test_on_step_is_told_every_step():
+    seen = []
+    solution = solve_ufm([0, 0, 1, 1], 4, on_step=lambda start, loss: seen.append((start, loss)))
+    assert seen == [(1, loss) for loss in solution.losses[1:]]
+
+
+def test_one_class_and_few_steps():
+    alone = solve_ufm([0, 0, 0], 2)
+    assert alone.converged  # any equiangular rows are at the floor
+    short = solve_ufm(STEP, 32, max_steps=3, starts=2)
+    assert short.reason == "steps"
+    assert not short.converged
+    assert short.starts == 2
+    assert "allow more" in short.sentence()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"dim": 0}, "dim must be a whole number from 1, not 0"),
+        ({"dim": 2.5}, "dim must be a whole number"),
+        ({"starts": 0}, "starts must be"),
+        ({"max_steps": 0}, "max_steps must be"),
+        ({"tolerance": 0.0}, "tolerance must be positive"),
+        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"denominator": "some"}, "denominator must be one of"),
+        ({"labels": []}, "labels are empty"),
+        ({"labels": [0, 1, 2]}, "the loss is 0 everywhere"),
+        ({"batches": [[0, 7]]}, "batch 0 holds index 7"),
+        ({"batches": [[0, 1], [0, -1]]}, "batch 1 holds index -1"),
+        ({"batches": []}, "the loss is 0 everywhere"),
+        ({"prototypes": torch.ones(2, 4)}, "unit norm"),
+        ({"prototypes": torch.eye(3, 4)}, r"prototypes must have shape \[2, dim\]"),
+        ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions, and dim is 4"),
+        ({"prototypes": -torch.eye(2, 4)}, "must not be negative"),
+        ({"start": torch.ones(3, 4)}, r"start must have shape \[4, dim\]"),
+        ({"start": torch.ones(4, 3)}, "start has 3 dimensions, and dim is 4"),
+        ({"start": -torch.ones(4, 4)}, "start must not be negative"),
+        ({"start": torch.zeros(4, 4)}, "no row of it zero"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(arguments, message):
+    labels, dim = arguments.pop("labels", [0, 0, 1, 1]), arguments.pop("dim", 4)
+    with warnings.catch_warnings(), pytest.raises(ValueError, match=message):
+        solve_ufm(labels, dim, **arguments)
+
+
+@given(st.lists(st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.randoms())
+def test_the_projection_is_the_nearest_unit_row(values, random):
+    rows = torch.tensor(values, dtype=torch.float64)
+    nearest = project(rows, nonnegative=True)
+    torch.testing.assert_close(nearest.norm(dim=1), torch.ones(len(rows), dtype=torch.float64))
+    assert bool((nearest >= 0).all())
+    for _ in range(20):
+        other = torch.tensor([[random.random() for _ in range(3)] for _ in rows], dtype=torch.float64) + 1e-9
+        other = other / other.norm(dim=1, keepdim=True)
+        assert bool(((rows - nearest).norm(dim=1) <= (rows - other).norm(dim=1) + 1e-9).all())
