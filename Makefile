@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check bench-loss bench-certify bench-measure clean
+.PHONY: test check bench-loss bench-certify bench-measure bench-ufm clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -22,6 +22,9 @@ bench-certify: .venv/installed
 
 bench-measure: .venv/installed
 	$(BIN)/python benchmarks/measure.py --json docs/results/measure.json
+
+bench-ufm: .venv/installed
+	$(BIN)/python benchmarks/ufm.py --json docs/results/ufm.json
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt
