@@ -1,0 +1,14 @@
+"""Labelled images as tensors: where they come from, how many of each class, what is drawn of each."""
+
+from orthoframe.data._errors import DataError
+from orthoframe.data._images import Data, LabelledImages
+from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
+
+__all__ = [
+    "Data",
+    "LabelledImages",
+    "DataError",
+    "step_counts",
+    "long_tail_counts",
+    "imbalanced_indices",
+]
