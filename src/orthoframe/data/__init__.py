@@ -1,8 +1,10 @@
 """Labelled images as tensors: where they come from, how many of each class, what is drawn of each."""
 
+from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._errors import DataError
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._normalise import Normaliser
 
 __all__ = [
     "Data",
@@ -11,4 +13,7 @@ __all__ = [
     "step_counts",
     "long_tail_counts",
     "imbalanced_indices",
+    "Augment",
+    "default_augmentation",
+    "Normaliser",
 ]
