@@ -1,0 +1,107 @@
+"""Images in a folder, with a sub-folder for each class."""
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from orthoframe.data._draw import hold_out
+from orthoframe.data._errors import DataError
+from orthoframe.data._images import LabelledImages
+
+_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+
+
+def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
+    """Training and test images from a folder.
+
+    `path/CLASS/*.png` and so on, of which a part of each class is held out; or `path/train/CLASS/*` and
+    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are passed over. All images must have the
+    same size: what to do with others (stretch, cut, fill up) is a decision that a loader should not make in silence. If
+    all are grey there is one channel, else there are three.
+
+    Args:
+        path: Of the folder.
+        held_out: What part of each class is for the test, where the folders do not say.
+        seed: Decides which part.
+
+    Raises:
+        DataError: For a folder of another form, an image that cannot be read, or images of different sizes.
+    """
+    train, test = path / "train", path / "test"
+    if train.is_dir() and test.is_dir():
+        classes = _classes(train)
+        files, labels = _files(train, classes)
+        more_files, more_labels = _files(test, classes)
+        # Read together, so that they have one size and one number of channels.
+        images = _images(files + more_files, labels + more_labels, classes)
+        return images.subset(range(len(files))), images.subset(range(len(files), len(images)))
+    classes = _classes(path)
+    images = _images(*_files(path, classes), classes)
+    kept, held = hold_out(images.labels.numpy(), held_out, seed)
+    return images.subset(kept), images.subset(held)
+
+
+def _classes(path: Path) -> tuple[str, ...]:
+    names = sorted(entry.name for entry in path.iterdir() if _is_class(entry)) if path.is_dir() else []
+    if not names:
+        raise DataError(f"{path}: a folder with a sub-folder of images for each class was expected, and there is none")
+    return tuple(names)
+
+
+def _is_class(entry: Path) -> bool:
+    return entry.is_dir() and not entry.name.startswith(".")
+
+
+def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]:
+    files, labels = [], []
+    for folder in sorted(filter(_is_class, path.iterdir())):
+        if folder.name not in classes:
+            raise DataError(f"{folder}: there is no such class to train with; classes are {', '.join(classes)}")
+        found = sorted(
+            entry
+            for entry in folder.iterdir()
+            if entry.suffix.lower() in _ENDINGS and entry.is_file() and not entry.name.startswith(".")
+        )
+        if not found:
+            raise DataError(f"{folder}: there are no images in it ({', '.join(_ENDINGS)}); fill or remove it")
+        files += found
+        labels += [classes.index(folder.name)] * len(found)
+    if not files:
+        raise DataError(f"{path}: there is no sub-folder of images in it")
+    return files, labels
+
+
+def _images(files: list[Path], labels: list[int], classes: tuple[str, ...]) -> LabelledImages:
+    size, grey = _size(files[0])
+    for path in files:
+        found, is_grey = _size(path)
+        grey = grey and is_grey
+        if found != size:
+            raise DataError(
+                f"{path}: {found[0]} x {found[1]} pixels, and {files[0]} has {size[0]} x {size[1]}; resize the images "
+                "to one size first, for instance with Pillow's Image.resize or with ImageMagick's mogrify"
+            )
+    width, height = size
+    pixels = np.empty((len(files), 1 if grey else 3, height, width), np.uint8)
+    for number, path in enumerate(files):
+        try:
+            with Image.open(path) as image:
+                decoded = np.asarray(image.convert("L" if grey else "RGB"))
+        except (OSError, ValueError, SyntaxError) as error:
+            raise DataError(f"{path}: the image cannot be read ({error})") from None
+        pixels[number] = decoded.reshape(height, width, -1).transpose(2, 0, 1)
+    return LabelledImages(torch.from_numpy(pixels), torch.tensor(labels), classes)
+
+
+def _size(path: Path) -> tuple[tuple[int, int], bool]:
+    """Width and height, and whether it is grey; only the head of the file is read."""
+    try:
+        with Image.open(path) as image:
+            size, mode = image.size, image.mode
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path}: the image cannot be read ({error})") from None
+    if mode[0] in "IF":
+        raise DataError(f"{path}: it has more than 8 bits a channel (mode {mode}); save it with 8 bits")
+    return size, mode in ("1", "L", "LA")

@@ -1,0 +1,111 @@
+"""Profiles of class sizes, and samples that have them."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from orthoframe.data._draw import KEPT, Indices, members, shuffled, whole_number
+from orthoframe.data._errors import DataError
+
+
+def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
+    """STEP imbalance: the first half of the classes is large, the others are small.
+
+        n_c = n_maj for c < ceil(k / 2), else n_maj // R, and at least 1
+
+    Args:
+        num_classes: k.
+        majority: n_maj, the size of a large class.
+        ratio: R, how many times as large; 1 is balanced.
+
+    Returns:
+        The size of each class.
+
+    Raises:
+        ValueError: For fewer than one class or sample, or a ratio below 1.
+
+    Example:
+        >>> step_counts(4, 100, 10)
+        [100, 100, 10, 10]
+    """
+    _check(num_classes, majority, ratio)
+    minority = max(1, int(majority // ratio))
+    return [majority if 2 * c < num_classes else minority for c in range(num_classes)]
+
+
+def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
+    """Long-tailed imbalance: sizes fall by the same factor from class to class.
+
+        n_c = int(n_maj R^(-c / (k - 1))), and at least 1
+
+    Args:
+        num_classes: k.
+        majority: n_maj, the size of the first class.
+        ratio: R, how many times as large as the last one it is; 1 is balanced.
+
+    Returns:
+        The size of each class.
+
+    Raises:
+        ValueError: For fewer than one class or sample, or a ratio below 1.
+
+    Example:
+        >>> long_tail_counts(3, 100, 100)
+        [100, 10, 1]
+    """
+    _check(num_classes, majority, ratio)
+    last = max(num_classes - 1, 1)
+    return [max(1, int(majority * ratio ** (-c / last))) for c in range(num_classes)]
+
+
+def imbalanced_indices(
+    labels: Tensor | NDArray[Any] | Sequence[int], class_counts: Sequence[int], *, seed: int
+) -> Indices:
+    """Samples such that class c has `class_counts[c]` of them, drawn at random.
+
+    What is drawn of a class depends on the seed and on that class alone, and fewer are always a part of more: profiles
+    of different ratio share their samples as far as they can.
+
+    Args:
+        labels: The class of each sample, from 0 to k-1.
+        class_counts: How many of each of the k classes.
+        seed: Decides which.
+
+    Returns:
+        Indices, sorted.
+
+    Raises:
+        DataError: If a class has fewer samples than asked for.
+        ValueError: For labels outside 0..k-1, or a negative count.
+
+    Example:
+        >>> labels = [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> indices = imbalanced_indices(labels, [3, 1], seed=0)
+        >>> [labels[i] for i in indices]
+        [0, 0, 0, 1]
+    """
+    whole_number("seed", seed, 0)
+    counts = [whole_number(f"the count of class {c}", count, 0) for c, count in enumerate(class_counts)]
+    classes = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels, dtype=np.int64)
+    if len(classes) and not 0 <= classes.min() <= classes.max() < len(counts):
+        odd = classes.min() if classes.min() < 0 else classes.max()
+        raise ValueError(f"there is a label {odd}, and class_counts has {len(counts)} entries, for classes from 0")
+    drawn = [np.empty(0, np.int64)]
+    for c, samples in enumerate(members(classes, len(counts))):
+        if len(samples) < counts[c]:
+            raise DataError(
+                f"class {c} has {len(samples)} samples, and {counts[c]} were asked for; ask for no more than there are"
+            )
+        drawn.append(shuffled(samples, seed, KEPT, c)[: counts[c]])
+    return np.sort(np.concatenate(drawn))
+
+
+def _check(num_classes: int, majority: int, ratio: float) -> None:
+    whole_number("num_classes", num_classes, 1)
+    whole_number("majority", majority, 1)
+    if not (math.isfinite(ratio) and ratio >= 1):
+        raise ValueError(f"ratio must be a number from 1 (balanced), not {ratio!r}")

@@ -1,0 +1,111 @@
+"""Images in folders, and what is refused."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from orthoframe.data import DataError, load_data
+
+RANDOM = np.random.default_rng(0)
+
+
+def save(path, *, size=(6, 5), mode="RGB"):
+    """A random image of (width, height), and what is in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    channels = {"RGB": 3, "RGBA": 4}.get(mode)
+    pixels = RANDOM.integers(0, 256, (size[1], size[0], *([channels] if channels else [])), dtype=np.uint8)
+    if mode == "I;16":
+        pixels = pixels.astype(np.uint16) * 256
+    Image.fromarray(pixels).save(path)
+    return pixels
+
+
+def test_a_fifth_of_each_class_is_held_out(tmp_path):
+    cats = [save(tmp_path / "cat" / f"{i}.png") for i in range(10)]
+    for i in range(5):
+        save(tmp_path / "dog" / f"{i}.PNG")
+    (tmp_path / "dog" / "notes.txt").write_text("not an image")
+    (tmp_path / "dog" / ".hidden.png").write_text("not an image")
+    (tmp_path / ".cache").mkdir()
+    data = load_data(f"folder:{tmp_path}", seed=1)
+    assert data.train.classes == ("cat", "dog")
+    assert data.test.labels.tolist() == [0, 0, 1]
+    assert data.train.labels.tolist() == [0] * 8 + [1] * 4
+    assert data.train.pixels.shape == (12, 3, 5, 6)
+    seen = {bytes(image.permute(1, 2, 0).numpy().tobytes()) for image in [*data.train.pixels, *data.test.pixels]}
+    assert {cat.tobytes() for cat in cats} <= seen
+    again = load_data(f"folder:{tmp_path}", seed=1)
+    assert torch.equal(again.test.pixels, data.test.pixels)
+
+
+def test_folders_that_say_which_is_the_test(tmp_path):
+    for part, names in (("train", ["b/1.png", "a/2.png", "a/1.png"]), ("test", ["b/9.png"])):
+        for name in names:
+            pixels = save(tmp_path / part / name)
+    data = load_data(f"folder:{tmp_path}")
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([0, 0, 1], [1])
+    assert np.array_equal(data.test.pixels[0].permute(1, 2, 0).numpy(), pixels)
+    save(tmp_path / "test" / "c" / "1.png")
+    with pytest.raises(DataError, match=r"c: there is no such class to train with; classes are a, b"):
+        load_data(f"folder:{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("modes", "channels"), [("LL", 1), (["L", "RGB"], 3), (["RGBA", "RGB"], 3), (["RGB", "RGB"], 3)]
+)
+def test_grey_if_all_are_grey(tmp_path, modes, channels):
+    contents = [save(tmp_path / "a" / f"{i}.png", mode=mode) for i, mode in enumerate(modes)]
+    data = load_data(f"folder:{tmp_path}")
+    images = sorted([*data.train.pixels, *data.test.pixels], key=lambda image: image.tolist())
+    expected = [np.broadcast_to(c.reshape(5, 6, -1)[..., :3], (5, 6, channels)) for c in contents]
+    expected.sort(key=lambda image: image.transpose(2, 0, 1).tolist())
+    for image, wanted in zip(images, expected, strict=True):
+        assert np.array_equal(image.permute(1, 2, 0).numpy(), wanted)
+
+
+def test_jpeg_is_read(tmp_path):
+    for i in range(2):
+        Image.new("RGB", (8, 8), (200, 10, 10)).save(tmp_path / f"{i}.jpg")
+    (tmp_path / "red").mkdir()
+    for i in range(2):
+        (tmp_path / f"{i}.jpg").rename(tmp_path / "red" / f"{i}.jpg")
+    data = load_data(f"folder:{tmp_path}")
+    assert data.train.pixels[0].float().mean((1, 2)).sub(torch.tensor([200.0, 10, 10])).abs().max() < 3
+
+
+def test_images_of_different_sizes_are_refused(tmp_path):
+    save(tmp_path / "a" / "1.png")
+    save(tmp_path / "a" / "2.png", size=(6, 4))
+    with pytest.raises(DataError, match=r"2\.png: 6 x 4 pixels, and .*1\.png has 6 x 5; resize the images"):
+        load_data(f"folder:{tmp_path}")
+
+
+def test_a_broken_image_is_refused_by_name(tmp_path):
+    for i in range(3):
+        save(tmp_path / "a" / f"{i}.png", size=(40, 40))
+    broken = tmp_path / "a" / "1.png"
+    whole = broken.read_bytes()
+    for content in (b"", b"garbage", whole[:-1000], whole[:30]):
+        broken.write_bytes(content)
+        with pytest.raises(DataError, match=r"1\.png: the image cannot be read"):
+            load_data(f"folder:{tmp_path}")
+    save(broken, size=(40, 40), mode="I;16")
+    with pytest.raises(DataError, match=r"1\.png: it has more than 8 bits a channel \(mode I;16\)"):
+        load_data(f"folder:{tmp_path}")
+
+
+def test_folders_of_another_form_are_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(DataError, match="a sub-folder of images for each class was expected, and there is none"):
+            load_data(f"folder:{path}")
+    save(tmp_path / "1.png")
+    with pytest.raises(DataError, match="for each class was expected"):
+        load_data(f"folder:{tmp_path}")
+    (tmp_path / "a").mkdir()
+    with pytest.raises(DataError, match=r"a: there are no images in it \(\.png, \.jpg"):
+        load_data(f"folder:{tmp_path}")
+    save(tmp_path / "train" / "a" / "1.png")
+    (tmp_path / "test").mkdir()
+    with pytest.raises(DataError, match="test: there is no sub-folder of images in it"):
+        load_data(f"folder:{tmp_path}")
