@@ -3,6 +3,7 @@
 from orthoframe.encoders._activations import ACTIVATIONS, Activation
 from orthoframe.encoders._densenet import DenseNet
 from orthoframe.encoders._encoder import Encoder
+from orthoframe.encoders._frame_encoder import HEADS, FrameEncoder, Head, make_frame_encoder
 from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._liveness import dead_rows, live_dimensions
 from orthoframe.encoders._mlp import MLP
@@ -11,7 +12,9 @@ from orthoframe.encoders._resnet import ResNet
 from orthoframe.encoders._vit import ViT
 
 __all__ = [
+    "make_frame_encoder",
     "make_encoder",
+    "FrameEncoder",
     "FrameHead",
     "Encoder",
     "ResNet",
@@ -22,6 +25,8 @@ __all__ = [
     "live_dimensions",
     "Activation",
     "ACTIVATIONS",
+    "Head",
+    "HEADS",
     "Model",
     "MODELS",
 ]
