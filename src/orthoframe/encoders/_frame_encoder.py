@@ -1,0 +1,126 @@
+"""An encoder whose features are ready for the contrastive loss."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from orthoframe.encoders._activations import Activation
+from orthoframe.encoders._encoder import Encoder
+from orthoframe.encoders._head import FrameHead
+from orthoframe.encoders._models import Model, make_encoder
+
+Head = Literal["linear", "none"]
+"""What stands between the encoder and the activation: a linear layer, or nothing."""
+
+HEADS: tuple[Head, ...] = get_args(Head)
+"""The names of both."""
+
+
+class FrameEncoder(nn.Module):
+    """An encoder and then a frame head: images to unit features.
+
+    Args:
+        backbone: The encoder.
+        head: The head; if it has a linear layer, for features of the encoder's dimension.
+
+    Attributes:
+        out_features: The dimension of the unit features.
+        nonnegative: Whether they are in the orthant: by the head's activation, or because the encoder ends in a ReLU
+            and no linear layer follows.
+
+    Raises:
+        ValueError: If the head was made for features of another dimension.
+
+    Example:
+        >>> import torch
+        >>> encoder = FrameEncoder(make_encoder("mlp", (1, 8, 8)), FrameHead(256, 64))
+        >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
+        (torch.Size([5, 64]), 64, True)
+    """
+
+    def __init__(self, backbone: Encoder, head: FrameHead) -> None:
+        super().__init__()
+        if head.linear is not None and head.linear.in_features != backbone.out_features:
+            raise ValueError(
+                f"the head takes {head.linear.in_features} features and the encoder gives {backbone.out_features}; "
+                f"use FrameHead({backbone.out_features}, {head.linear.out_features})"
+            )
+        self.backbone = backbone
+        self.head = head
+        self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
+        # Every activation keeps non-negative values non-negative.
+        self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
+        features: Tensor = self.head(self.backbone(images))
+        return features
+
+
+def make_frame_encoder(
+    model: Model,
+    image_shape: Sequence[int],
+    *,
+    width: int | None = None,
+    head: Head = "linear",
+    features: int | None = None,
+    activation: Activation = "relu",
+    num_classes: int | None = None,
+    seed: int = 0,
+) -> FrameEncoder:
+    """Make an encoder of small images with its frame head.
+
+    With `head="linear"` the encoder keeps its own last ReLU, and a linear layer and the activation follow: the way to
+    compare activations, and the faster way to the frame. With `head="none"` nothing is added, and the activation is
+    that of the encoder's last layer: `relu` is its own ReLU, before the average over pixels (the paper's setting); any
+    other activation takes its place and is applied to the averages, and with `none` the last ReLU is simply left out
+    (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its features.
+
+    Args:
+        model: One of `MODELS`; see `make_encoder`.
+        image_shape: Channels, height and width.
+        width: How wide the network is.
+        head: `"linear"` or `"none"`.
+        features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
+        activation: One of `ACTIVATIONS`.
+        num_classes: If given, a dimension that is too small for a frame of so many classes is refused.
+        seed: Decides the weights. The global generators are left as they were.
+
+    Returns:
+        The encoder, on the CPU.
+
+    Raises:
+        ValueError: For options that are not allowed, contradict each other, or leave too few dimensions.
+
+    Example:
+        >>> encoder = make_frame_encoder("resnet18", (1, 28, 28), width=16, features=64, num_classes=10)
+        >>> encoder.out_features, encoder.nonnegative
+        (64, True)
+        >>> make_frame_encoder("resnet18", (1, 28, 28), width=16, head="none", activation="none").nonnegative
+        False
+    """
+    if head not in HEADS:
+        raise ValueError(f"head must be one of {', '.join(map(repr, HEADS))}, not {head!r}")
+    if head == "none" and features is not None:
+        raise ValueError(
+            f'features={features} needs head="linear"; with head="none" the width of the encoder decides the dimension'
+        )
+    # On the CPU, whatever the default device, and from its generator alone: the same bytes everywhere.
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
+        size = backbone.out_features
+        if head == "linear":
+            last = FrameHead(size, size if features is None else features, activation)
+        else:
+            last = FrameHead(activation=activation)
+    encoder = FrameEncoder(backbone, last)
+    if num_classes is not None and encoder.out_features < num_classes:
+        advice = f"use features={num_classes} or more" if head == "linear" else 'use a larger width, or head="linear"'
+        raise ValueError(
+            f"{encoder.out_features} dimensions are too few for {num_classes} classes: an orthogonal frame needs at "
+            f"least one dimension for each class; {advice}"
+        )
+    return encoder

@@ -1,0 +1,90 @@
+"""The last step of an encoder: an activation, and rows of unit norm."""
+
+import torch
+from torch import Tensor, nn
+
+from orthoframe.encoders._activations import ACTIVATIONS, FUNCTIONS, NONNEGATIVE, Activation
+from orthoframe.encoders._unit import unit_rows
+
+
+class FrameHead(nn.Module):
+    r"""Make features non-negative and unit-norm, the two conditions under which classes end in an orthogonal frame.
+
+        h = a(W x + b) / ||a(W x + b)||
+
+    with the activation a, or h = a(x) / ||a(x)|| without sizes. `relu`, `abs` and `square` can reach the frame,
+    `softplus` approaches it; `gelu`, `leaky-relu` and `none` cover the whole sphere and do not lead to it.
+
+    Give the sizes for features that come out of a ReLU. In a frame of the orthant classes have disjoint supports, so
+    most features must be exactly zero; the average of a ReLU map is zero only if every pixel of the map is. Without a
+    linear layer such features approach the frame far more slowly.
+
+    A row that the activation sets to zero (a dead row) stays zero and gets a gradient of zero; `dead_rows` counts them.
+    Half precision comes out as float32, since the norm is taken there; float64 stays.
+
+    The weights start as those of `nn.Linear` less the mean of each unit's weights, the bias at zero. Otherwise what all
+    inputs have in common, and non-negative features have much of it, decides the sign of a unit for every row: many
+    units would be dead from the start, and all rows nearly parallel.
+
+    Args:
+        in_features: The dimension of the features that come in; with `out_features`, there is a linear layer.
+        out_features: The dimension d of the features that go out. A frame of k classes needs d >= k.
+        activation: One of `ACTIVATIONS`.
+
+    Attributes:
+        nonnegative: Whether the activation alone makes all features non-negative.
+
+    Raises:
+        ValueError: For one size without the other, a size below 1, another activation, or rows of another shape.
+        TypeError: For rows that are not floating point.
+
+    Example:
+        >>> import torch
+        >>> FrameHead()(torch.tensor([[3.0, -1.0, 4.0], [-1.0, -2.0, 0.0]]))
+        tensor([[0.6000, 0.0000, 0.8000],
+                [0.0000, 0.0000, 0.0000]])
+        >>> FrameHead(512, 128, activation="abs").nonnegative
+        True
+    """
+
+    def __init__(
+        self, in_features: int | None = None, out_features: int | None = None, activation: Activation = "relu"
+    ) -> None:
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, not {activation!r}")
+        if (in_features is None) != (out_features is None):
+            given, missing = "in_features", "out_features"
+            if in_features is None:
+                given, missing = missing, given
+            raise ValueError(f"{given} was given without {missing}; give both for a linear layer, or neither")
+        self.activation = activation
+        self.nonnegative = activation in NONNEGATIVE
+        self.linear: nn.Linear | None = None
+        if in_features is not None and out_features is not None:
+            if min(in_features, out_features) < 1:
+                raise ValueError(f"in_features and out_features must be positive, not {in_features} and {out_features}")
+            self.linear = nn.Linear(in_features, out_features)
+            self._start(self.linear)
+
+    @staticmethod
+    @torch.no_grad()
+    def _start(linear: nn.Linear) -> None:
+        nn.init.zeros_(linear.bias)
+        if linear.in_features > 1:  # the mean of one weight is that weight
+            linear.weight -= linear.weight.mean(1, keepdim=True)
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Unit rows `[rows, out_features]` of features `[rows, in_features]`."""
+        if features.ndim != 2:
+            raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
+        if not features.is_floating_point():
+            raise TypeError(f"features must be floating point, not {features.dtype}")
+        rows = features if self.linear is None else self.linear(features)
+        if rows.dtype in (torch.float16, torch.bfloat16):
+            rows = rows.float()
+        return unit_rows(FUNCTIONS[self.activation](rows))
+
+    def extra_repr(self) -> str:
+        """The options, for `print(module)`."""
+        return f"activation={self.activation!r}"

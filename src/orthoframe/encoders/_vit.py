@@ -1,0 +1,109 @@
+"""A small vision transformer."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from orthoframe.encoders._encoder import Encoder, check_width
+
+_DEPTH, _HEADS = 6, 4
+_TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, and the range in which a patch size is taken
+
+
+def patch_size(height: int, width: int) -> int:
+    """The side of the square patches that cut an image into about 64 tokens.
+
+    Args:
+        height: Pixels from top to bottom.
+        width: Pixels from left to right.
+
+    Returns:
+        A common divisor of both, at least 2, whose number of tokens has the ratio to 64 that is closest to 1.
+
+    Raises:
+        ValueError: If none gives between 16 and 256 tokens.
+
+    Example:
+        >>> [patch_size(side, side) for side in (8, 28, 32, 64)]
+        [2, 4, 4, 8]
+    """
+    tokens = {
+        size: height * width // size**2
+        for size in range(2, min(height, width) + 1)
+        if height % size == 0 and width % size == 0 and _FEWEST <= height * width // size**2 <= _MOST
+    }
+    if not tokens:
+        raise ValueError(
+            f"images of {height} x {width} pixels cannot be cut into {_FEWEST} to {_MOST} square patches for a ViT; "
+            "crop or pad them so that both sides have a suitable divisor, as 8 x 8, 28 x 28 or 32 x 48 do, or use "
+            "another model"
+        )
+    return min(tokens, key=lambda size: max(tokens[size] / _TOKENS, _TOKENS / tokens[size]))
+
+
+class TransformerBlock(nn.Module):
+    """Attention and then a two-layer network, each on normalised tokens and added to them.
+
+    Args:
+        width: The dimension of a token.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """`[batch, tokens, width]` to the same shape."""
+        batch, count, width = tokens.shape
+        qkv = self.qkv(self.norm1(tokens)).view(batch, count, 3, _HEADS, width // _HEADS)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(query, key, value).transpose(1, 2).reshape(batch, count, width)
+        tokens = tokens + self.out(mixed)
+        changed: Tensor = tokens + self.mlp(self.norm2(tokens))
+        return changed
+
+
+class ViT(Encoder):
+    """Vision transformer of six blocks with four heads: learned positions, mean of the tokens, a last normalisation.
+
+    Its features have either sign; there is no last ReLU that could be left out.
+
+    Args:
+        image_shape: Channels, height and width; see `patch_size` for what can be cut.
+        width: The dimension of a token and of the features; a multiple of 4.
+
+    Example:
+        >>> import torch
+        >>> encoder = ViT((1, 8, 8), width=16)
+        >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
+        (torch.Size([2, 16]), 16, False)
+    """
+
+    def __init__(self, image_shape: Sequence[int], width: int = 128) -> None:
+        if check_width(width) % _HEADS:
+            raise ValueError(f"width must be a multiple of {_HEADS} for a ViT, one part for each head, not {width}")
+        super().__init__(image_shape, width, nonnegative=False)
+        channels, height, breadth = self.image_shape
+        size = patch_size(height, breadth)
+        self.patches = nn.Conv2d(channels, width, size, stride=size, bias=False)  # positions are its bias
+        self.positions = nn.Parameter(torch.empty(1, height * breadth // size**2, width))
+        self.blocks = nn.Sequential(*(TransformerBlock(width) for _ in range(_DEPTH)))
+        self.norm = nn.LayerNorm(width)
+        # About as large as the patches of normalised images: while positions are small, the mean over tokens hardly
+        # tells an image from its patches in another order, and training starts late.
+        nn.init.normal_(self.positions, std=0.5)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[batch, width]` of images `[batch, channels, height, width]`."""
+        self.check(images)
+        tokens = self.patches(images).flatten(2).transpose(1, 2) + self.positions
+        features: Tensor = self.norm(self.blocks(tokens).mean(1))
+        return features

@@ -1,0 +1,199 @@
+"""The head against its formula, its invariances, and the rows that have no direction."""
+
+import math
+import shutil
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orthoframe.encoders import ACTIVATIONS, FrameHead, ResNet, dead_rows, live_dimensions
+
+SCALE_FREE = ("relu", "abs", "square", "leaky-relu", "none")
+ORTHANT = ("relu", "abs", "square", "softplus")
+
+
+def draw(rows, dim, seed=0, dtype=torch.float64):
+    return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def by_hand(row, activation):
+    """One row, one number at a time."""
+    value = {
+        "relu": lambda x: max(x, 0.0),
+        "abs": abs,
+        "square": lambda x: x * x,
+        "softplus": lambda x: math.log1p(math.exp(x)),
+        "gelu": lambda x: x * 0.5 * (1 + math.erf(x / math.sqrt(2))),
+        "leaky-relu": lambda x: x if x > 0 else 0.01 * x,
+        "none": lambda x: x,
+    }[activation]
+    values = [value(x) for x in row]
+    norm = math.sqrt(sum(v * v for v in values))
+    return [v / norm if norm else 0.0 for v in values]
+
+
+def tables(largest):
+    """Rows of numbers that are zero or clearly not: what is nearly zero is the subject of tests of its own."""
+    numbers = st.floats(-largest, largest).filter(lambda x: x == 0 or abs(x) > 1e-3)
+    return st.integers(1, 6).flatmap(lambda dim: st.lists(st.lists(numbers, min_size=dim, max_size=dim), min_size=1))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@given(table=tables(3))
+def test_equals_the_formula(activation, table):
+    features = FrameHead(activation=activation)(torch.tensor(table, dtype=torch.float64))
+    expected = torch.tensor([by_hand(row, activation) for row in table], dtype=torch.float64)
+    # GELU loses three digits of its sixteen at -3, where 1 + erf is 0.003.
+    torch.testing.assert_close(features, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@given(table=tables(1e3))
+def test_rows_are_unit_or_zero(activation, table):
+    head = FrameHead(activation=activation)
+    features = head(torch.tensor(table))
+    norms = features.norm(dim=1)
+    assert torch.where(norms == 0, 1.0, norms).sub(1).abs().max() < 1e-6  # a few roundings of float32
+    assert head.nonnegative == (activation in ORTHANT)
+    if head.nonnegative:
+        assert features.min() >= 0
+
+
+@pytest.mark.parametrize("activation", SCALE_FREE)
+@given(table=tables(1e3), exponent=st.integers(-8, 15))
+def test_length_does_not_matter(activation, table, exponent):
+    head = FrameHead(activation=activation)
+    rows = torch.tensor(table)
+    torch.testing.assert_close(head(rows * 10.0**exponent), head(rows), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_gradient(activation):
+    head = FrameHead(4, 3, activation).double()
+    rows = draw(5, 4).requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda x, w, b: torch.func.functional_call(head, {"linear.weight": w, "linear.bias": b}, (x,)),
+        (rows, head.linear.weight, head.linear.bias),
+    )
+    assert torch.autograd.gradcheck(FrameHead(activation=activation), rows)
+
+
+def test_linear_layer_comes_first():
+    head = FrameHead(4, 7).double()
+    rows = draw(5, 4)
+    expected = F.normalize(F.relu(rows @ head.linear.weight.T + head.linear.bias))
+    torch.testing.assert_close(head(rows), expected)
+    assert list(head.state_dict()) == ["linear.weight", "linear.bias"]
+    assert not FrameHead().state_dict()
+
+
+@pytest.mark.parametrize("activation", ["relu", "abs", "square", "gelu", "leaky-relu", "none"])
+def test_a_dead_row_stays_zero_and_gets_no_gradient(activation):
+    rows = draw(3, 4, dtype=torch.float32).abs()
+    rows[1] *= -1 if activation == "relu" else 0
+    rows.requires_grad_()
+    features = FrameHead(activation=activation)(rows)
+    features.sum().backward()
+    assert dead_rows(features) == 1
+    assert not features[1].any()
+    assert not rows.grad[1].any()
+    assert rows.grad.isfinite().all()
+    assert rows.grad[[0, 2]].any(1).all()
+
+
+def test_dead_rows_and_live_dimensions():
+    features = torch.zeros(4, 5)
+    features[0, 1] = features[2, 1] = features[3, 4] = 1
+    assert (dead_rows(features), live_dimensions(features)) == (1, 2)
+    assert (dead_rows(features[:0]), live_dimensions(features[:0])) == (0, 0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_half_precision_comes_out_as_float32(activation, dtype):
+    rows = (3000 * draw(6, 8)).to(dtype).requires_grad_()  # squares of these leave the range of float16
+    features = FrameHead(activation=activation)(rows)
+    assert features.dtype == torch.float32
+    torch.testing.assert_close(features, FrameHead(activation=activation)(rows.double()).float(), rtol=1e-5, atol=1e-6)
+    features[:, 0].sum().backward()
+    assert rows.grad.isfinite().all()
+
+
+def test_squares_that_leave_float32():
+    rows = 1e25 * draw(6, 8, dtype=torch.float32)
+    torch.testing.assert_close(FrameHead(activation="square")(rows), F.normalize((rows.double() / 1e25) ** 2).float())
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_under_autocast(activation):
+    head, rows = FrameHead(8, 6, activation), draw(10, 8, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        features = head(rows)
+    assert features.dtype == torch.float32
+    assert (features.norm(dim=1) - 1).abs().max() < 1e-6  # unit to the rounding of float32, not of bfloat16
+    # Two roundings to 8 bits and a sum of eight.
+    assert (features - head(rows)).abs().max() < 0.03
+    features[:, 0].sum().backward()
+    assert head.linear.weight.grad.any()
+
+
+COMPILED = [("eager", activation) for activation in ACTIVATIONS]  # one graph each, run as it is
+if shutil.which("g++") or shutil.which("clang++"):
+    COMPILED.append(("inductor", "square"))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.parametrize(("backend", "activation"), COMPILED)
+def test_compiled(backend, activation):
+    torch.compiler.reset()
+    head = FrameHead(4, 6, activation)
+    rows = draw(5, 4, dtype=torch.float32)
+    rows[2] = 0
+    features = torch.compile(head, backend=backend, fullgraph=True)(rows)
+    torch.testing.assert_close(features, head(rows))
+    fast = torch.autograd.grad(features[:, 0].sum(), head.linear.weight)
+    torch.testing.assert_close(fast, torch.autograd.grad(head(rows)[:, 0].sum(), head.linear.weight))
+
+
+def test_the_start_leaves_units_and_rows_alive():
+    """Pooled maps of an untrained network have much in common, and a plain layer lets that decide."""
+    torch.manual_seed(0)
+    steps = torch.arange(20) / 4
+    waves = (1 + 4 * torch.rand(128, 2, 1, 1)) * torch.stack(torch.meshgrid(steps, steps, indexing="ij"))
+    images = torch.cos(waves.sum(1, keepdim=True) + 6 * torch.rand(128, 1, 1, 1))
+    with torch.no_grad():
+        maps = ResNet((1, 20, 20), width=8)(images)
+        start, plain = FrameHead(64, 64)(maps), F.normalize(F.relu(torch.nn.Linear(64, 64)(maps)))
+    assert dead_rows(start) == 0
+    assert live_dimensions(start) == 64
+    assert live_dimensions(plain) < 64
+    assert (start @ start.T).mean() < 0.5 < 0.8 < (plain @ plain.T).mean()
+    assert FrameHead(1, 3).linear.weight.all()
+
+
+def test_printed():
+    assert "activation='abs'" in str(FrameHead(4, 2, "abs"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"in_features": 4}, "in_features was given without out_features; give both for a linear layer, or neither"),
+        ({"out_features": 4}, "out_features was given without in_features"),
+        ({"in_features": 4, "out_features": 0}, "must be positive, not 4 and 0"),
+        ({"activation": "tanh"}, "activation must be one of 'relu', 'abs', .*, 'none', not 'tanh'"),
+    ],
+)
+def test_options_that_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        FrameHead(**options)
+
+
+def test_rows_that_are_refused():
+    with pytest.raises(ValueError, match=r"features must have shape \[rows, dim\], not \[2, 3, 4, 4\]"):
+        FrameHead()(torch.zeros(2, 3, 4, 4))
+    with pytest.raises(TypeError, match=r"features must be floating point, not torch.int64"):
+        FrameHead()(torch.zeros(2, 3, dtype=torch.long))
