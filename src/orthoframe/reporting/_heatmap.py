@@ -37,7 +37,7 @@ def cosine_picture(measured: Sequence[Measured]) -> Picture:
     last = shown[-1]
     k = len(last.names)
     trace = _cells(last)
-    trace["colorbar"] = {"title": {"text": "cosine"}, "thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.5}
+    trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.5}
     labels = [f"{label(name)} ({count:,})" for name, count in zip(last.names, last.counts, strict=True)]
     figure = layout(
         margin={"l": 20, "r": 10, "t": 98 if len(shown) > 1 else 40, "b": 20},
@@ -153,7 +153,7 @@ def ownership_picture(measured: Measured) -> Picture:
         "colorscale": SEQUENTIAL,
         "hoverongaps": False,
         "hovertemplate": "dimension %{customdata}: %{y} has %{z:.4f} of it<extra></extra>",
-        "colorbar": {"title": {"text": "part"}, "thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25},
+        "colorbar": {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25},
     }
     height = 120 + (min(24 * k, 420) if k <= NAMED else 400)
     figure = layout(

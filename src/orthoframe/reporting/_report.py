@@ -12,6 +12,7 @@ from orthoframe.reporting import _words as words
 from orthoframe.reporting._accuracy import accuracy_picture, compared_accuracy_picture
 from orthoframe.reporting._curves import below_zero, collapse_picture, frame_picture, gap_picture, loss_picture
 from orthoframe.reporting._fields import ReportError
+from orthoframe.reporting._figure import NAMED
 from orthoframe.reporting._heatmap import cosine_picture, ownership_picture, small_cosine_picture
 from orthoframe.reporting._run import Run
 
@@ -78,11 +79,14 @@ def _one(run: Run) -> str:
     if run.measured:
         end = run.measured[-1]
         dead = sum(owner < 0 for owner in end.owners)
+        beside = "Beside each class is its number of rows."
+        if len(end.names) > NAMED:
+            beside = "Point at a cell to see its classes."
         moved = " Move the slider to see other epochs." if len(run.measured) > 1 else ""
         parts += [
             _section(
                 "Cosines of class means",
-                f"At an orthogonal frame all but the diagonal is 0. Beside each class is its number of rows.{moved}",
+                f"At an orthogonal frame all but the diagonal is 0. {beside}{moved}",
                 cosine_picture(run.measured).to_html(),
             ),
             _section(
