@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orthoframe import _whole
 from orthoframe.cli._errors import BadInput
 
 
@@ -174,24 +174,8 @@ def write_figure(path: Path, figure: Any) -> None:
 
 
 def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
-    """Write a file under another name, and give it its own once it is whole."""
-    name = ""
+    """Write a file whole or not at all; what the system refuses is the command's own error."""
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".orthoframe.")
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        _whole.write_whole(path, write)
     except OSError as error:
         raise BadInput(f"{path}: {error.strerror or error}") from None
-    finally:
-        if os.path.exists(name):
-            os.unlink(name)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

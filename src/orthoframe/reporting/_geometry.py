@@ -1,5 +1,7 @@
 """The picture of an embedding: cosines of class means, ownership of dimensions, a histogram."""
 
+from typing import Protocol
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,6 +12,18 @@ from orthoframe.reporting._text import plain
 
 # More classes than these are drawn without their names; more dimensions are not drawn one by one.
 _NAMED, _NUMBERED = 30, 10
+
+
+class Classes(Protocol):
+    """Anything that knows the names and sizes of its classes."""
+
+    @property
+    def names(self) -> tuple[int | str, ...]:
+        """`[k]`, names."""
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """`[k]`, sizes."""
 
 
 def geometry_figure(geometry: Geometry) -> Figure:
@@ -31,12 +45,12 @@ def geometry_figure(geometry: Geometry) -> Figure:
     return figure
 
 
-def _labels(geometry: Geometry) -> list[str]:
-    return [f"{plain(name)} ({count:,})" for name, count in zip(geometry.names, geometry.counts, strict=True)]
+def _labels(classes: Classes) -> list[str]:
+    return [f"{plain(name)} ({count:,})" for name, count in zip(classes.names, classes.counts, strict=True)]
 
 
-def draw_cosines(axes: Axes, cosines: NDArray[np.float64], geometry: Geometry) -> None:
-    """Draw a `[k, k]` matrix of cosines as a heat map, with the names and sizes of the classes of a geometry."""
+def draw_cosines(axes: Axes, cosines: NDArray[np.float64], classes: Classes) -> None:
+    """Draw a `[k, k]` matrix of cosines as a heat map, with the names and sizes of the classes."""
     image = axes.imshow(cosines, cmap="RdBu_r", vmin=-1, vmax=1)
     k = len(cosines)
     if k <= _NUMBERED:
@@ -46,8 +60,8 @@ def draw_cosines(axes: Axes, cosines: NDArray[np.float64], geometry: Geometry) -
                 text = f"{cosines[row, column]:.2f}"
                 axes.text(column, row, text, ha="center", va="center", fontsize=6, color=ink)
     if k <= _NAMED:
-        axes.set_yticks(range(k), _labels(geometry), fontsize=7)
-        axes.set_xticks(range(k), [plain(name) for name in geometry.names], fontsize=7, rotation=90)
+        axes.set_yticks(range(k), _labels(classes), fontsize=7)
+        axes.set_xticks(range(k), [plain(name) for name in classes.names], fontsize=7, rotation=90)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
     bar.ax.tick_params(labelsize=7)
 

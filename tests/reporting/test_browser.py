@@ -1,0 +1,124 @@
+"""The report in a browser: it draws, its slider moves, and it asks for nothing and complains of nothing."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from orthoframe.reporting import read_run, write_report
+from run_folders import BAD, write_run
+
+webdriver = pytest.importorskip("selenium.webdriver")
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None or DRIVER is None, reason="needs the Debian packages chromium and chromium-driver"
+)
+FLAGS = [
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
+]
+
+# Names of pictures that are not drawn, or not as wide as their element.
+UNFITTING = """
+return [...document.querySelectorAll(".plot")].filter(plot => {
+  const drawn = plot.querySelector(".main-svg");
+  return !drawn || Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
+}).map(plot => plot.id)
+"""
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    names = ["<b>bold</b>", "$\\frac$", *(f"class number {c}" for c in range(8))]
+    tail = tuple(max(1, int(40 * 0.96**c)) for c in range(100))
+    return {
+        "good": read_run(write_run(root / "good", epochs=20, names=names)),
+        "bad": read_run(write_run(root / "bad", epochs=9, nonnegative=False, verdict=BAD)),
+        "slow": read_run(write_run(root / "slow", epochs=9, rate=0.02, temperature="0.5")),
+        "many": read_run(write_run(root / "many", counts=tail, dim=128, epochs=6, every=3)),
+        "one": read_run(write_run(root / "one", counts=(9, 1), dim=4, epochs=1, loss="cross-entropy")),
+    }
+
+
+def show(browser, tmp_path, runs):
+    resize(browser, 1280)
+    write_report(runs, tmp_path / "report.html")
+    browser.get((tmp_path / "report.html").as_uri())
+
+
+def resize(browser, width):
+    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+
+
+def check_quiet(browser):
+    """No message in the console, and no request but the page itself."""
+    assert browser.get_log("browser") == []
+    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
+    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
+    sent = [request["request"]["url"] for request in sent if request["documentURL"] == browser.current_url]
+    assert [url for url in sent if not url.startswith("data:")] == [browser.current_url]
+    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+
+
+def cosines(browser):
+    return browser.execute_script("return document.getElementById('plot-cosines').data[0].z")
+
+
+def heading(browser):
+    return browser.find_element("css selector", "#plot-cosines .gtitle").text
+
+
+def test_the_slider_moves_the_heat_map(browser, tmp_path, runs):
+    from selenium.webdriver import ActionChains
+
+    run = runs["good"]
+    show(browser, tmp_path, [run])
+    assert np.allclose(cosines(browser), run.measured[-1].cosines, atol=1e-4)
+    assert heading(browser).startswith("Epoch 20:")
+    plot = browser.find_element("id", "plot-cosines")
+    browser.execute_script("arguments[0].scrollIntoView()", plot)
+    rail = plot.find_element("css selector", ".slider-rail-touch-rect")
+    grip = plot.find_element("css selector", ".slider-grip-rect")
+    before = grip.location["x"]
+    ActionChains(browser).click_and_hold(grip).move_by_offset(-rail.size["width"], 0).release().perform()
+    assert heading(browser).startswith("Epoch 1:")
+    assert np.allclose(cosines(browser), run.measured[0].cosines, atol=1e-4)
+    assert grip.location["x"] < before
+    # A click in the middle goes to the middle of the five epochs.
+    ActionChains(browser).move_to_element(rail).click().perform()
+    middle = run.measured[len(run.measured) // 2]
+    assert heading(browser).startswith(f"Epoch {middle.epoch}:")
+    assert np.allclose(cosines(browser), middle.cosines, atol=1e-4)
+    ticks = [tick.text for tick in plot.find_elements("css selector", ".ytick text")]
+    assert {"<b>bold</b> (100)", "$\\frac$ (100)", "class number 7 (10)"} <= set(ticks)
+    check_quiet(browser)
+
+
+@pytest.mark.parametrize("chosen", [["many"], ["one"], ["good", "bad", "slow"]], ids="+".join)
+def test_every_picture_is_drawn_within_the_page(browser, tmp_path, runs, chosen):
+    from selenium.webdriver.support.ui import WebDriverWait
+
+    show(browser, tmp_path, [runs[name] for name in chosen])
+    for width in (1280, 700):
+        resize(browser, width)
+        # A picture follows the width of its element in its own time.
+        WebDriverWait(browser, 10, 0.05).until(lambda _: browser.execute_script(UNFITTING) == [])
+        assert browser.execute_script("return document.documentElement.scrollWidth") == width
+    check_quiet(browser)

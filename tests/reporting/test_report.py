@@ -1,0 +1,202 @@
+"""The report as text: what it says, that it is whole, and that the same runs give the same bytes."""
+
+import io
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from orthoframe.reporting import ReportError, read_run, training_figure, write_report
+from run_folders import BAD, write_run
+
+NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    root = tmp_path_factory.mktemp("runs")
+    few = {"counts": (20, 10, 1), "dim": 6, "epochs": 9, "every": 4}
+    folders = {
+        "good": write_run(root / "good", **few),
+        "bad": write_run(root / "bad", **few, nonnegative=False, verdict=BAD, activation="none", seed=1),
+        "names": write_run(root / "a<b>&$c$", **few, names=NAMES, extra={"<i>": [1]}),
+        "ce": write_run(root / "ce", **few, loss="cross-entropy", verdict=BAD),
+        "one": write_run(root / "one", **{**few, "epochs": 1}),
+        "single": write_run(root / "single", **{**few, "counts": (5,), "epochs": 2}),
+        "unbound": write_run(root / "unbound", counts=(3,) * 100, dim=100, epochs=2, binding="none"),
+    }
+    bare = shutil.copytree(folders["good"], root / "bare")
+    (bare / "geometry.jsonl").write_text("")
+    holes = shutil.copytree(folders["good"], root / "holes")
+    text = (holes / "geometry.jsonl").read_text()
+    text = re.sub(r'"(cosines|purity|by_class)": (\[+)[^,\]]+', r'"\1": \2NaN', text)
+    (holes / "geometry.jsonl").write_text(re.sub(r'"(worst_class|worst|beta_nc)": [^,}]+', r'"\1": null', text))
+    return {name: read_run(folder) for name, folder in {**folders, "bare": bare, "holes": holes}.items()}
+
+
+def page(*runs):
+    file = io.BytesIO()
+    write_report(runs, file)
+    return file.getvalue().decode()
+
+
+def pictures(text):
+    """Each picture's element and what is drawn into it."""
+    found = re.findall(r'<script type="application/json" data-plot="([^"]+)">(.*?)</script>', text)
+    assert len({name for name, _ in found}) == len(found)
+    for name, _ in found:
+        assert text.count(f'id="{name}"') == 1
+    return {name: json.loads(content) for name, content in found}
+
+
+def words(text):
+    """The page without scripts and styles."""
+    return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("name", ["good", "bad", "names", "ce", "one", "single", "unbound", "bare", "holes"])
+def test_every_picture_is_one_that_plotly_knows(runs, name):
+    graph = pytest.importorskip("plotly.graph_objects")
+    for found in pictures(page(runs[name])).values():
+        graph.Figure(data=found["data"], layout=found["layout"])
+    for found in pictures(page(runs["good"], runs[name])).values():
+        graph.Figure(data=found["data"], layout=found["layout"])
+
+
+def test_a_good_run(runs):
+    text = page(runs["good"])
+    assert text.startswith("<!DOCTYPE html>")
+    assert words(text).index("frame reached") < words(text).index("Δ<sub>GM</sub>")
+    assert 'class="verdict good"' in text
+    assert "Certified: with non-negative features of at least 3 dimensions" in text
+    assert "<dt>batch_size</dt><dd>128</dd>" in text
+    found = pictures(text)
+    assert list(found) == [
+        *("plot-loss", "plot-gap", "plot-frame", "plot-collapse"),
+        *("plot-cosines", "plot-ownership", "plot-accuracy"),
+    ]
+    assert [trace["name"] for trace in found["plot-loss"]["data"]] == ["loss", "floor", "all features equal"]
+    steps = found["plot-cosines"]["layout"]["sliders"][0]["steps"]
+    assert [step["label"] for step in steps] == ["1", "4", "8", "9"]
+    assert steps[-1]["args"][0]["z"][0] == found["plot-cosines"]["data"][0]["z"]
+
+
+def test_a_bad_run(runs):
+    text = words(page(runs["bad"]))
+    assert 'class="verdict bad"' in text
+    assert "The head has no non-negative activation." in text
+    assert "Train with --activation relu." in text
+
+
+@pytest.mark.parametrize(
+    ("signature", "colour"), [("still falling", "wait"), ("convergence slow", "wait"), ("classes not collapsed", "bad")]
+)
+def test_the_colour_of_a_signature(runs, signature, colour):
+    run = replace(runs["bad"], verdict=replace(runs["bad"].verdict, signature=signature))
+    assert f'class="verdict {colour}"' in page(run)
+
+
+def test_the_curves_are_the_columns(runs):
+    curves = pictures(page(runs["good"]))
+    metrics = runs["good"].metrics
+    for plot, column in (("loss", "loss"), ("gap", "gap"), ("frame", "delta_of"), ("collapse", "beta_nc")):
+        trace = curves[f"plot-{plot}"]["data"][0]
+        expected = {epoch: value for epoch, value in zip(metrics["epoch"], metrics[column], strict=True) if value}
+        assert dict(zip(trace["x"], trace["y"], strict=True)) == pytest.approx(expected, rel=1e-5)
+
+
+def test_a_loss_below_the_floor_is_said(runs):
+    run = replace(runs["good"], metrics={**runs["good"].metrics, "gap": (0.5, -0.1) + (None,) * 7})
+    assert "At 1 epoch the loss is below it" in page(run)
+    assert pictures(page(run))["plot-gap"]["data"][0]["y"] == [0.5]
+
+
+def test_ownership_has_every_live_dimension_once(runs):
+    trace = pictures(page(runs["good"]))["plot-ownership"]["data"][0]
+    end = runs["good"].measured[-1]
+    dimensions = [d for d in trace["customdata"] if d is not None]
+    assert sorted(dimensions) == [d for d, owner in enumerate(end.owners) if owner >= 0]
+    assert set(trace["y"]) == {"0", "1", "2"}
+    assert [trace["y"][place] for place, d in enumerate(dimensions)] == [str(end.owners[d]) for d in dimensions]
+
+
+def test_accuracy_begins_with_the_largest_class(tmp_path):
+    run = read_run(write_run(tmp_path / "run", counts=(2, 30, 7), dim=6, epochs=1))
+    picture = pictures(page(run))["plot-accuracy"]
+    assert picture["layout"]["xaxis"]["categoryarray"] == ["1", "2", "0"]
+    assert picture["data"][0]["x"] == ["1", "2", "0"]
+    by_class = run.measured[-1].test.by_class
+    assert picture["data"][0]["y"] == pytest.approx([by_class[1], by_class[2], by_class[0]], rel=1e-5)
+
+
+def test_several_runs(runs):
+    text = page(runs["good"], runs["bad"], runs["ce"])
+    assert "<h1>3 runs</h1>" in text
+    head = re.search(r"<thead><tr>(.*?)</tr>", text).group(1)
+    columns = re.findall(r"<th>(.*?)</th>", head)
+    assert columns[:4] == ["run", "activation", "loss", "seed"]
+    assert text.count("<tr>") == 4
+    found = pictures(text)
+    assert {f"plot-cosines-{number}" for number in range(3)} < set(found)
+    assert len(found["plot-frame"]["data"]) == 3
+    assert len({trace["line"]["color"] for trace in found["plot-frame"]["data"]}) == 3
+    assert "plot-ownership" not in found
+
+
+def test_runs_of_one_name_are_told_apart(runs):
+    text = page(runs["good"], runs["good"])
+    assert "good (1)" in text
+    assert "good (2)" in text
+
+
+def test_names_are_text_and_nothing_else(runs):
+    text = page(runs["names"])
+    shown = words(text)
+    assert "<b>" not in shown
+    assert "&lt;b&gt;bold&lt;/b&gt;" in shown
+    assert "<h1>a&lt;b&gt;&amp;$c$</h1>" in shown
+    assert "<dt>extra</dt><dd>{&quot;&lt;i&gt;&quot;: [1]}</dd>" in shown
+    # Names that end a script, if they could.
+    assert text.count("</script>") == len(pictures(text)) + 2
+    assert pictures(text)["plot-cosines"]["data"][0]["y"][1] == "&lt;b&gt;bold&lt;/b&gt;"
+
+
+def test_worst_classes_of_a_certificate_come_first(runs):
+    text = words(page(runs["unbound"]))
+    assert 'class="sentence bad">Not certified' in text
+    table = re.search(r'<table class="numbers">.*?</table>', text).group()
+    rows = [re.findall(r"<td>([^<]*)</td>", row) for row in table.split("<tr>")]
+    pieces = [int(cells[3]) for cells in rows if len(cells) == 5]
+    assert len(pieces) == 12
+    assert pieces == sorted(pieces, reverse=True)
+    assert "88 more" in table
+
+
+def test_same_runs_same_bytes_and_no_address(runs, tmp_path):
+    first = page(runs["good"], runs["bad"])
+    assert page(runs["good"], runs["bad"]) == first
+    write_report([runs["good"], runs["bad"]], tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_bytes() == first.encode()
+    assert not re.search(r"(src|href)=\"(?!data:)", words(first))
+
+
+def test_many_epochs_are_thinned(runs):
+    end = runs["good"].measured[-1]
+    run = replace(runs["good"], measured=tuple(replace(end, epoch=epoch) for epoch in range(500)))
+    steps = pictures(page(run))["plot-cosines"]["layout"]["sliders"][0]["steps"]
+    assert len(steps) == 60
+    assert (steps[0]["label"], steps[-1]["label"]) == ("0", "499")
+
+
+def test_there_must_be_a_run():
+    with pytest.raises(ReportError, match="there is no run to report"):
+        write_report([], io.BytesIO())
+
+
+@pytest.mark.parametrize("name", ["names", "one", "bare", "holes"])
+def test_the_static_figure(runs, name):
+    file = io.BytesIO()
+    training_figure(runs[name]).savefig(file, format="png", dpi=50)
+    assert file.getvalue().startswith(b"\x89PNG")
