@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Annotated, Union
 
 import tyro
 
@@ -10,9 +11,9 @@ from orthoframe import __version__
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
 from orthoframe.cli.measure import Measure
+from orthoframe.cli.train import Train, with_recipe
 from orthoframe.cli.ufm import Ufm
 
-_VERBS: dict[str, Callable[..., Certify | Measure | Ufm]] = {"certify": Certify, "measure": Measure, "ufm": Ufm}
 _ABOUT = (
     "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
 )
@@ -26,10 +27,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     if not arguments:
         arguments = ["--help"]
-    verb = tyro.extras.subcommand_cli_from_dict(_VERBS, prog="orthoframe", description=_ABOUT, args=arguments)
+    verbs = Union[  # noqa: UP007
+        Annotated[Train, tyro.conf.subcommand("train", default=with_recipe(arguments))],
+        Annotated[Certify, tyro.conf.subcommand("certify")],
+        Annotated[Measure, tyro.conf.subcommand("measure")],
+        Annotated[Ufm, tyro.conf.subcommand("ufm")],
+    ]
+    verb: Train | Certify | Measure | Ufm = tyro.cli(verbs, prog="orthoframe", description=_ABOUT, args=arguments)
     try:
-        status: int = verb.run()
-        return status
+        return verb.run()
     except BadInput as error:
         print(f"orthoframe: {error}", file=sys.stderr)
         return 2

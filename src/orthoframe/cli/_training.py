@@ -1,0 +1,115 @@
+"""A run on the terminal: what is known before it, how it goes, how it ended."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from orthoframe.batches import Certificate
+from orthoframe.cli._errors import BadInput
+from orthoframe.cli._files import write_figure, write_whole
+from orthoframe.training import Interrupted, Outcome, Settings, TrainingError, Watcher, train
+from orthoframe.training._loop import Loop
+from orthoframe.training._setup import Task
+
+
+def run_training(settings: Settings | None, path: Path) -> int:
+    """Train with a progress bar and write the report; the exit status."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[words]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        try:
+            outcome = train(settings, path, _watcher(bar))
+        except TrainingError as error:
+            raise BadInput(str(error)) from None
+        except Interrupted:
+            print(f"orthoframe: interrupted; go on with: orthoframe train --resume {path}", file=sys.stderr)
+            return 130
+    if outcome is None:
+        return 0
+    _write_report(path)
+    _print(outcome)
+    return 0
+
+
+def _watcher(bar: Progress) -> Watcher:
+    epochs = bar.add_task("epochs", total=None, words="")
+    downloads: dict[str, Any] = {}
+
+    def on_data(name: str, done: int, total: int | None) -> None:
+        if name not in downloads:
+            downloads[name] = bar.add_task(name, total=total, words="")
+        bar.update(downloads[name], completed=done, total=total)
+
+    def on_start(task: Task, certificate: Certificate, over: int, floor: float | None) -> None:
+        for line in _opening(task, certificate, over, floor):
+            print(line, flush=True)
+
+    def on_step(loop: Loop) -> None:
+        state = loop.state
+        row = state.rows[-1] if state.rows else {}
+        delta = next((entry["delta_of"] for entry in reversed(state.rows) if "delta_of" in entry), None)
+        words = f"loss {row['loss']:.4f}" if row else ""
+        words += f"  gap {row['gap']:.1e}" if "gap" in row else ""
+        words += f"  Delta_GM {delta:.4f}" if delta is not None else ""
+        bar.update(epochs, completed=state.epoch, total=loop.task.settings.epochs, words=words)
+
+    return Watcher(on_start, on_step, lambda note: print(f"orthoframe: {note}", file=sys.stderr), on_data)
+
+
+def _opening(task: Task, certificate: Certificate, over: int, floor: float | None) -> list[str]:
+    """What is known before the first step."""
+    settings, counts = task.settings, task.class_counts
+    lines = [
+        f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}); "
+        f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
+        f"precision {settings.precision}"
+    ]
+    if settings.loss == "supcon":
+        lines.append(f"{certificate.sentence()} ({over} epoch{'s' if over > 1 else ''} of batches)")
+    if floor is not None:
+        nature = "" if task.encoder.nonnegative else ", which features that may be negative can go below"
+        lines.append(f"The floor of the loss is {floor:.6f}{nature}.")
+    return lines
+
+
+def _write_report(path: Path) -> None:
+    from orthoframe.reporting import read_run, training_figure, write_report
+
+    run = read_run(path)
+    write_whole(path / "report.html", lambda file: write_report([run], file))
+    os.makedirs(path / "figures", exist_ok=True)
+    write_figure(path / "figures" / "training.png", training_figure(run))
+
+
+def _print(outcome: Outcome) -> None:
+    found, row, verdict = outcome.measured, outcome.row, outcome.verdict
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_row("distance to the frame (Delta_GM)", f"{found.geometry.delta_of:.4g}")
+    table.add_row("beta_NC", f"{found.geometry.beta_nc:.3g}")
+    if "gap" in row:
+        table.add_row("loss, floor, gap", f"{row['loss']:.6f}, {row['floor']:.6f}, {row['gap']:.2e}")
+    else:
+        table.add_row("loss", f"{row['loss']:.6f}")
+    table.add_row("balanced test accuracy", f"{found.test['balanced']:.4f}")
+    table.add_row("worst class", f"{found.test['worst']:.4f} ({found.test['worst_class']})")
+    table.add_row("majority and minority half", f"{found.test['majority']:.4f}, {found.test['minority']:.4f}")
+    table.add_row("dead rows, live dimensions", f"{row['dead_rows']}, {row['live_dimensions']} of {found.geometry.dim}")
+    print(verdict["verdict"])
+    for title, items in (("Why", verdict["causes"]), ("Try", verdict["advice"])):
+        for item in items:
+            print(f"  {title}: {item}")
+    Console().print(table)
+    print(f"report: {outcome.folder / 'report.html'}")

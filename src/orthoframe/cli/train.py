@@ -1,0 +1,86 @@
+"""`orthoframe train`: from images to an orthogonal frame."""
+
+import sys
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
+
+from orthoframe.cli._errors import BadInput
+from orthoframe.training._settings import RECIPES, Settings
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(frozen=True)
+class Train(Settings):
+    """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
+
+    Without options: the embedded digits, imbalanced ten to one, a small network, about half a minute. Killed or
+    interrupted, a run goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the way,
+    2 bad input. For example:
+
+    orthoframe train
+
+    orthoframe train --data fashion-mnist --model resnet18 --width 16 --epochs 30 --out runs/fashion
+
+    orthoframe train --recipe paper --ratio 100
+
+    orthoframe train --resume runs/fashion
+    """
+
+    recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
+    """Where defaults come from: quick, or paper (the paper's setting; needs a GPU)."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """The run folder (default: a new one in runs/)."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Go on with the run in this folder, with the settings that it has."""
+
+    def run(self) -> int:
+        """Do it; the exit status."""
+        from orthoframe.cli._training import run_training
+
+        settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+        if self.resume is not None:
+            self._check_alone(settings)
+            return run_training(None, self.resume)
+        try:
+            settings.check()
+        except ValueError as error:
+            raise BadInput(str(error)) from None
+        return run_training(settings, self.out or _free_folder(settings))
+
+    def _check_alone(self, settings: Settings) -> None:
+        if self.out is not None:
+            raise BadInput("--resume names the folder already; leave --out out")
+        if settings != Settings(**RECIPES[self.recipe]):
+            raise BadInput("--resume takes the settings from its folder; leave the others out")
+
+
+def with_recipe(arguments: list[str]) -> Train:
+    """The defaults that the recipe among the arguments gives."""
+    name = "quick"
+    for place, argument in enumerate(arguments):
+        if argument == "--recipe" and place + 1 < len(arguments):
+            name = arguments[place + 1]
+        elif argument.startswith("--recipe="):
+            name = argument.removeprefix("--recipe=")
+    if name not in RECIPES:
+        print(f"orthoframe: --recipe must be one of {', '.join(RECIPES)}, not {name!r}", file=sys.stderr)
+        raise SystemExit(2)
+    return replace(Train(), recipe=name, **RECIPES[name])
+
+
+def _free_folder(settings: Settings) -> Path:
+    """A name that says what the run is, with a number if it is taken."""
+    data = settings.data.partition(":")[0]
+    imbalance = "balanced" if settings.imbalance == "none" else f"{settings.imbalance}{settings.ratio:g}"
+    stem = f"{data}-{imbalance}-{settings.model}-{settings.activation}-seed{settings.seed}"
+    number = 1
+    while True:
+        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
+        if not path.exists():
+            return path
+        number += 1

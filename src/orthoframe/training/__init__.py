@@ -1,0 +1,38 @@
+"""The loop, checkpoints, evaluation: from settings to a run folder.
+
+Names are loaded when they are first used: the help of the command needs the settings only.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orthoframe.training._errors import TrainingError as TrainingError
+    from orthoframe.training._export import Trained as Trained
+    from orthoframe.training._export import load_encoder as load_encoder
+    from orthoframe.training._settings import RECIPES as RECIPES
+    from orthoframe.training._settings import Settings as Settings
+    from orthoframe.training._train import Interrupted as Interrupted
+    from orthoframe.training._train import Outcome as Outcome
+    from orthoframe.training._train import Watcher as Watcher
+    from orthoframe.training._train import train as train
+
+_MODULES = {
+    "train": "_train",
+    "Settings": "_settings",
+    "RECIPES": "_settings",
+    "Outcome": "_train",
+    "Watcher": "_train",
+    "Interrupted": "_train",
+    "TrainingError": "_errors",
+    "load_encoder": "_export",
+    "Trained": "_export",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'orthoframe.training' has no attribute {name!r}")
+    return getattr(import_module(f"orthoframe.training.{_MODULES[name]}"), name)

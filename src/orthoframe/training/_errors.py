@@ -1,0 +1,5 @@
+"""What goes wrong with a run, in a sentence for the person who started it."""
+
+
+class TrainingError(Exception):
+    """A run cannot start or go on; the message says why and what to do."""

@@ -1,0 +1,85 @@
+"""Features of whole data sets, their geometry, and the accuracy of the nearest class centre."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from orthoframe.data import LabelledImages, Normaliser
+from orthoframe.geometry import Geometry, NearestCentre, measure
+
+_ROWS = 1024  # images that are encoded together
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What an encoder does with all training and test images."""
+
+    geometry: Geometry
+    test: dict[str, Any]  # accuracies
+    centres: Tensor  # [k, dim], the class means
+
+    def row(self) -> dict[str, Any]:
+        """The columns of `metrics.csv` that this fills."""
+        found = self.geometry
+        accuracy = found.accuracy
+        return {
+            "delta_of": found.delta_of,
+            "delta_etf": found.delta_etf,
+            "beta_nc": found.beta_nc,
+            "balanced_accuracy": accuracy.balanced if accuracy else "",
+            "worst_accuracy": accuracy.worst if accuracy else "",
+            "test_balanced_accuracy": self.test["balanced"],
+            "test_worst_accuracy": self.test["worst"],
+            "dead_rows": found.dead_rows,
+            "live_dimensions": found.dim - found.ownership.dead,
+        }
+
+
+@torch.no_grad()
+def encode(encoder: nn.Module, pixels: Tensor, normaliser: Normaliser) -> Tensor:
+    """Features `[n, dim]` of uint8 images, in evaluation mode, on the CPU."""
+    training = encoder.training
+    encoder.eval()
+    parts = [encoder(normaliser(part)).float().cpu() for part in torch.split(pixels, _ROWS)]
+    encoder.train(training)
+    return torch.cat(parts)
+
+
+def evaluate(encoder: nn.Module, train: LabelledImages, test: LabelledImages, normaliser: Normaliser) -> Measured:
+    """Measure the training images, and classify the test images by the nearest training mean."""
+    classes = train.classes
+    features = encode(encoder, train.pixels, normaliser)
+    labels = train.labels.cpu()
+    geometry = measure(features, labels, num_classes=len(classes))
+    rows = features.double()
+    counts = torch.bincount(labels, minlength=len(classes)).clamp(min=1)
+    sums = torch.zeros(len(classes), rows.shape[1], dtype=torch.float64).index_add_(0, labels, rows)
+    centres = sums / counts[:, None]
+    guesses = NearestCentre(centres).predict(encode(encoder, test.pixels, normaliser).double())
+    return Measured(geometry, _accuracies(guesses, test.labels.cpu(), counts, classes), centres)
+
+
+def _accuracies(guesses: Tensor, labels: Tensor, counts: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
+    """Overall, balanced, worst, and of the larger and smaller half of the classes, by training counts."""
+    k = len(classes)
+    seen = torch.bincount(labels, minlength=k)
+    hits = torch.bincount(labels[guesses == labels], minlength=k)
+    present = (seen > 0).nonzero()[:, 0]
+    rates = hits[present] / seen[present]
+    order = torch.argsort(counts[present], descending=True, stable=True)
+    half = (len(order) + 1) // 2
+    worst = int(rates.argmin())
+    by_class: list[float | None] = [None] * k
+    for place, c in enumerate(present.tolist()):
+        by_class[c] = float(rates[place])
+    return {
+        "overall": float(hits.sum() / seen.sum()),
+        "balanced": float(rates.mean()),
+        "worst": float(rates[worst]),
+        "worst_class": classes[int(present[worst])],
+        "majority": float(rates[order[:half]].mean()),
+        "minority": float(rates[order[len(order) - half :]].mean()),
+        "by_class": by_class,
+    }

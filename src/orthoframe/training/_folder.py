@@ -1,0 +1,117 @@
+"""The folder of a run: what is in it, and that only one process writes to it."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from orthoframe._version import __version__
+from orthoframe._whole import write_whole
+from orthoframe.training._errors import TrainingError
+from orthoframe.training._settings import Settings
+
+COLUMNS = (
+    "epoch",
+    "seconds",
+    "lr",
+    "temperature",
+    "loss",
+    "floor",
+    "gap",
+    "collapsed",
+    "delta_of",
+    "delta_etf",
+    "beta_nc",
+    "balanced_accuracy",
+    "worst_accuracy",
+    "test_balanced_accuracy",
+    "test_worst_accuracy",
+    "dead_rows",
+    "live_dimensions",
+)
+"""The columns of `metrics.csv`."""
+
+
+class RunFolder:
+    """Where a run keeps its files.
+
+    Args:
+        path: The folder; it need not exist.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def create(self, settings: Settings) -> None:
+        """Make the folder and write the settings.
+
+        Raises:
+            TrainingError: If there is a run in it already, or it cannot be made.
+        """
+        if (self.path / "config.json").exists():
+            raise TrainingError(
+                f"{self.path} has a run in it; go on with --resume {self.path}, or choose another --out"
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TrainingError(f"{self.path}: {error.strerror or error}; choose another --out") from None
+        self.write_json("config.json", {**settings.to_dict(), "version": __version__})
+
+    def settings(self) -> Settings:
+        """The settings of the run that is in the folder.
+
+        Raises:
+            TrainingError: If there is none, or they cannot be read.
+        """
+        file = self.path / "config.json"
+        try:
+            data = json.loads(file.read_text())
+            settings = Settings.from_dict(data)
+            settings.check()
+        except FileNotFoundError:
+            raise TrainingError(f"{file}: there is no run to go on with") from None
+        except (OSError, ValueError, TypeError) as error:
+            raise TrainingError(f"{file}: not the settings of a run ({error})") from None
+        return settings
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out; a process that dies lets go.
+
+        Raises:
+            TrainingError: If another process is writing to the folder.
+        """
+        from filelock import FileLock, Timeout
+
+        lock = FileLock(self.path / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise TrainingError(
+                f"{self.path}: another process is training into it; wait, or choose another --out"
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def write_json(self, name: str, data: Any) -> None:
+        """Write one file of JSON."""
+        self.write(name, json.dumps(data, indent=2) + "\n")
+
+    def write_metrics(self, rows: Sequence[dict[str, Any]], geometries: Sequence[dict[str, Any]]) -> None:
+        """Write what was measured so far."""
+        table = io.StringIO()
+        writer = csv.DictWriter(table, COLUMNS, lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+        self.write("metrics.csv", table.getvalue())
+        self.write("geometry.jsonl", "".join(json.dumps(entry) + "\n" for entry in geometries))
+
+    def write(self, name: str, text: str) -> None:
+        """Write one file of text."""
+        write_whole(self.path / name, lambda file: file.write(text.encode()))

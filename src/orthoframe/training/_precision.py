@@ -1,0 +1,48 @@
+"""Which precision to compute in, where the user leaves it open."""
+
+import time
+from pathlib import Path
+
+import torch
+
+from orthoframe.training._setup import Task
+
+# Steps that are timed, in turns, and how much faster half precision must be to be worth its rounding.
+_REPEATS, _GAIN = 3, 1.1
+
+
+def choose_precision(task: Task, device: torch.device) -> str:
+    """`bf16-mixed` on a CPU that has units for it and is faster with it; otherwise `32`.
+
+    Args:
+        task: What will be trained.
+        device: Where.
+
+    Returns:
+        A precision that Fabric knows.
+    """
+    wanted = task.settings.precision
+    if wanted != "auto":
+        return wanted
+    if device.type != "cpu" or not _has_units():
+        return "32"
+    count = min(len(task.train), task.settings.batch_size)
+    images = task.normaliser(task.train.pixels[:count])
+    state = {name: value.clone() for name, value in task.encoder.state_dict().items()}
+    seconds = {half: min(_timed(task, images, half) for _ in range(_REPEATS)) for half in (False, True)}
+    task.encoder.load_state_dict(state)  # BatchNorm has seen images
+    return "bf16-mixed" if seconds[True] * _GAIN < seconds[False] else "32"
+
+
+def _has_units() -> bool:
+    info = Path("/proc/cpuinfo")
+    return info.exists() and any(flag in info.read_text() for flag in ("amx_bf16", "avx512_bf16"))
+
+
+def _timed(task: Task, images: torch.Tensor, half: bool) -> float:
+    start = time.perf_counter()
+    with torch.autocast("cpu", torch.bfloat16, enabled=half):
+        features = task.encoder(images)
+    (gradient,) = torch.autograd.grad(features.sum(), [next(task.encoder.parameters())])
+    del gradient
+    return time.perf_counter() - start

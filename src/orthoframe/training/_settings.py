@@ -1,0 +1,165 @@
+"""Everything that decides a run, in one record."""
+
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import tyro
+
+from orthoframe.training._schedules import DECAYS, Temperature
+
+_Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+
+IMBALANCES = ("step", "long-tail", "none")
+LOSSES = ("supcon", "cross-entropy")
+PRECISIONS = ("auto", "32", "bf16-mixed", "16-mixed")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of a run; the same settings give the same bytes."""
+
+    data: _Name = "digits"
+    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (a sub-folder a class) or npz:PATH."""
+    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
+    imbalance: _Name = "step"
+    """Which classes are made small: step (the second half), long-tail, or none."""
+    ratio: float = 10.0
+    """Samples of the largest class over those of the smallest."""
+    majority: _Count = None
+    """Samples of the largest class (default: as many as there are)."""
+    model: _Name = "mlp"
+    """The encoder: resnet18, resnet34, densenet40, mlp or vit."""
+    width: _Count = None
+    """How wide the encoder is (default: its own)."""
+    head: _Name = "linear"
+    """What precedes the activation: linear (a layer of its own), or none (the encoder's last ReLU is the
+    activation; pooled maps are rarely exactly zero, and approach the frame far more slowly)."""
+    features: _Count = None
+    """Dimensions of the features, with --head linear (default: those of the encoder)."""
+    activation: _Name = "relu"
+    """Of the features: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
+    loss: _Name = "supcon"
+    """supcon, or cross-entropy with a linear classifier on the same features."""
+    denominator: _Name = "all"
+    """Of the contrastive loss: all, sincere, negatives or class-average."""
+    temperature: Annotated[str, tyro.conf.arg(metavar="TAU")] = "0.1"
+    """A number, or a schedule such as 0.1->0.5, which changes evenly from the first epoch to the last."""
+    scheme: _Name = "reshuffle"
+    """Which samples meet: full, partition, reshuffle, balanced or rare-hub."""
+    binding: _Name = "fixed"
+    """What is added to each batch: none, fixed (one example of each class), present, redrawn or random."""
+    batch_size: int = 128
+    """Samples of a batch, before binding."""
+    views: int = 1
+    """Augmented views of each sample in a batch."""
+    augment: bool = True
+    """Whether images are cropped and flipped at random."""
+    settle: float = 0.4
+    """The last part of the epochs, in which images are shown as they are and the learning rate starts anew."""
+    epochs: int = 1000
+    """Passes over the data."""
+    lr: float = 0.1
+    """Learning rate of SGD with momentum 0.9, after the first twentieth of the steps."""
+    decay: _Name = "cosine"
+    """How the learning rate falls: cosine, or thirds (by ten after each third)."""
+    weight_decay: float = 5e-4
+    """Pull of the weights to zero."""
+    precision: _Name = "auto"
+    """32, bf16-mixed, 16-mixed, or auto: bf16-mixed on a CPU that has units for it and is faster with it."""
+    devices: int = 1
+    """Processes that share each batch (CPU cores or GPUs)."""
+    compile: bool = False
+    """Whether to compile the encoder with torch.compile."""
+    measure_every: _Count = None
+    """Epochs between measurements of the geometry (default: so that there are about forty)."""
+    seed: int = 0
+    """Decides everything that is random."""
+
+    def check(self) -> None:
+        """Refuse values that are not allowed or contradict each other, in a sentence.
+
+        Raises:
+            ValueError: With that sentence.
+        """
+        for name, allowed in _choices().items():
+            if getattr(self, name) not in allowed:
+                raise ValueError(f"{_flag(name)} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+        for name in ("majority", "width", "features", "batch_size", "views", "epochs", "devices", "measure_every"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{_flag(name)} must be at least 1, not {value}")
+        if self.seed < 0:
+            raise ValueError(f"--seed must be at least 0, not {self.seed}")
+        if not self.ratio >= 1:
+            raise ValueError(f"--ratio must be at least 1, not {self.ratio}")
+        if not 0 < self.lr < float("inf"):
+            raise ValueError(f"--lr must be positive, not {self.lr}")
+        if not 0 <= self.weight_decay < float("inf"):
+            raise ValueError(f"--weight-decay must be at least 0, not {self.weight_decay}")
+        if not 0 <= self.settle < 1:
+            raise ValueError(f"--settle must be a part of the epochs from 0 to below 1, not {self.settle}")
+        Temperature.of(self.temperature)
+        if self.imbalance == "none" and self.ratio != Settings.ratio and self.ratio != 1:
+            raise ValueError(f"--imbalance none has no ratio, and --ratio is {self.ratio}; leave one of them out")
+        if self.head == "none" and self.features is not None:
+            raise ValueError("--features needs --head linear; with --head none the width decides the dimension")
+        if self.loss == "cross-entropy" and self.denominator != "all":
+            raise ValueError("--denominator is for --loss supcon; cross-entropy has none")
+        if not self.augment and self.views > 1:
+            raise ValueError(f"--views {self.views} without augmentation are {self.views} times the same image")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Types that JSON knows."""
+        data = asdict(self)
+        data["data_dir"] = None if self.data_dir is None else str(self.data_dir)
+        return data
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Settings":
+        """The settings that `to_dict` wrote; other entries are left out."""
+        known = {field.name for field in fields(Settings)}
+        own = {name: value for name, value in data.items() if name in known}
+        return replace(Settings(**own), data_dir=None if own.get("data_dir") is None else Path(own["data_dir"]))
+
+
+RECIPES: dict[str, dict[str, Any]] = {
+    "quick": {},
+    "paper": {
+        "data": "cifar10",
+        "majority": 5000,
+        "model": "resnet18",
+        "head": "none",
+        "epochs": 350,
+        "decay": "thirds",
+        "settle": 0.0,
+        "measure_every": 10,
+    },
+}
+"""Settings that differ from the defaults, by the name of the recipe."""
+
+
+def _choices() -> dict[str, tuple[str, ...]]:
+    # Here, because the help of the command should not load what trains.
+    from orthoframe.batches import Binding, Scheme
+    from orthoframe.encoders import ACTIVATIONS, HEADS, MODELS
+    from orthoframe.losses import Denominator
+
+    return {
+        "imbalance": IMBALANCES,
+        "model": MODELS,
+        "head": HEADS,
+        "activation": ACTIVATIONS,
+        "loss": LOSSES,
+        "denominator": get_args(Denominator),
+        "scheme": get_args(Scheme),
+        "binding": get_args(Binding),
+        "decay": DECAYS,
+        "precision": PRECISIONS,
+    }
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")

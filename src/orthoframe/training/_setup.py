@@ -1,0 +1,114 @@
+"""From settings to what is trained: data, batches, encoder."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from orthoframe.batches import BatchPlan, Certificate
+from orthoframe.data import (
+    Augment,
+    Data,
+    LabelledImages,
+    Normaliser,
+    default_augmentation,
+    imbalanced_indices,
+    load_data,
+    long_tail_counts,
+    step_counts,
+)
+from orthoframe.encoders import FrameEncoder, make_frame_encoder
+from orthoframe.training._errors import TrainingError
+from orthoframe.training._settings import Settings
+
+# A plan that is drawn anew in every epoch is certified over this many together, or the whole run if it is shorter.
+_CERTIFIED_EPOCHS = 20
+
+Progress = Callable[[str, int, int | None], None]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, on what, in which batches."""
+
+    settings: Settings
+    train: LabelledImages
+    test: LabelledImages
+    normaliser: Normaliser
+    augment: Augment
+    plan: BatchPlan
+    encoder: FrameEncoder
+    classifier: torch.nn.Linear | None  # for cross-entropy
+
+    @property
+    def class_counts(self) -> list[int]:
+        """Training images of each class."""
+        return torch.bincount(self.train.labels, minlength=len(self.train.classes)).tolist()
+
+    def certificate(self) -> tuple[Certificate, int]:
+        """The certificate of the plan, and the number of epochs that it is about."""
+        fixed = self.settings.scheme in ("full", "partition") and self.settings.binding in ("none", "fixed", "present")
+        epochs = 1 if fixed else min(self.settings.epochs, _CERTIFIED_EPOCHS)
+        first = self.plan.certificate(1)
+        return (first, 1) if first.holds or epochs == 1 else (self.plan.certificate(epochs), epochs)
+
+
+def set_up(settings: Settings, progress: Progress | None = None) -> Task:
+    """Load the data, make it imbalanced, plan the batches and make the encoder.
+
+    Raises:
+        TrainingError: With a sentence, for what cannot be had or does not fit together.
+    """
+    try:
+        settings.check()
+        data = load_data(settings.data, settings.data_dir, seed=settings.seed, progress=progress)
+        train = data.train.subset(_chosen(settings, data))
+        shape = tuple(train.pixels.shape[1:])
+        k = len(train.classes)
+        encoder = make_frame_encoder(
+            settings.model,  # type: ignore[arg-type]
+            shape,
+            width=settings.width,
+            head=settings.head,  # type: ignore[arg-type]
+            features=settings.features,
+            activation=settings.activation,  # type: ignore[arg-type]
+            num_classes=k,
+            seed=settings.seed,
+        )
+        plan = BatchPlan(
+            train.labels.numpy(),
+            None if settings.scheme == "full" else settings.batch_size,
+            scheme=settings.scheme,  # type: ignore[arg-type]
+            binding=settings.binding,  # type: ignore[arg-type]
+            seed=settings.seed,
+            views=settings.views,
+        )
+    except ValueError as error:
+        raise TrainingError(str(error)) from None
+    classifier = None
+    if settings.loss == "cross-entropy":
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(settings.seed)
+            classifier = torch.nn.Linear(encoder.out_features, k)
+    augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
+    return Task(settings, train, data.test, Normaliser.of(train), augment, plan, encoder, classifier)
+
+
+def _chosen(settings: Settings, data: Data) -> Any:
+    """Indices of the training images that are kept."""
+    labels = data.train.labels.numpy()
+    k = len(data.train.classes)
+    there = torch.bincount(data.train.labels, minlength=k)
+    majority = settings.majority
+    if settings.imbalance == "none":
+        counts = there.tolist() if majority is None else [majority] * k
+    else:
+        profile = step_counts if settings.imbalance == "step" else long_tail_counts
+        if majority is None:  # the most that every class can give, with these proportions
+            shares = profile(k, 10**9, settings.ratio)
+            majority = min(int(n) * 10**9 // share for n, share in zip(there.tolist(), shares, strict=True))
+        counts = profile(k, max(1, majority), settings.ratio)
+    if max(counts) < 2:
+        raise ValueError(f"the largest class would have {max(counts)} image; it needs 2 for the loss to compare")
+    return imbalanced_indices(labels, counts, seed=settings.seed)

@@ -1,0 +1,178 @@
+"""A run from its settings to its report."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lightning_fabric import Fabric
+
+from orthoframe.batches import Certificate
+from orthoframe.training._checkpoint import load_checkpoint, save_checkpoint
+from orthoframe.training._diagnosis import diagnose
+from orthoframe.training._errors import TrainingError
+from orthoframe.training._evaluate import Measured
+from orthoframe.training._export import save_encoder
+from orthoframe.training._folder import RunFolder
+from orthoframe.training._loop import Loop
+from orthoframe.training._precision import choose_precision
+from orthoframe.training._settings import Settings
+from orthoframe.training._setup import Progress, Task, set_up
+
+_SAVE_SECONDS = 15.0  # between two checkpoints
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a signal to end: the state is saved."""
+
+
+@dataclass
+class Watcher:
+    """What wants to know how a run goes; every call is optional."""
+
+    on_start: Callable[[Task, Certificate, int, float | None], None] | None = None
+    on_step: Callable[[Loop], None] | None = None
+    on_note: Callable[[str], None] | None = None
+    on_data: Progress | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended."""
+
+    folder: Path
+    settings: Settings
+    measured: Measured
+    row: dict[str, Any]  # the last of metrics.csv
+    verdict: dict[str, Any]
+
+
+def train(settings: Settings | None, path: Path, watcher: Watcher | None = None) -> Outcome | None:
+    """Train, and keep everything in a folder.
+
+    Killed at any moment, a run that is started again goes on where it was and ends with the same bytes.
+
+    Args:
+        settings: What to do; None to go on with the run that is in the folder.
+        path: The folder.
+        watcher: Is told how it goes.
+
+    Returns:
+        How it ended; None in processes other than the first.
+
+    Raises:
+        TrainingError: With a sentence, if it cannot start or go on.
+        Interrupted: After Ctrl-C, when the state has been saved.
+    """
+    watcher = watcher or Watcher()
+    folder = RunFolder(path)
+    resumed = settings is None
+    settings = folder.settings() if settings is None else settings
+    task = set_up(settings, watcher.on_data)
+    fabric, task = _fabric(task)
+    first = fabric.global_rank == 0
+    if first and not resumed:
+        folder.create(task.settings)
+    with folder.locked() if first else nullcontext():
+        certificate, epochs = task.certificate()
+        loop = Loop(task, fabric)
+        if resumed:
+            _resume(loop, path, watcher)
+        elif first:
+            folder.write_json("certificate.json", {**certificate.to_dict(), "epochs": epochs})
+        if watcher.on_start is not None and first:
+            watcher.on_start(task, certificate, epochs, _floor(loop))
+        try:
+            with _signals() as stop:
+                _run(loop, folder, watcher, first, stop)
+        except OSError as error:
+            raise TrainingError(
+                f"{path}: {error.strerror or error}; the last good checkpoint is there, go on with --resume {path}"
+            ) from None
+        if not first:
+            return None
+        measured = loop.measured()
+        verdict = diagnose(task, certificate, loop.state.rows, measured)
+        try:
+            save_encoder(path, task, measured.centres)
+            folder.write_json("verdict.json", verdict)
+        except OSError as error:
+            raise TrainingError(f"{path}: {error.strerror or error}; make room and use --resume {path}") from None
+    return Outcome(path, task.settings, measured, loop.state.rows[-1], verdict)
+
+
+def _fabric(task: Task) -> tuple[Fabric, Task]:
+    """The devices, launched; and the task with the precision that was chosen."""
+    devices = task.settings.devices
+    probe = Fabric(accelerator="auto", devices=1)
+    precision = choose_precision(task, probe.device)
+    fabric = Fabric(
+        accelerator="auto",
+        devices=devices,
+        strategy="ddp" if devices > 1 else "auto",
+        precision=precision,  # type: ignore[arg-type]
+    )
+    fabric.launch()
+    return fabric, replace(task, settings=replace(task.settings, precision=precision))
+
+
+def _resume(loop: Loop, path: Path, watcher: Watcher) -> None:
+    state, complaints = load_checkpoint(path)
+    for complaint in complaints if watcher.on_note is not None else []:
+        watcher.on_note(f"{complaint}; going on from the one before")  # type: ignore[misc]
+    if state is not None:
+        loop.load_state_dict(state)
+
+
+def _run(loop: Loop, folder: RunFolder, watcher: Watcher, first: bool, stop: threading.Event) -> None:
+    """Epoch after epoch, with a checkpoint from time to time and at the end."""
+    saved = time.monotonic()
+
+    def save() -> None:
+        nonlocal saved
+        if first:
+            save_checkpoint(folder.path, loop.state_dict())
+            folder.write_metrics(loop.state.rows, loop.state.geometries)
+        saved = time.monotonic()
+
+    def on_step() -> None:
+        if watcher.on_step is not None and first:
+            watcher.on_step(loop)
+        if stop.is_set():
+            save()
+            raise Interrupted
+        if time.monotonic() - saved > _SAVE_SECONDS:
+            save()
+
+    epochs = loop.task.settings.epochs
+    if loop.state.epoch == 0 and loop.state.steps == 0:
+        save()  # whatever comes, there is something to go on from
+    if loop.state.epoch == epochs:
+        return
+    while loop.state.epoch < epochs:
+        loop.run_epoch(on_step)
+    save()
+
+
+def _floor(loop: Loop) -> float | None:
+    """The lowest loss of the first epoch, a mean over its batches."""
+    return loop.epoch_floor() if loop.task.settings.loss == "supcon" else None
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Ctrl-C and a request to end are heard between two steps."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
