@@ -11,6 +11,8 @@ from orthoframe import __version__
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
 from orthoframe.cli.measure import Measure
+from orthoframe.cli.predict import Predict
+from orthoframe.cli.report import Report
 from orthoframe.cli.train import Train, with_recipe
 from orthoframe.cli.ufm import Ufm
 
@@ -29,11 +31,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments = ["--help"]
     verbs = Union[  # noqa: UP007
         Annotated[Train, tyro.conf.subcommand("train", default=with_recipe(arguments))],
+        Annotated[Predict, tyro.conf.subcommand("predict")],
+        Annotated[Report, tyro.conf.subcommand("report")],
         Annotated[Certify, tyro.conf.subcommand("certify")],
         Annotated[Measure, tyro.conf.subcommand("measure")],
         Annotated[Ufm, tyro.conf.subcommand("ufm")],
     ]
-    verb: Train | Certify | Measure | Ufm = tyro.cli(verbs, prog="orthoframe", description=_ABOUT, args=arguments)
+    verb: Train | Predict | Report | Certify | Measure | Ufm = tyro.cli(
+        verbs, prog="orthoframe", description=_ABOUT, args=arguments
+    )
     try:
         return verb.run()
     except BadInput as error:

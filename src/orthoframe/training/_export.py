@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -31,9 +32,11 @@ class Trained:
     image_shape: tuple[int, ...]
     normaliser: Normaliser
 
-    def scores(self, pixels: Tensor) -> Tensor:
-        """Scores `[n, k]` of uint8 images `[n, channels, height, width]`: the larger, the nearer the class centre."""
-        return NearestCentre(self.centres).scores(encode(self.encoder, pixels, self.normaliser).double())
+    def cosines_and_winners(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines of uint8 images `[n, channels, height, width]` to class means, `[n, k]`; nearest centres, `[n]`."""
+        features = encode(self.encoder, pixels, self.normaliser).double()
+        directions = torch.nn.functional.normalize(self.centres, dim=1)
+        return features @ directions.T, NearestCentre(self.centres).predict(features)
 
 
 def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:

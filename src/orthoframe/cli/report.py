@@ -1,0 +1,45 @@
+"""`orthoframe report`: the report of a run again, or of several runs side by side."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from orthoframe.cli._errors import BadInput
+from orthoframe.cli._files import check_output, write_whole
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the report of runs: one HTML file that needs nothing else.
+
+    Exit status: 0 written, 2 bad input. For example:
+
+    orthoframe report runs/digits-step10-mlp-relu-seed0
+
+    orthoframe report runs/with-relu runs/without --out comparison.html
+    """
+
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
+    """The folders of one run or several."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
+    """Where to write it (default: report.html in the folder of the only run, or comparison.html here)."""
+
+    def run(self) -> int:
+        """Do it; the exit status."""
+        from orthoframe.reporting import ReportError, read_run, write_report
+
+        if not self.runs:
+            raise BadInput("which runs? Name at least one folder")
+        out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("comparison.html"))
+        if out.suffix != ".html":
+            raise BadInput(f"--out must end in .html, not {out}")
+        try:
+            runs = [read_run(folder) for folder in self.runs]
+        except ReportError as error:
+            raise BadInput(str(error)) from None
+        check_output(out)
+        write_whole(out, lambda file: write_report(runs, file))
+        print(out)
+        return 0
