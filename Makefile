@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check bench-loss bench-certify bench-measure bench-ufm clean
+.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -13,6 +13,10 @@ check: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Trains on the embedded digits: half a minute, and a report to look at.
+demo: .venv/installed
+	$(BIN)/orthoframe train
 
 bench-loss: .venv/installed
 	$(BIN)/python benchmarks/loss.py --json docs/results/loss.json
@@ -25,6 +29,9 @@ bench-measure: .venv/installed
 
 bench-ufm: .venv/installed
 	$(BIN)/python benchmarks/ufm.py --json docs/results/ufm.json
+
+bench-training: .venv/installed
+	$(BIN)/python benchmarks/training.py --json docs/results/training.json
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt

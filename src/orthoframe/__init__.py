@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from orthoframe.batches import coverage as coverage
     from orthoframe.batches import epochs_to_certify as epochs_to_certify
     from orthoframe.batches import repair as repair
+    from orthoframe.encoders import FrameHead as FrameHead
     from orthoframe.geometry import ClassStatistics as ClassStatistics
     from orthoframe.geometry import GeometryMetric as GeometryMetric
     from orthoframe.geometry import NearestCentre as NearestCentre
@@ -37,6 +38,7 @@ _ROOMS = {
     "repair": "batches",
     "coverage": "batches",
     "epochs_to_certify": "batches",
+    "FrameHead": "encoders",
     "supcon_loss": "losses",
     "SupConLoss": "losses",
     "loss_floor": "losses",
