@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from orthoframe.training._loop import Loop
 from orthoframe.training._setup import Task
 
 
-def run_training(settings: Settings | None, path: Path) -> int:
+def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> int:
     """Train with a progress bar and write the report; the exit status."""
+    on_epoch = _curves(path) if tensorboard else None
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
@@ -31,7 +33,7 @@ def run_training(settings: Settings | None, path: Path) -> int:
         disable=not sys.stderr.isatty(),
     ) as bar:
         try:
-            outcome = train(settings, path, _watcher(bar))
+            outcome = train(settings, path, _watcher(bar, on_epoch))
         except TrainingError as error:
             raise BadInput(str(error)) from None
         except Interrupted:
@@ -44,7 +46,7 @@ def run_training(settings: Settings | None, path: Path) -> int:
     return 0
 
 
-def _watcher(bar: Progress) -> Watcher:
+def _watcher(bar: Progress, on_epoch: Callable[[dict[str, Any]], None] | None) -> Watcher:
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
 
@@ -66,7 +68,30 @@ def _watcher(bar: Progress) -> Watcher:
         words += f"  Delta_GM {delta:.4f}" if delta is not None else ""
         bar.update(epochs, completed=state.epoch, total=loop.task.settings.epochs, words=words)
 
-    return Watcher(on_start, on_step, lambda note: print(f"orthoframe: {note}", file=sys.stderr), on_data)
+    def on_note(note: str) -> None:
+        print(f"orthoframe: {note}", file=sys.stderr)
+
+    return Watcher(on_start=on_start, on_step=on_step, on_epoch=on_epoch, on_note=on_note, on_data=on_data)
+
+
+def _curves(path: Path) -> Callable[[dict[str, Any]], None]:
+    """What writes each number of an epoch for TensorBoard."""
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise BadInput("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
+    writer: Any = None
+
+    def on_epoch(row: dict[str, Any]) -> None:
+        nonlocal writer
+        if writer is None:  # not before the folder is the run's own
+            writer = SummaryWriter(str(path / "tensorboard"))
+        for name, value in row.items():
+            if isinstance(value, int | float) and name != "epoch":
+                writer.add_scalar(name, value, row["epoch"])
+        writer.flush()
+
+    return on_epoch
 
 
 def _opening(task: Task, certificate: Certificate, over: int, floor: float | None) -> list[str]:

@@ -38,6 +38,9 @@ class Train(Settings):
     resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Go on with the run in this folder, with the settings that it has."""
 
+    tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Write the curves for TensorBoard too, into the run folder."""
+
     def run(self) -> int:
         """Do it; the exit status."""
         from orthoframe.cli._training import run_training
@@ -45,12 +48,12 @@ class Train(Settings):
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
         if self.resume is not None:
             self._check_alone(settings)
-            return run_training(None, self.resume)
+            return run_training(None, self.resume, self.tensorboard)
         try:
             settings.check()
         except ValueError as error:
             raise BadInput(str(error)) from None
-        return run_training(settings, self.out or _free_folder(settings))
+        return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
 
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:

@@ -36,6 +36,7 @@ class Watcher:
 
     on_start: Callable[[Task, Certificate, int, float | None], None] | None = None
     on_step: Callable[[Loop], None] | None = None
+    on_epoch: Callable[[dict[str, Any]], None] | None = None
     on_note: Callable[[str], None] | None = None
     on_data: Progress | None = None
 
@@ -154,7 +155,9 @@ def _run(loop: Loop, folder: RunFolder, watcher: Watcher, first: bool, stop: thr
     if loop.state.epoch == epochs:
         return
     while loop.state.epoch < epochs:
-        loop.run_epoch(on_step)
+        row = loop.run_epoch(on_step)
+        if watcher.on_epoch is not None and first:
+            watcher.on_epoch(row)
     save()
 
 
