@@ -37,6 +37,8 @@ def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> in
         except TrainingError as error:
             raise BadInput(str(error)) from None
         except Interrupted:
+            if not _is_first():
+                return 130
             print(f"orthoframe: interrupted; go on with: orthoframe train --resume {path}", file=sys.stderr)
             return 130
     if outcome is None:
@@ -44,6 +46,11 @@ def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> in
     _write_report(path)
     _print(outcome)
     return 0
+
+
+def _is_first() -> bool:
+    """Whether this is the first of several processes, or the only one."""
+    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("RANK", "0") == "0"
 
 
 def _watcher(bar: Progress, on_epoch: Callable[[dict[str, Any]], None] | None) -> Watcher:

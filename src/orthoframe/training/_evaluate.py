@@ -40,9 +40,9 @@ class Measured:
 @torch.no_grad()
 def encode(encoder: nn.Module, pixels: Tensor, normaliser: Normaliser) -> Tensor:
     """Features `[n, dim]` of uint8 images, in evaluation mode, on the CPU."""
-    training = encoder.training
+    training, device = encoder.training, next(encoder.parameters()).device
     encoder.eval()
-    parts = [encoder(normaliser(part)).float().cpu() for part in torch.split(pixels, _ROWS)]
+    parts = [encoder(normaliser(part.to(device))).float().cpu() for part in torch.split(pixels, _ROWS)]
     encoder.train(training)
     return torch.cat(parts)
 

@@ -177,6 +177,13 @@ class Loop:
             f"before the norm is {largest:.4g}; try a smaller --lr or --precision 32"
         )
 
+    def agreed(self, wish: bool) -> bool:
+        """Whether any process has a wish; all of them get the same answer, at the same step."""
+        if self.fabric.world_size == 1:
+            return wish
+        heard = self.fabric.all_reduce(torch.tensor(float(wish), device=self.fabric.device), reduce_op="sum")
+        return float(heard) > 0  # type: ignore[arg-type]
+
     def _measure(self) -> dict[str, Any]:
         if self.fabric.global_rank == 0:
             found = self.measured()

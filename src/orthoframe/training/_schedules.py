@@ -47,7 +47,7 @@ class Temperature:
 def learning_rate(lr: float, decay: str, part: float, settle: float) -> float:
     """The learning rate after a part of all steps.
 
-    It rises in the first twentieth, then falls; where the images are no longer augmented it starts anew.
+    A cosine rises in the first twentieth, then falls. Where the images are no longer augmented the decay starts anew.
 
     Args:
         lr: Its largest value.
@@ -61,7 +61,6 @@ def learning_rate(lr: float, decay: str, part: float, settle: float) -> float:
     """
     turn = 1.0 - settle
     phase = part / turn if part < turn else (part - turn) / settle
-    warm = min(1.0, part / _WARM_UP)
     if decay == "thirds":
-        return lr * warm * 0.1 ** math.floor(3 * phase)
-    return lr * warm * 0.5 * (1 + math.cos(math.pi * phase))
+        return lr * 0.1 ** math.floor(3 * phase)
+    return lr * min(1.0, part / _WARM_UP) * 0.5 * (1 + math.cos(math.pi * phase))

@@ -62,9 +62,9 @@ class Settings:
     epochs: int = 1000
     """Passes over the data."""
     lr: float = 0.1
-    """Learning rate of SGD with momentum 0.9, after the first twentieth of the steps."""
+    """Largest learning rate of SGD with momentum 0.9."""
     decay: _Name = "cosine"
-    """How the learning rate falls: cosine, or thirds (by ten after each third)."""
+    """How the learning rate falls: cosine (after a rise in the first twentieth), or thirds (by ten after each)."""
     weight_decay: float = 5e-4
     """Pull of the weights to zero."""
     precision: _Name = "auto"

@@ -143,7 +143,7 @@ def _run(loop: Loop, folder: RunFolder, watcher: Watcher, first: bool, stop: thr
     def on_step() -> None:
         if watcher.on_step is not None and first:
             watcher.on_step(loop)
-        if stop.is_set():
+        if loop.agreed(stop.is_set()):
             save()
             raise Interrupted
         if time.monotonic() - saved > _SAVE_SECONDS:
