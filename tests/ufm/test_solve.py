@@ -214,10 +214,11 @@ def test_without_the_constraint_several_batches_have_no_known_floor():
 def test_small_temperatures_are_honest():
     solution = solve_ufm(STEP, 32, temperature=0.02, max_steps=300)
     assert solution.bound > 1e-3  # float64 cannot tell the frame from what is near it, and the bound says so
+    assert "float64 cannot tell more" in solve_ufm([0, 0, 1, 1, 2, 2], 5, temperature=0.005).sentence()
 
 
 def test_the_same_seed_gives_the_same_bytes_and_labels_may_be_names():
-    first, again = solve_ufm(STEP, 32), solve_ufm([f"class {label}" for label in STEP], 32)
+    first, again = solve_ufm(STEP, np.int64(32)), solve_ufm([f"class {label}" for label in STEP], 32)
     assert first.features.numpy().tobytes() == again.features.numpy().tobytes()
     assert first.losses == again.losses
     other = solve_ufm(STEP, 32, seed=1)
@@ -247,6 +248,7 @@ def test_one_class_and_few_steps():
         ({"dim": 0}, "dim must be a whole number from 1, not 0"),
         ({"dim": 2.5}, "dim must be a whole number"),
         ({"starts": 0}, "starts must be"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
         ({"max_steps": 0}, "max_steps must be"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
         ({"temperature": 0.0}, "temperature must be positive"),

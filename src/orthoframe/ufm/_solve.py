@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe.batches import whole_number
 from orthoframe.geometry import Geometry, measure
 from orthoframe.losses import Denominator
 from orthoframe.ufm._descent import Descent, Reason, descend
@@ -17,6 +18,8 @@ from orthoframe.ufm._objective import Objective
 
 # A start that fails is followed by one that passes through this temperature, at which classes rarely merge.
 _PARTING = 0.1
+# A bound on angles that is worth nothing.
+_LOOSE = 0.01
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,10 @@ class Solution:
                 "floor": "",
             }[self.reason]
         if self.converged:
-            return f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it."
+            words = f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it"
+            if self.bound is not None and self.bound > _LOOSE:
+                words += ", which at this temperature says little about angles: float64 cannot tell more"
+            return words + "."
         classes = len(self.geometry.names)
         if self.geometry.dim < classes:
             return f"Stopped {self.gap:.2e} above the floor after {tried}: the floor needs {classes} dimensions."
@@ -143,9 +149,8 @@ def solve_ufm(
         >>> free.geometry.cosines[0]  # no frame: large classes are opposed, small ones crowd together
         tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
-    for name, value in (("dim", dim), ("starts", starts), ("max_steps", max_steps)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number from 1, not {value!r}")
+    dim, seed = whole_number("dim", dim, 1), whole_number("seed", seed, 0)
+    starts, max_steps = whole_number("starts", starts, 1), whole_number("max_steps", max_steps, 1)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, not {tolerance}")
     objective = Objective(labels, batches, temperature, denominator, prototypes)
