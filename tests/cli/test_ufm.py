@@ -58,7 +58,7 @@ def test_without_relu_it_compares_with_the_prediction(capsys):
     )
     assert status == 0
     assert "not known" in out
-    assert "distance to predicted Gram matrix" in out
+    assert "distance to prediction for one batch" in out
 
 
 def test_pictures(capsys):
@@ -71,10 +71,22 @@ def test_pictures(capsys):
     assert sorted(path.name for path in Path().iterdir()) == ["a.gif", "a.png"]
 
 
+def test_pictures_of_prototypes_and_of_one_class(capsys):
+    plain, bound = (
+        ["--counts", "2x3", "--dim", "3", "--gif", name, "--temperature", "1"] for name in ("a.gif", "b.gif")
+    )
+    assert run(capsys, *plain)[0] == run(capsys, *bound, "--prototypes")[0] == 0
+    assert Path("a.gif").read_bytes() != Path("b.gif").read_bytes()
+    assert run(capsys, "--counts", "1x3", "--dim", "3", "--gif", "c.gif", "--prototypes", "--temperature", "1")[0] == 0
+    status, out, _ = run(capsys, "--counts", "5", "--json")
+    assert status == 0
+    assert json.loads(out)["bound"] is None
+
+
 def test_an_unreached_floor_is_status_1(capsys):
     status, out, err = run(capsys, "--counts", "5x6", "--dim", "3", "--starts", "1")
     assert status == 1
-    assert "the floor needs 6 dimensions" in out
+    assert "the floor may need 6 dimensions" in out
     assert "warning: 3 dimensions are too few for 6 classes" in err
 
 
@@ -87,6 +99,11 @@ def test_an_unreached_floor_is_status_1(capsys):
         (["--counts", "5,,5"], "'' is not"),
         (["--counts", "1x2x3"], "'1x2x3' is not"),
         (["--counts", "1000000x2"], "more than 100,000 rows"),
+        (["--counts", "5" * 5000], "is not ROWS"),
+        (["--counts", "2x12000"], "are too many"),
+        (["--counts", "5x3", "--dim", "99999999999"], "are too many"),
+        (["--counts", "5x3", "--dim", "3", "--gif", "a.gif", "--temperature", "0.02"], "features hardly move"),
+        (["--counts", "5x3", "--temperature", "1e-300"], "temperature must be from"),
         (["--counts", "1,1"], "the loss is 0 everywhere"),
         (["--counts", "5x3", "--dim", "0"], "--dim must be at least 1"),
         (["--counts", "5x3", "--temperature", "0"], "temperature must be positive"),

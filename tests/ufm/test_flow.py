@@ -61,6 +61,12 @@ def test_the_flow_goes_downhill_to_where_the_solver_ends():
     torch.testing.assert_close(few.features[-1], path.features[-1], atol=1e-6, rtol=0)
 
 
+def test_a_flow_that_has_come_to_rest_ends():
+    """At a small temperature forces are soon below rounding, and time without end takes no time."""
+    path = gradient_flow([0, 0, 1, 1], random_rows(4, 3, True, 0), [0.0, 1e20], temperature=0.02)
+    assert bool(path.features.isfinite().all())
+
+
 def test_halving_the_steps_changes_little():
     """Two goals on the way make steps shorter; the path is the same."""
     labels = [0] * 4 + [1] * 4
@@ -70,7 +76,7 @@ def test_halving_the_steps_changes_little():
     torch.testing.assert_close(once.features[-1], often.features[-1], atol=2e-3, rtol=0)
 
 
-@pytest.mark.parametrize("times", [[], [[0.0]], [-1.0], [0.0, 0.0], [1.0, 0.5]])
+@pytest.mark.parametrize("times", [[], [[0.0]], [-1.0], [0.0, 0.0], [1.0, 0.5], [0.0, float("nan")]])
 def test_times_that_are_refused(times):
     with pytest.raises(ValueError, match="growing numbers"):
         gradient_flow([0, 0, 1, 1], torch.ones(4, 2), times)

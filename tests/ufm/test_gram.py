@@ -73,6 +73,48 @@ def test_a_dual_certificate_proves_the_optimum(counts, temperature, denominator)
     assert excess(gram, counts, temperature, denominator) < 1e-7
 
 
+@pytest.mark.parametrize(
+    ("counts", "temperature", "cosine"),
+    [([10**6] * 5 + [2] * 5, 5.0, 0.2500), ([10**9] * 3 + [3] * 7, 0.5, 0.6193)],
+)
+def test_extreme_ratios(counts, temperature, cosine):
+    """Against a reference in forty digits."""
+    assert float(predict_gram(counts, temperature=temperature)[-2, -1]) == pytest.approx(cosine, abs=1e-4)
+
+
+def test_the_cosines_are_right_to_1e_8():
+    """Two groups have three unknowns on the boundary of the cone: minimise over two angles, to the last digit."""
+    import numpy as np
+    from scipy.optimize import minimize
+
+    counts, tau = [40, 40, 40, 6, 6], 0.3
+    gram = predict_gram(counts, temperature=tau)
+    k = np.array([3.0, 2.0])
+    n = np.array([40.0, 6.0])
+
+    def cosines(angles):
+        # Lengths of the common parts of both groups; they point in opposite directions.
+        p, q = np.cos(angles)
+        return (k[0] * p * p - 1) / (k[0] - 1), -p * q, (k[1] * q * q - 1) / (k[1] - 1)
+
+    def loss(angles):
+        a, b, c = cosines(angles)
+        big = (k[0] - 1) * n[0] * np.exp((a - 1) / tau) + k[1] * n[1] * np.exp((b - 1) / tau)
+        small = k[0] * n[0] * np.exp((b - 1) / tau) + (k[1] - 1) * n[1] * np.exp((c - 1) / tau)
+        return k[0] * n[0] * np.log1p(big / (n[0] - 1)) + k[1] * n[1] * np.log1p(small / (n[1] - 1))
+
+    best = min(
+        (
+            minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-14, "fatol": 0, "maxiter": 4000})
+            for start in ([1.2, 1.2], [1.4, 0.8])
+        ),
+        key=lambda found: found.fun,
+    )
+    # Nelder-Mead sees values only: it finds an angle to the square root of rounding.
+    assert [float(gram[0, 1]), float(gram[0, 4]), float(gram[3, 4])] == pytest.approx(list(cosines(best.x)), abs=3e-8)
+    assert excess(gram, counts, tau, "all") < 1e-12
+
+
 def test_the_order_of_classes_does_not_matter():
     counts = [5, 40, 5, 9]
     order = torch.tensor([2, 3, 0, 1])
@@ -127,6 +169,7 @@ def test_the_loss_of_a_gram_matrix_is_that_of_its_features():
     ("counts", "options", "message"),
     [
         ([], {}, "at least one count"),
+        (torch.tensor([2, 0], dtype=torch.uint16), {}, "at least 1, not 0"),
         ([[1, 2]], {}, "at least one count"),
         ([2.0, 3.0], {}, "must be integers"),
         ([2, 0], {}, "at least 1, not 0"),

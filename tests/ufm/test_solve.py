@@ -102,17 +102,20 @@ def random_plan(seed):
     return labels, repair(labels, batches) if random.random() < 0.4 else batches
 
 
-@pytest.mark.parametrize("part", range(8))
-def test_solver_and_certificate_never_contradict_each_other(part):
+@pytest.mark.parametrize(
+    ("part", "denominator"), [*((p, "all") for p in range(5)), *((0, d) for d in DENOMINATORS[1:])]
+)
+def test_solver_and_certificate_never_contradict_each_other(part, denominator):
     verdicts = []
     for seed in range(8 * part, 8 * part + 8):
         labels, batches = random_plan(seed)
         if all(len(set(labels[batch])) == len(batch) for batch in batches):
             continue  # no anchor anywhere: the solver refuses it
-        certificate = certify(labels, batches)
+        certificate = certify(labels, batches, denominator=denominator)
         verdicts.append(certificate.holds)
         dim = len(labels) + len(set(labels))  # room for whatever the batches leave free
-        solutions = (solve_ufm(labels, dim, batches=batches, temperature=1.0, seed=start) for start in range(5))
+        options = {"batches": batches, "temperature": 1.0, "denominator": denominator}
+        solutions = (solve_ufm(labels, dim, seed=start, **options) for start in range(5))
         if certificate.holds:
             solution = next(solutions)
             assert solution.converged, seed
@@ -134,6 +137,59 @@ def test_the_plan_that_the_paper_condition_accepts_and_the_solver_refutes():
     mended = solve_ufm(labels, 12, batches=repair(labels, batches), temperature=1.0)
     assert mended.converged
     assert out_of_place(mended) < 1e-5  # the square root of what the loss can tell
+
+
+@pytest.mark.parametrize("denominator", ["sincere", "negatives"])
+def test_a_batch_of_a_single_class_has_no_force_with_some_denominators(denominator):
+    labels, batches = [0, 0, 0, 1, 1], [[0, 1, 3, 4], [0, 1, 2], [2, 3, 4]]
+    assert certify(labels, batches).holds
+    assert not certify(labels, batches, denominator=denominator).holds
+    solution = solve_ufm(labels, 8, batches=batches, temperature=1.0, denominator=denominator)
+    assert solution.converged
+    assert out_of_place(solution) > 0.1
+
+
+def test_it_works_where_gradients_are_switched_off():
+    expected = solve_ufm([0, 0, 1, 1], 4)
+    with torch.no_grad():
+        assert torch.equal(solve_ufm([0, 0, 1, 1], 4).features, expected.features)
+        predict_gram([5, 3, 3])
+    with torch.inference_mode():
+        labels, start = torch.tensor([0, 0, 1, 1]), torch.rand(4, 4)
+        assert solve_ufm(labels, 4, start=start, prototypes=torch.eye(2, 4)).converged
+        predict_gram([5, 3, 3])
+
+
+def test_numbers_of_float32_are_good_enough():
+    prototypes = torch.kron(torch.eye(3), torch.ones(1, 3)) / 3**0.5
+    solution = solve_ufm([0, 0, 1, 1, 2, 2], 9, prototypes=prototypes, temperature=np.float32(0.5))
+    assert solution.converged is True
+    json.dumps(solution.to_dict(), allow_nan=False)
+
+
+def test_the_views_of_a_plan_are_rows():
+    labels = [0, 0, 1, 1, 2, 2]
+    plan = BatchPlan(labels, 1, scheme="partition", binding="present", views=2, seed=13)
+    assert plan.certificate().holds
+    assert out_of_place(solve_ufm(labels, 12, batches=plan, temperature=1.0)) < 2e-3
+
+
+@pytest.mark.parametrize("counts", [[5, 5], [5, 1], [5, 2], [8, 8, 8], [5, 1, 1]])
+def test_few_rows_without_the_constraint_at_a_small_temperature(counts):
+    labels = np.repeat(np.arange(len(counts)), counts)
+    solution = solve_ufm(labels, 6, nonnegative=False)
+    assert solution.converged
+    for a, b in ((0, 1), (0, len(counts) - 1)):
+        predicted = float(predict_gram(counts)[a, b])
+        assert float(solution.geometry.cosines[a, b]) == pytest.approx(predicted, abs=1e-3)
+
+
+def test_where_the_lowest_loss_is_not_known_all_starts_are_tried():
+    batches = [list(range(12))] * 2
+    options = {"batches": batches, "nonnegative": False, "temperature": 1.0}
+    stuck = solve_ufm([0] * 6 + [1] * 6, 4, start=torch.ones(12, 4), **options)
+    assert not stuck.converged  # all rows coincide: a maximum
+    assert solve_ufm([0] * 6 + [1] * 6, 4, **options).starts == 5
 
 
 def test_a_witness_is_where_the_solver_stays():
@@ -180,7 +236,7 @@ def test_too_few_dimensions():
     with pytest.warns(UserWarning, match="4 dimensions are too few for 10 classes"):
         warm = solve_ufm(STEP, 4, temperature=1.0)
     assert not warm.converged
-    assert "the floor needs 10 dimensions" in warm.sentence()
+    assert "the floor may need 10 dimensions" in warm.sentence()
     off = warm.geometry.cosines[~torch.eye(10, dtype=torch.bool)]
     assert float(torch.minimum(off.abs(), (1 - off).abs()).max()) < 1e-6  # whole classes merge, the rest is orthogonal
     with pytest.warns(UserWarning, match="too few"):
@@ -214,10 +270,11 @@ def test_without_the_constraint_several_batches_have_no_known_floor():
 def test_small_temperatures_are_honest():
     solution = solve_ufm(STEP, 32, temperature=0.02, max_steps=300)
     assert solution.bound > 1e-3  # float64 cannot tell the frame from what is near it, and the bound says so
+    assert "float64 cannot tell more" in solve_ufm([0, 0, 1, 1, 2, 2], 5, temperature=0.005).sentence()
 
 
 def test_the_same_seed_gives_the_same_bytes_and_labels_may_be_names():
-    first, again = solve_ufm(STEP, 32), solve_ufm([f"class {label}" for label in STEP], 32)
+    first, again = solve_ufm(STEP, np.int64(32)), solve_ufm([f"class {label}" for label in STEP], 32)
     assert first.features.numpy().tobytes() == again.features.numpy().tobytes()
     assert first.losses == again.losses
     other = solve_ufm(STEP, 32, seed=1)
@@ -247,6 +304,7 @@ def test_one_class_and_few_steps():
         ({"dim": 0}, "dim must be a whole number from 1, not 0"),
         ({"dim": 2.5}, "dim must be a whole number"),
         ({"starts": 0}, "starts must be"),
+        ({"seed": -1}, "seed must be a whole number from 0"),
         ({"max_steps": 0}, "max_steps must be"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
         ({"temperature": 0.0}, "temperature must be positive"),
@@ -258,7 +316,7 @@ def test_one_class_and_few_steps():
         ({"batches": []}, "the loss is 0 everywhere"),
         ({"prototypes": torch.ones(2, 4)}, "unit norm"),
         ({"prototypes": torch.eye(3, 4)}, r"prototypes must have shape \[2, dim\]"),
-        ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions, and dim is 4"),
+        ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions, and features 4"),
         ({"prototypes": -torch.eye(2, 4)}, "must not be negative"),
         ({"start": torch.ones(3, 4)}, r"start must have shape \[4, dim\]"),
         ({"start": torch.ones(4, 3)}, "start has 3 dimensions, and dim is 4"),

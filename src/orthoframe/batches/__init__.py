@@ -3,7 +3,7 @@
 from orthoframe.batches._binding import Binding
 from orthoframe.batches._certificate import Certificate, ClassReport, certify
 from orthoframe.batches._coverage import Coverage, coverage, epochs_to_certify
-from orthoframe.batches._labels import Labels, index_lists
+from orthoframe.batches._labels import Labels, index_lists, whole_number
 from orthoframe.batches._meetings import meeting_counts
 from orthoframe.batches._plan import BatchPlan
 from orthoframe.batches._repair import repair
@@ -23,6 +23,7 @@ __all__ = [
     "epochs_to_certify",
     "Labels",
     "index_lists",
+    "whole_number",
     "Scheme",
     "Binding",
 ]

@@ -11,6 +11,8 @@ from orthoframe.batches._labels import Integers, Labels, whole_number
 from orthoframe.batches._scan import Scan, scan
 from orthoframe.batches._witness import witness
 
+# Whether a loss with this denominator feels a batch of a single class.
+_DENOMINATORS = {"all": True, "sincere": False, "negatives": False, "class-average": True}
 _SHOWN = 3  # pieces of a class, and samples of a piece, that are listed
 
 
@@ -163,7 +165,13 @@ class Certificate:
         }
 
 
-def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int | None = None) -> Certificate:
+def certify(
+    labels: Sequence[Any] | NDArray[Any],
+    batches: Iterable[Any],
+    *,
+    views: int | None = None,
+    denominator: str = "all",
+) -> Certificate:
     """Decide whether a list of batches has the orthogonal frame as its only optimum.
 
     For non-negative unit features, and enough dimensions, the optima of the supervised contrastive loss summed over the
@@ -177,6 +185,7 @@ def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, vie
             of JSON lines, any iterable. An index that is in a batch twice counts as two rows. A sampler that has a
             state is put back where it was.
         views: Rows that each index stands for; 1, or those of the plan, by default.
+        denominator: That of the loss. With `"sincere"` and `"negatives"` a batch of a single class has no force at all.
 
     Returns:
         The certificate.
@@ -194,7 +203,9 @@ def certify(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, vie
     """
     views = whole_number("views", getattr(batches, "views", 1) if views is None else views, 1)
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
-    found = scan(Labels.of(labels), batches, views)
+    if denominator not in _DENOMINATORS:
+        raise ValueError(f"denominator must be one of {', '.join(map(repr, _DENOMINATORS))}, not {denominator!r}")
+    found = scan(Labels.of(labels), batches, views, _DENOMINATORS[denominator])
     if state is not None:
         batches.load_state_dict(state)  # type: ignore[attr-defined]
     return _report(found)

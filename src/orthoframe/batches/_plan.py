@@ -100,10 +100,12 @@ class BatchPlan:
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
 
-    def certificate(self, epochs: int = 1) -> Certificate:
-        """The certificate of the first epochs together."""
+    def certificate(self, epochs: int = 1, *, denominator: str = "all") -> Certificate:
+        """The certificate of the first epochs together, for a loss with this denominator."""
         every = (batch for epoch in range(epochs) for batch in self.batches(epoch))
-        return certify(np.asarray(self.labels.names)[self.labels.classes], every, views=self.views)
+        return certify(
+            np.asarray(self.labels.names)[self.labels.classes], every, views=self.views, denominator=denominator
+        )
 
     def fingerprint(self) -> str:
         """A short text that is the same for plans that give the same batches."""

@@ -48,12 +48,18 @@ class Scan:
         return connected
 
 
-def scan(labels: Labels, batches: Iterable[Any], views: int) -> Scan:
+def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: bool = True) -> Scan:
     """Apply the effective condition and the condition as stated, in one pass.
 
     Every batch that holds two classes makes the rows of a class coincide. A batch of a single class only makes its rows
     equiangular: all coincide once two of them are known to, if there are three or more. Two classes are pushed apart by
     a batch in which one of them has two rows.
+
+    Args:
+        labels: The classes.
+        batches: Lists of sample indices.
+        views: Rows that each index stands for.
+        single_class_acts: Whether the loss feels a batch of a single class at all.
     """
     classes, k = labels.classes, len(labels.names)
     eye = np.eye(k, dtype=bool)
@@ -67,13 +73,13 @@ def scan(labels: Labels, batches: Iterable[Any], views: int) -> Scan:
         shared=np.zeros(k, dtype=bool),
     )
     for chunk in chunks(batches, len(classes)):
-        _look(found, chunk, views)
+        _look(found, chunk, views, single_class_acts)
     close(found.components, found.single)
     found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
     return found
 
 
-def _look(found: Scan, chunk: Chunk, views: int) -> None:
+def _look(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) -> None:
     k = len(found.labels.names)
     found.memberships += len(chunk.samples)
     found.seen[chunk.samples] = True
@@ -93,11 +99,11 @@ def _look(found: Scan, chunk: Chunk, views: int) -> None:
     table.mark(found.met, 2 if views == 1 else 1, mixed)
     single = table.classes_in_batches == 1
     found.single_class_batches += int(single.sum())
-    _look_at_single_classes(found, chunk, single, views)
+    _look_at_single_classes(found, chunk, single, views, single_class_acts)
     found.num_batches += chunk.num_batches
 
 
-def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int) -> None:
+def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
     """Batches of one class: connected as stated; in truth only if two of three or more rows are known to coincide."""
     inside = single[chunk.batches]
     samples, owners = chunk.samples[inside], chunk.batches[inside]
@@ -106,6 +112,8 @@ def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int
     if found.by_single_class is None:
         found.by_single_class = Components(found.labels.classes, len(found.labels.names))
     found.by_single_class.join(samples, owners, chunk.num_batches)
+    if not acts:
+        return
     if views > 1:  # the views of a sample coincide
         found.components.join(samples, owners, chunk.num_batches)
         return

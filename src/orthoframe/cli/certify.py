@@ -46,6 +46,8 @@ class Certify:
     """Decides which batches are made."""
     views: int = 1
     """Rows that each index stands for: the augmented views of a sample."""
+    denominator: Annotated[str, tyro.conf.arg(metavar="NAME")] = "all"
+    """Of the loss: all, sincere, negatives or class-average."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
@@ -64,7 +66,10 @@ class Certify:
         with self._batches(labels) as batches:
             # One pass needs no memory; what comes after the verdict needs the batches again.
             every = list(batches) if self.repair or self.plot else batches
-            certificate = certify(labels, every, views=self.views)
+            try:
+                certificate = certify(labels, every, views=self.views, denominator=self.denominator)
+            except ValueError as error:
+                raise BadInput(str(error)) from None
         if certificate.num_batches == 0:
             raise BadInput(f"{self.batches}: there is no batch in it")
         extra = {}

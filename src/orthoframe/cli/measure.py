@@ -1,6 +1,7 @@
 """`orthoframe measure`: how are the features of classes arranged?"""
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from orthoframe.geometry import Geometry
 
 # More different class sizes than these take too long to predict without being asked to.
-_MOST_SIZES = 60
+_MOST_SIZES = 30
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,14 @@ class Measure:
             from orthoframe.reporting import geometry_figure
 
             write_figure(self.plot, geometry_figure(geometry))
+        if not self.json:
+            print(geometry, flush=True)
         predicted = self._predicted(geometry)
         if self.json:
             print(json.dumps({**geometry.to_dict(), "predicted": predicted}, indent=2))
-        else:
-            print(geometry)
-            if predicted is not None:
-                name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
-                print(f"{name:<36}  {predicted['distance']:.4g}")
+        elif predicted is not None:
+            name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
+            print(f"{name:<36}  {predicted['distance']:.4g}")
         return 0
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
@@ -95,7 +96,8 @@ class Measure:
         temperature = 0.1 if self.temperature is None else self.temperature
         try:
             gram = predict_gram(list(geometry.counts), temperature=temperature)
-        except ValueError:  # no class has two rows
+        except (ValueError, RuntimeError) as error:  # no class has two rows, say
+            print(f"orthoframe: no prediction without ReLU: {error}", file=sys.stderr)
             return None
         return {"temperature": temperature, "distance": geometry.distance_to(gram)}
 

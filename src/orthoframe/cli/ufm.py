@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from orthoframe.batches import Certificate
     from orthoframe.ufm import Solution
 
-_MOST_SAMPLES = 100_000
+_MOST_SAMPLES, _MOST_CLASSES, _MOST_ENTRIES = 100_000, 5_000, 10**8
+# Features that need longer than this to settle are not animated.
+_LONGEST = 1e6
 _FRAMES = 60
 # Fewer rows than these are sooner done by one thread than shared by several.
 _SMALL = 2_000
@@ -97,7 +99,7 @@ class Ufm:
                 labels,
                 dim,
                 batches=batches,
-                prototypes=torch.eye(len(counts), dim, dtype=torch.float64) if self.prototypes else None,
+                prototypes=self._prototypes(len(counts), dim),
                 starts=self.starts,
                 seed=self.seed,
                 on_step=on_step,
@@ -111,10 +113,28 @@ class Ufm:
         if self.gif:
             self._write_gif(self.gif, labels, counts, batches)
         if self.json:
-            print(json.dumps(_as_dict(solution, certificate, predicted), indent=2))
+            print(json.dumps(_as_dict(solution, certificate, predicted), indent=2, allow_nan=False))
         else:
             print(_as_text(solution, certificate, predicted))
         return 0 if solution.converged else 1
+
+    def _prototypes(self, classes: int, dim: int) -> Tensor | None:
+        import torch
+
+        return torch.eye(classes, dim, dtype=torch.float64) if self.prototypes else None
+
+    def _settling(self, counts: list[int]) -> float:
+        """A time after which the slowest class has come to rest."""
+        from orthoframe.losses import decay_rate
+
+        rows = [count + self.prototypes for count in counts]
+        largest = max(rows)
+        if largest < 2:
+            return 0.0  # nothing pulls; the solver will say so
+        others = len(rows) - 1 if self.denominator == "class-average" else sum(rows) - largest
+        options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
+        rate = float(decay_rate(largest - 1, others, **options))
+        return 30.0 / rate if rate > 0 else float("inf")
 
     def _loss(self) -> dict[str, Any]:
         return {"temperature": self.temperature, "denominator": self.denominator, "nonnegative": self.relu}
@@ -127,6 +147,11 @@ class Ufm:
         for name, value in (("--dim", dim), ("--epochs", self.epochs), ("--starts", self.starts)):
             if value < 1:
                 raise BadInput(f"{name} must be at least 1, not {value}")
+        if len(counts) > _MOST_CLASSES or sum(counts) * dim > _MOST_ENTRIES:
+            raise BadInput(
+                f"{len(counts):,} classes and {sum(counts):,} rows of {dim:,} dimensions are too many; "
+                f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
+            )
         if self.seed < 0:
             raise BadInput(f"--seed must be at least 0, not {self.seed}")
         if self.batching == "full" and self.batch_size is not None:
@@ -139,6 +164,8 @@ class Ufm:
             raise BadInput(f"--gif must end in .gif, not {self.gif}")
         if self.gif is not None and (len(counts) != 3 or dim != 3):
             raise BadInput("--gif draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
+        if self.gif is not None and self._settling(counts) > _LONGEST:
+            raise BadInput(f"--gif: at temperature {self.temperature:g} features hardly move; use a larger one")
         check_output(self.gif)
         check_figure(self.plot)
 
@@ -160,10 +187,14 @@ class Ufm:
         from orthoframe.batches import certify
 
         if not self.prototypes:
-            return certify(labels, batches)
+            return certify(labels, batches, denominator=self.denominator)
         # A prototype is a sample of its class that is in every batch.
         fixed = np.arange(len(labels), len(labels) + classes)
-        return certify(np.append(labels, np.arange(classes)), [np.append(batch, fixed) for batch in batches])
+        return certify(
+            np.append(labels, np.arange(classes)),
+            [np.append(batch, fixed) for batch in batches],
+            denominator=self.denominator,
+        )
 
     def _predicted(self, counts: list[int]) -> Tensor:
         from orthoframe.ufm import predict_gram
@@ -172,23 +203,16 @@ class Ufm:
             return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)  # type: ignore[arg-type]
 
     def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], batches: list[NDArray[Any]]) -> None:
-        from orthoframe.losses import decay_rate
         from orthoframe.reporting import write_sphere_gif
         from orthoframe.ufm import gradient_flow, random_rows
 
-        several = [count for count in counts if count > 1]
-        others = 2 if self.denominator == "class-average" else len(labels) - max(several)
-        slowest = decay_rate(
-            max(several) - 1,
-            others,
-            temperature=self.temperature,
-            denominator=self.denominator,  # type: ignore[arg-type]
-        )
-        end = 30.0 / float(slowest)
+        end = self._settling(counts)
         times = [0.0, *np.geomspace(end / 1e7, end, 10 * _FRAMES).tolist()]
         start = random_rows(len(labels), 3, self.relu, self.seed, 0)
         with _bad_input():
-            flow = gradient_flow(labels, start, times, batches=batches, **self._loss())
+            flow = gradient_flow(
+                labels, start, times, batches=batches, prototypes=self._prototypes(len(counts), 3), **self._loss()
+            )
         write_whole(path, lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
 
 
@@ -197,7 +221,8 @@ def _parse_counts(text: str) -> list[int]:
     counts: list[int] = []
     for part in text.split(","):
         numbers = part.strip().split("x")
-        if len(numbers) > 2 or not all(number.isascii() and number.isdigit() and int(number) for number in numbers):
+        whole = all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers)
+        if len(numbers) > 2 or not whole:
             raise BadInput(f"--counts {text}: {part.strip()!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50")
         rows, classes = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 1
         if sum(counts) + rows * classes > _MOST_SAMPLES:
@@ -239,12 +264,15 @@ def _as_text(solution: "Solution", certificate: "Certificate", predicted: Tensor
         ("floor" if predicted is None else "lowest loss, predicted", shown(solution.floor, ".12f")),
         ("gap", shown(solution.gap, ".3e")),
     ]
-    if solution.bound is not None:
+    if solution.bound is not None and np.isfinite(solution.bound):
         rows.append(("departure from a frame, in any batch", f"at most {solution.bound:.1e}"))
     if predicted is not None:
         largest = float((solution.geometry.cosines - predicted).abs().max())
-        rows.append(("distance to predicted Gram matrix", f"{solution.geometry.distance_to(predicted):.3e}"))
+        rows.append(("distance to prediction for one batch", f"{solution.geometry.distance_to(predicted):.3e}"))
         rows.append(("largest difference of a cosine", f"{largest:.3e}"))
     width = max(len(name) for name, _ in rows)
     lines = [solution.sentence(), "", *(f"{name:<{width}}  {value}" for name, value in rows)]
+    if predicted is not None:
+        lines += ["", str(solution.geometry), "", "What the batches would guarantee with a ReLU:", str(certificate)]
+        return "\n".join(lines)
     return "\n".join([*lines, "", str(solution.geometry), "", str(certificate)])

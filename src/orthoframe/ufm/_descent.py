@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from orthoframe.ufm._feasible import project, tangent
+from orthoframe.ufm._feasible import project, pull_without_walls, tangent
 
 Reason = Literal["floor", "stationary", "steps"]
 """Why a descent stopped: at its floor, where nothing pulls any more, or after all steps that were allowed."""
@@ -66,7 +66,7 @@ def descend(
     size = 1.0 / max(float(torch.linalg.vector_norm(slope, dim=1).max()), 1e-300)
     losses, evaluations, sizes = [value], 1, [size]
     loss, best_rows, gained = value, rows, 0
-    best, flattest = value, float(_pull(rows, slope, nonnegative).norm())
+    best, flattest = value, float(pull_without_walls(rows, slope, nonnegative).norm())
     reason: Reason = "steps"
     while True:
         if at_floor(value):
@@ -98,7 +98,7 @@ def descend(
         losses.append(value)
         if on_step is not None:
             on_step(value)
-        steepness = float(_pull(rows, slope, nonnegative).norm())
+        steepness = float(pull_without_walls(rows, slope, nonnegative).norm())
         if value < best - rounding or steepness < flattest / 2:
             gained = len(losses)
         if value <= best + rounding and (value < best - rounding or steepness <= flattest):
@@ -108,8 +108,3 @@ def descend(
         size = min(max(wanted, 1e-6 * size), 1e6 * size)
         sizes.append(size)
     return Descent(best_rows, loss, tuple(losses), evaluations, reason)
-
-
-def _pull(rows: Tensor, slope: Tensor, nonnegative: bool) -> Tensor:
-    """The slope, without what only pushes against the constraint."""
-    return slope.masked_fill((rows == 0) & (slope > 0), 0.0) if nonnegative else slope

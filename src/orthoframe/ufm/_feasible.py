@@ -31,6 +31,11 @@ def tangent(gradient: Tensor, rows: Tensor) -> Tensor:
     return torch.addcmul(gradient, torch.linalg.vecdot(gradient, rows)[:, None], rows, value=-1)
 
 
+def pull_without_walls(rows: Tensor, slope: Tensor, nonnegative: bool) -> Tensor:
+    """The slope, without what only pushes against the constraint."""
+    return slope.masked_fill((rows == 0) & (slope > 0), 0.0) if nonnegative else slope
+
+
 def random_rows(count: int, dim: int, nonnegative: bool, *seeds: int) -> Tensor:
     """Directions drawn evenly from the sphere, or from its non-negative part; float64 `[count, dim]`."""
     seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
@@ -44,7 +49,7 @@ def checked_rows(start: Tensor, count: int, nonnegative: bool) -> Tensor:
     Raises:
         ValueError: For a wrong shape, or rows that are not allowed.
     """
-    rows = torch.as_tensor(start, dtype=torch.float64, device="cpu").detach()
+    rows = torch.as_tensor(start, dtype=torch.float64, device="cpu").detach().clone()
     if rows.ndim != 2 or len(rows) != count:
         raise ValueError(f"start must have shape [{count}, dim], a row a sample, not {list(rows.shape)}")
     if not bool(rows.isfinite().all()) or bool((rows == 0).all(1).any()):

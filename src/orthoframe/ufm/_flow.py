@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe.losses import Denominator
-from orthoframe.ufm._feasible import checked_rows, project, tangent
+from orthoframe.ufm._feasible import checked_rows, project, pull_without_walls, tangent
 from orthoframe.ufm._objective import Objective
 
 # The error of a step that is allowed, in any entry: a part of the largest change, and not more than this in all.
@@ -41,6 +41,8 @@ class Flow:
         return Flow(self.times[chosen], self.features[chosen], self.losses[chosen])
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def gradient_flow(
     labels: Sequence[Any] | NDArray[Any] | Tensor,
     start: Tensor,
@@ -84,8 +86,10 @@ def gradient_flow(
     """
     objective = Objective(labels, batches, temperature, denominator, prototypes)
     rows = checked_rows(start, objective.num_samples, nonnegative)
+    objective.check_prototypes(rows.shape[1], nonnegative)
     wanted = torch.as_tensor(times, dtype=torch.float64)
-    if wanted.ndim != 1 or not len(wanted) or float(wanted[0]) < 0 or bool((wanted.diff() <= 0).any()):
+    finite = bool(wanted.isfinite().all())
+    if wanted.ndim != 1 or not len(wanted) or not finite or float(wanted[0]) < 0 or bool((wanted.diff() <= 0).any()):
         raise ValueError("times must be a list of growing numbers from 0")
 
     def force(rows: Tensor) -> tuple[float, Tensor]:
@@ -95,8 +99,12 @@ def gradient_flow(
     value, pull = force(rows)
     time, size = 0.0, 1e-3 / max(float(pull.abs().max()), 1e-300)
     path, losses = [], []
+    noise = objective.rounding * objective.anchors  # of a force: below, features would only follow rounding errors
     for goal in wanted.tolist():
         while time < goal:
+            if float(pull_without_walls(rows, pull, nonnegative).abs().max()) <= noise:
+                time = goal
+                break
             step = min(size, goal - time)
             euler = project(rows - step * pull, nonnegative)
             heun = project(rows - step / 2 * (pull + force(euler)[1]), nonnegative)

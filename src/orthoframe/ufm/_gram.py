@@ -16,10 +16,15 @@ from orthoframe.losses import Denominator, check_options
 _STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
 # Values that differ by less than this are equal; curvatures below this part of the largest are none.
 _ROUNDING, _LEVEL = 1e-14, 1e-12
-# Up to this many unknowns the curvature is a matrix; beyond it is only multiplied with.
-_DENSE = 1000
+# Up to this many unknowns the curvature is a matrix. Beyond, it is only multiplied with, which is quick but may end at
+# a saddle: after so many steps in vain it becomes a matrix all the same, unless it is too large.
+_DENSE, _IN_VAIN, _LARGEST = 1000, 8, 2500
+# How well such a system is solved, and with how many products at most.
+_RESIDUAL, _PRODUCTS = 1e-6, 3000
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def predict_gram(
     class_counts: Tensor | Sequence[int], *, temperature: float = 0.1, denominator: Denominator = "all"
 ) -> Tensor:
@@ -33,7 +38,7 @@ def predict_gram(
     which is convex in G, and minimised over positive semi-definite G with unit diagonal. Classes of equal count are
     interchangeable, so that the size of the problem is the number of different counts: a thousand classes of ten
     different counts take a fraction of a second. Balanced classes give the simplex ETF; imbalanced ones crowd the small
-    classes together. Needs as many dimensions as classes.
+    classes together. Needs as many dimensions as classes. More than about forty different counts may take minutes.
 
     Args:
         class_counts: `[k]`, rows of each class. A class of a single row is a negative of the others and no anchor; the
@@ -53,7 +58,7 @@ def predict_gram(
         tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """
     check_options(temperature, denominator, "skip")
-    counts = _counts(class_counts)
+    temperature, counts = float(temperature), _counts(class_counts)
     if len(counts) == 1 or not bool((counts > 1).any()):
         return _without_force(counts)
     groups = _Groups(counts, temperature, denominator)
@@ -63,7 +68,7 @@ def predict_gram(
             return groups.gram(point)
     raise RuntimeError(
         f"no optimum was found to {_STILL} for counts {_shortened(counts)} at temperature {temperature}; "
-        "a temperature closer to 0.1 may help"
+        "fewer different counts, or another temperature, may help"
     )
 
 
@@ -99,6 +104,8 @@ class _Groups:
         others = weights * self.sizes - torch.diag(weights)
         self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
         self.alone = self.sizes == 1
+        # The pull on a group grows with its rows: unknowns on this scale have curvatures that can be compared.
+        self.scale = (self.sizes * rows).sqrt()[:, None]
         self.shape = (len(rows), len(rows) + 1)
 
     def cosines(self, point: Tensor) -> Tensor:
@@ -135,19 +142,21 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
 
     def slope(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         point = torch.from_numpy(flat.copy()).view(shape).requires_grad_()
-        value = groups(point)
+        value = groups(point / groups.scale)
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.reshape(-1).numpy()
 
     start = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 30}
+    start = groups.scale * start / torch.linalg.vector_norm(start, dim=1, keepdim=True)
     found = minimize(slope, start.reshape(-1).numpy(), jac=True, method="L-BFGS-B", options=options)
-    point = torch.from_numpy(found.x).view(shape)
+    point = torch.from_numpy(found.x).view(shape) / groups.scale
     point = point / torch.linalg.vector_norm(point, dim=1, keepdim=True)
     change = math.inf
-    for _ in range(_NEWTON_STEPS):
+    for number in range(_NEWTON_STEPS):
         value = float(groups(point))
-        step = _newton_step(groups, point)
+        dense = point.numel() <= (_DENSE if number < _IN_VAIN else _LARGEST)
+        step = _newton_step(groups, point, dense)
         while float(groups(point + step)) > value + _ROUNDING * (1 + abs(value)):
             step = step / 4
         moved = point + step
@@ -158,33 +167,38 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
     return point, change
 
 
-def _newton_step(groups: _Groups, point: Tensor) -> Tensor:
+def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
     """Downhill by the inverse of the curvature; not along rotations and lengths, which change nothing."""
-    point = point.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad(groups(point), point, create_graph=True)
+    scaled: Tensor = (point * groups.scale).detach().requires_grad_()
+    step: Tensor
+    (gradient,) = torch.autograd.grad(groups(scaled / groups.scale), scaled, create_graph=True)
 
     def product(direction: Tensor) -> Tensor:
-        (result,) = torch.autograd.grad(gradient, point, direction, retain_graph=True)
+        result: Tensor = torch.autograd.grad(gradient, scaled, direction, retain_graph=True)[0]
         return result
 
-    size, slope = point.numel(), gradient.detach().reshape(-1)
-    if size > _DENSE:
+    size, slope = scaled.numel(), gradient.detach().reshape(-1)
+    if not dense:
         operator = LinearOperator(
-            (size, size), matvec=lambda v: product(torch.from_numpy(v.copy()).view_as(point)).reshape(-1).numpy()
+            (size, size), matvec=lambda v: product(torch.from_numpy(v.copy()).view_as(scaled)).reshape(-1).numpy()
         )
-        flat, _ = minres(operator, -slope.numpy(), rtol=1e-4, maxiter=1000)
-        return torch.from_numpy(flat).view_as(point)
-    unit = torch.eye(size, dtype=point.dtype).view(size, *point.shape)
-    curvature = torch.vmap(product)(unit).reshape(size, size)
-    values, vectors = torch.linalg.eigh((curvature + curvature.T) / 2)
-    flat_directions = values.abs() <= _LEVEL * values.abs().max()
-    inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
-    step: Tensor = vectors @ (inverse * (vectors.T @ -slope))
-    return step.view_as(point)
+        flat, _ = minres(operator, -slope.numpy(), rtol=_RESIDUAL, maxiter=_PRODUCTS)
+        step = torch.from_numpy(flat)
+    else:
+        unit = torch.eye(size, dtype=scaled.dtype).view(size, *scaled.shape)
+        curvature = torch.vmap(product)(unit).reshape(size, size)
+        values, vectors = torch.linalg.eigh((curvature + curvature.T) / 2)
+        flat_directions = values.abs() <= _LEVEL * values.abs().max()
+        inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
+        step = vectors @ (inverse * (vectors.T @ -slope))
+    unscaled: Tensor = step.view_as(scaled) / groups.scale
+    return unscaled
 
 
 def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
     counts = torch.as_tensor(class_counts, device="cpu")
+    if counts.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        counts = counts.long()  # torch cannot compare these
     if counts.ndim != 1 or not len(counts):
         raise ValueError(f"class_counts must be a list of at least one count, not of shape {list(counts.shape)}")
     if counts.is_floating_point() or counts.is_complex() or counts.dtype == torch.bool:

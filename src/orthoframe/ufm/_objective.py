@@ -13,6 +13,8 @@ from orthoframe.ufm._gram import gram_loss, predict_gram
 
 # Rounding errors of an anchor's term, in units of the last place of its largest part.
 _ROUNDINGS = 4.0
+# Temperatures at which exponentials and their sums can still be told apart.
+_COLDEST, _HOTTEST = 1e-3, 1e6
 
 
 class Objective:
@@ -39,13 +41,18 @@ class Objective:
         self.num_samples, self.num_classes = len(found.classes), len(found.names)
         if not self.num_samples:
             raise ValueError("labels are empty; there is nothing to place")
-        self.temperature, self.denominator = temperature, denominator
+        if not _COLDEST <= temperature <= _HOTTEST:
+            raise ValueError(
+                f"temperature must be from {_COLDEST} to {_HOTTEST:g} for float64 to follow, not {temperature}"
+            )
+        self.temperature, self.denominator = float(temperature), denominator
         self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, self.num_classes)
         classes = torch.from_numpy(found.classes).long()
         self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(self.num_classes)])
         fixed = torch.arange(self.num_samples, len(self.labels))
         lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
-        self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long), fixed]) for batch in lists]
+        views = getattr(batches, "views", 1)  # of a plan: as many rows of each sample, at one place
+        self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long).repeat(views), fixed]) for batch in lists]
         self._count_rows()
         if not self.anchors:
             raise ValueError(
@@ -71,6 +78,15 @@ class Objective:
         self.floor = self._floor()
         largest = max((1, *map(len, self.batches)))
         self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
+
+    def check_prototypes(self, dim: int, nonnegative: bool) -> None:
+        """Refuse prototypes that are not of the features' kind."""
+        if self.prototypes is None:
+            return
+        if self.prototypes.shape[1] != dim:
+            raise ValueError(f"prototypes have {self.prototypes.shape[1]} dimensions, and features {dim}")
+        if nonnegative and bool((self.prototypes < 0).any()):
+            raise ValueError("prototypes must not be negative, as the features are not; or use nonnegative=False")
 
     def at_temperature(self, temperature: float) -> "Objective":
         """The same batches at another temperature."""
@@ -133,9 +149,9 @@ class Objective:
 
 
 def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_classes: int) -> Tensor:
-    rows = torch.as_tensor(prototypes, dtype=torch.float64, device="cpu").detach()
+    rows = torch.as_tensor(prototypes, dtype=torch.float64, device="cpu").detach().clone()
     if rows.ndim != 2 or len(rows) != num_classes:
         raise ValueError(f"prototypes must have shape [{num_classes}, dim], a row a class, not {list(rows.shape)}")
     if not torch.allclose(torch.linalg.vector_norm(rows, dim=1), torch.ones(num_classes, dtype=torch.float64)):
         raise ValueError("prototypes must have unit norm; torch.eye(classes, dim) will do")
-    return rows
+    return torch.nn.functional.normalize(rows, dim=1)  # those of float32 are unit to seven digits only

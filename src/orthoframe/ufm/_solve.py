@@ -1,14 +1,17 @@
 """The unconstrained features model: minimise the loss over the features themselves."""
 
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe.batches import whole_number
 from orthoframe.geometry import Geometry, measure
 from orthoframe.losses import Denominator
 from orthoframe.ufm._descent import Descent, Reason, descend
@@ -17,6 +20,12 @@ from orthoframe.ufm._objective import Objective
 
 # A start that fails is followed by one that passes through this temperature, at which classes rarely merge.
 _PARTING = 0.1
+# Without the constraint every start first passes through this one, if its own is smaller.
+_FEELING = 0.5
+# A stationary point so many roundings above the floor is at the floor.
+_NEAR = 20.0
+# A bound on angles that is worth nothing.
+_LOOSE = 0.01
 
 
 @dataclass(frozen=True)
@@ -66,10 +75,13 @@ class Solution:
                 "floor": "",
             }[self.reason]
         if self.converged:
-            return f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it."
+            words = f"The loss is at its floor after {tried}: {max(self.gap, 0.0):.1e} above it"
+            if self.bound is not None and self.bound > _LOOSE:
+                words += ", which at this temperature says little about angles: float64 cannot tell more"
+            return words + "."
         classes = len(self.geometry.names)
-        if self.geometry.dim < classes:
-            return f"Stopped {self.gap:.2e} above the floor after {tried}: the floor needs {classes} dimensions."
+        if self.bound is not None and self.geometry.dim < classes:
+            return f"Stopped {self.gap:.2e} above the floor after {tried}: the floor may need {classes} dimensions."
         if self.reason == "stationary":
             return (
                 f"Not converged: stationary {self.gap:.2e} above the floor after {tried}, a spurious optimum; "
@@ -79,10 +91,11 @@ class Solution:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the features, in types that JSON knows."""
-        own = ("loss", "floor", "gap", "bound", "converged", "reason", "steps", "evaluations", "starts")
+        own = ("loss", "floor", "gap", "converged", "reason", "steps", "evaluations", "starts")
         return {
             "sentence": self.sentence(),
             **{name: getattr(self, name) for name in own},
+            "bound": None if self.bound is None or math.isinf(self.bound) else self.bound,
             "losses": list(self.losses),
             "geometry": self.geometry.to_dict(),
         }
@@ -91,6 +104,8 @@ class Solution:
         return f"{self.sentence()}\n{self.geometry}"
 
 
+@torch.inference_mode(False)
+@torch.enable_grad()
 def solve_ufm(
     labels: Sequence[Any] | NDArray[Any] | Tensor,
     dim: int,
@@ -123,8 +138,8 @@ def solve_ufm(
         prototypes: `[k, dim]`, a fixed unit row of each class, in the order of the sorted labels, that is part of every
             batch: `torch.eye(k, dim)` binds every batch at no cost.
         start: `[samples, dim]`, where to begin instead of at random; then it is the only start.
-        starts: Random starts that may be tried.
-        max_steps: Steps of a start.
+        starts: Random starts that may be tried; all are, and the best is kept, where the lowest loss is not known.
+        max_steps: Steps of a start, at each temperature that it goes through.
         tolerance: Stop as soon as the gap proves the angles to be within this (see `Solution.bound`).
         seed: Decides the random starts.
         on_step: Called after each step with the number of the start, from 1, and the loss.
@@ -143,20 +158,16 @@ def solve_ufm(
         >>> free.geometry.cosines[0]  # no frame: large classes are opposed, small ones crowd together
         tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
-    for name, value in (("dim", dim), ("starts", starts), ("max_steps", max_steps)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number from 1, not {value!r}")
+    dim, seed = whole_number("dim", dim, 1), whole_number("seed", seed, 0)
+    starts, max_steps = whole_number("starts", starts, 1), whole_number("max_steps", max_steps, 1)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, not {tolerance}")
     objective = Objective(labels, batches, temperature, denominator, prototypes)
-    if objective.prototypes is not None and objective.prototypes.shape[1] != dim:
-        raise ValueError(f"prototypes have {objective.prototypes.shape[1]} dimensions, and dim is {dim}")
-    if objective.prototypes is not None and nonnegative and bool((objective.prototypes < 0).any()):
-        raise ValueError("prototypes must not be negative, as the features are not; or use nonnegative=False")
-    if dim < objective.num_classes:
+    objective.check_prototypes(dim, nonnegative)
+    if nonnegative and dim < objective.num_classes:
         warnings.warn(
             f"{dim} dimensions are too few for {objective.num_classes} classes: no orthogonal frame exists, and the "
-            "floor cannot be reached",
+            "floor may be out of reach",
             stacklevel=2,
         )
     given = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
@@ -167,10 +178,8 @@ def solve_ufm(
     evaluations = number = 0
     while number < (starts if given is None else 1):
         rows = random_rows(objective.num_samples, dim, nonnegative, seed, number) if given is None else given
-        # Classes that merge at this temperature are often told apart by a smaller one.
-        first = [objective.at_temperature(_PARTING)] if number > 0 and temperature != _PARTING else []
         steps = 0
-        for stage in [*first, objective]:
+        for stage in [*_before(objective, nonnegative, number), objective]:
             found = descend(
                 stage,
                 rows,
@@ -187,7 +196,7 @@ def solve_ufm(
         number += 1
         if best is None or found.loss < best[0].loss:
             best = found, steps
-        if floor is None or found.loss <= floor + objective.rounding or found.reason == "floor":
+        if floor is not None and (found.reason == "floor" or found.loss <= floor + objective.rounding):
             break
     assert best is not None
     found, steps = best
@@ -199,13 +208,27 @@ def solve_ufm(
         gap=gap,
         bound=objective.angle(gap) if nonnegative and gap is not None else None,
         geometry=measure(found.features, labels),
-        converged=found.reason == "stationary" if gap is None else found.reason == "floor" or gap <= objective.rounding,
+        converged=_converged(found, gap, objective.rounding),
         reason=found.reason,
         steps=steps,
         evaluations=evaluations,
         starts=number,
         losses=found.losses,
     )
+
+
+def _before(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
+    """Other temperatures that a start goes through first."""
+    if not nonnegative:
+        # Far apart, features at a small temperature hardly feel each other; a larger one brings them near the end.
+        return [objective.at_temperature(_FEELING)] if objective.temperature < _FEELING else []
+    return [objective.at_temperature(_PARTING)] if number > 0 and objective.temperature != _PARTING else []
+
+
+def _converged(found: Descent, gap: float | None, rounding: float) -> bool:
+    if gap is None:
+        return found.reason == "stationary" and len(found.losses) > 1
+    return found.reason == "floor" or gap <= rounding or (found.reason == "stationary" and gap <= _NEAR * rounding)
 
 
 def _never(loss: float) -> bool:
