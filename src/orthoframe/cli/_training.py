@@ -1,6 +1,7 @@
 """A run on the terminal: what is known before it, how it goes, how it ended."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from orthoframe.batches import Certificate
-from orthoframe.cli._errors import BadInput
 from orthoframe.cli._files import write_figure, write_whole
-from orthoframe.training import Interrupted, Outcome, Settings, TrainingError, Watcher, train
+from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
 from orthoframe.training._loop import Loop
+from orthoframe.training._rank import is_first_process
 from orthoframe.training._setup import Task
 
 
@@ -32,16 +33,29 @@ def run_training(settings: Settings | None, path: Path) -> int:
     ) as bar:
         try:
             outcome = train(settings, path, _watcher(bar))
-        except TrainingError as error:
-            raise BadInput(str(error)) from None
-        except Interrupted:
-            print(f"orthoframe: interrupted; go on with: orthoframe train --resume {path}", file=sys.stderr)
-            return 130
-    if outcome is None:
-        return 0
-    _write_report(path)
-    _print(outcome)
+            if outcome is not None:
+                _write_report(path)
+        except (TrainingError, Interrupted) as error:
+            return _failed(error, path)
+        except KeyboardInterrupt:  # before the first step or after the last, where nothing is lost
+            if not (path / "config.json").exists():
+                raise
+            return _failed(Interrupted(), path)
+    if outcome is not None:
+        _print(outcome)
     return 0
+
+
+def _failed(error: TrainingError | Interrupted, path: Path) -> int:
+    """Say it, in the first of several processes; the exit status."""
+    if not is_first_process():
+        return 0  # with another status, the first would be killed before it has said it
+    if isinstance(error, Interrupted):
+        again = f"orthoframe train --resume {shlex.quote(str(path))}"
+        print(f"orthoframe: interrupted; go on with: {again}", file=sys.stderr)
+        return 130
+    print(f"orthoframe: {error}", file=sys.stderr)
+    return 1 if isinstance(error, Stopped) else 2
 
 
 def _watcher(bar: Progress) -> Watcher:

@@ -3,15 +3,12 @@
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from orthoframe.cli._errors import BadInput
 from orthoframe.training._settings import RECIPES, Settings
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ class Train(Settings):
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:
             raise BadInput("--resume names the folder already; leave --out out")
-        if settings != Settings(**RECIPES[self.recipe]):
+        if self.recipe != "quick" or settings != Settings():
             raise BadInput("--resume takes the settings from its folder; leave the others out")
 
 

@@ -106,8 +106,12 @@ class Settings:
             raise ValueError(f"--imbalance none has no ratio, and --ratio is {self.ratio}; leave one of them out")
         if self.head == "none" and self.features is not None:
             raise ValueError("--features needs --head linear; with --head none the width decides the dimension")
-        if self.loss == "cross-entropy" and self.denominator != "all":
+        if self.loss == "cross-entropy" and self.denominator != Settings.denominator:
             raise ValueError("--denominator is for --loss supcon; cross-entropy has none")
+        if self.loss == "cross-entropy" and self.temperature != Settings.temperature:
+            raise ValueError("--temperature is for --loss supcon; cross-entropy has none")
+        if self.scheme == "full" and self.batch_size != Settings.batch_size:
+            raise ValueError("--scheme full is one batch of all samples; leave --batch-size out")
         if not self.augment and self.views > 1:
             raise ValueError(f"--views {self.views} without augmentation are {self.views} times the same image")
 
