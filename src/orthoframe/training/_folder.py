@@ -84,6 +84,8 @@ class RunFolder:
         except OSError as error:
             raise TrainingError(f"{self.path}: {error.strerror or error}; choose another --out") from None
         try:
+            for leftover in self.path.glob(".orthoframe.*"):  # of a process that was killed
+                leftover.unlink()
             if settings is not None:
                 self.check_free()  # now that nobody else can start one
                 self.write_json("config.json", {**settings.to_dict(), "version": __version__})
