@@ -59,7 +59,9 @@ def recomputed(folder):
 def started(worker, *given):
     """A process that runs `worker(*given)`: forked from one that has imported everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["orthoframe.cli._training", "sklearn.datasets", "tests.training.runs"])
+    context.set_forkserver_preload(
+        ["orthoframe.cli._training", "orthoframe.reporting", "sklearn.datasets", "tests.training.runs"]
+    )
     process = context.Process(target=worker, args=given)
     process.start()
     try:

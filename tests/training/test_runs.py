@@ -67,7 +67,11 @@ def check(outcome, settings):
         if settings.loss == "supcon":
             labels = [task.train.labels[torch.from_numpy(batch)] for batch in task.plan.batches(epoch)]
             floors = [
-                float(loss_floor(y.repeat(settings.views), temperature=row["temperature"], denominator=settings.denominator))
+                float(
+                    loss_floor(
+                        y.repeat(settings.views), temperature=row["temperature"], denominator=settings.denominator
+                    )
+                )
                 for y in labels
             ]
             assert row["floor"] == pytest.approx(sum(floors) / len(floors), abs=1e-12)
@@ -152,7 +156,13 @@ def test_classes_have_their_names(tmp_path):
     names = np.array(["wolf", "cat", "emu"])
     labels = np.repeat(names, (12, 8, 4))
     pixels = random.integers(0, 100, (24, 8, 8)).astype(np.uint8) + 50 * np.repeat([0, 1, 2], (12, 8, 4))[:, None, None]
-    np.savez(tmp_path / "animals.npz", x_train=pixels.astype(np.uint8), y_train=labels, x_test=pixels.astype(np.uint8), y_test=labels)
+    np.savez(
+        tmp_path / "animals.npz",
+        x_train=pixels.astype(np.uint8),
+        y_train=labels,
+        x_test=pixels.astype(np.uint8),
+        y_test=labels,
+    )
     settings = small(data=f"npz:{tmp_path / 'animals.npz'}", imbalance="none", majority=None, ratio=1.0)
     settings = replace(settings, scheme="partition", binding="none", batch_size=4)
     outcome = train(settings, tmp_path / "run")

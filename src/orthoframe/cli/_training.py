@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from orthoframe._whole import write_whole
 from orthoframe.batches import Certificate
-from orthoframe.cli._files import write_figure, write_whole
 from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
 from orthoframe.training._loop import Loop
 from orthoframe.training._rank import is_first_process
@@ -37,6 +37,9 @@ def run_training(settings: Settings | None, path: Path) -> int:
                 _write_report(path)
         except (TrainingError, Interrupted) as error:
             return _failed(error, path)
+        except OSError as error:
+            again = f"once there is room, go on with --resume {path}"
+            return _failed(Stopped(f"the report cannot be written: {error.strerror or error}; {again}"), path)
         except KeyboardInterrupt:  # before the first step or after the last, where nothing is lost
             if not (path / "config.json").exists():
                 raise
@@ -105,7 +108,8 @@ def _write_report(path: Path) -> None:
     run = read_run(path)
     write_whole(path / "report.html", lambda file: write_report([run], file))
     os.makedirs(path / "figures", exist_ok=True)
-    write_figure(path / "figures" / "training.png", training_figure(run))
+    figure = training_figure(run)
+    write_whole(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
 
 
 def _print(outcome: Outcome) -> None:

@@ -94,13 +94,16 @@ class Loop:
         settled = epoch >= (1 - settings.settle) * settings.epochs
         augment = Augment(0, flip=False) if settled else self.task.augment
         partial = self.state.partial
-        rate = settings.lr
+        rates = [
+            learning_rate(
+                settings.lr, settings.decay, (epoch + number / len(batches)) / settings.epochs, settings.settle
+            )
+            for number in range(len(batches))
+        ]
         for number in range(self.state.steps, len(batches)):
             batch = batches[number]
-            part = (epoch + number / len(batches)) / settings.epochs
-            rate = learning_rate(settings.lr, settings.decay, part, settings.settle)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rates[number]
             images, labels = self._rows(batch, epoch, number, augment)
             loss = self._loss(images, labels, len(batch) * settings.views)
             value = self._checked(loss, images, epoch, number, batch)
@@ -117,7 +120,7 @@ class Loop:
                 on_step()
         row: dict[str, Any] = {
             "epoch": epoch + 1,
-            "lr": rate,
+            "lr": rates[-1],
             "temperature": temperature,
             "loss": _mean(partial["loss"]),
         }
