@@ -1,6 +1,6 @@
-"""`orthoframe` as a file: what starts several processes runs it again in each. Several commands, if `--then` parts them.
+"""`orthoframe` as a file: what starts several processes runs it again in each. `--then` parts several commands.
 
-    python several.py train --devices 2 ... --then train --resume ...
+python several.py train --devices 2 ... --then train --resume ...
 """
 
 import sys
