@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from orthoframe.cli._errors import BadInput
-from orthoframe.training._settings import RECIPES, Settings
+from orthoframe.training._settings import RECIPES, Settings, hint
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,9 @@ class Train(Settings):
 
     recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
     """Where defaults come from: quick, or paper (the paper's setting; needs a GPU)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """Go on with the run in this folder, with the settings that it has."""
 
     def run(self) -> int:
