@@ -46,6 +46,22 @@ def test_the_command_answers():
     assert "orthogonal frame" in " ".join(help_text.stdout.split())
 
 
+@pytest.mark.parametrize("words", [["--help"], ["certify", "--help"], ["train", "--help"]], ids=" ".join)
+def test_help_loads_little_more_than_torch(words):
+    script = f"""
+import sys
+from orthoframe.cli import main
+try:
+    main({words!r})
+except SystemExit:
+    pass
+heavy = {{"scipy", "lightning_fabric", "torchmetrics", "matplotlib", "plotly", "sklearn", "PIL", "pooch", "filelock"}}
+sys.exit(f"loaded: {{heavy & set(sys.modules)}}" if heavy & set(sys.modules) else 0)
+"""
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("page", ["README.md", "docs/loss.md", "docs/batches.md", "docs/geometry.md", "docs/theory.md"])
 def test_examples_of_the_page_run(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)

@@ -1,6 +1,7 @@
 """A run on the terminal: what is known before it, how it goes, how it ended."""
 
 import os
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,11 +11,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from orthoframe._whole import write_whole
 from orthoframe.batches import Certificate
-from orthoframe.cli._errors import BadInput
-from orthoframe.cli._files import write_figure, write_whole
-from orthoframe.training import Interrupted, Outcome, Settings, TrainingError, Watcher, train
+from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
 from orthoframe.training._loop import Loop
+from orthoframe.training._rank import is_first_process
 from orthoframe.training._setup import Task
 
 
@@ -34,23 +35,32 @@ def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> in
     ) as bar:
         try:
             outcome = train(settings, path, _watcher(bar, on_epoch))
-        except TrainingError as error:
-            raise BadInput(str(error)) from None
-        except Interrupted:
-            if not _is_first():
-                return 130
-            print(f"orthoframe: interrupted; go on with: orthoframe train --resume {path}", file=sys.stderr)
-            return 130
-    if outcome is None:
-        return 0
-    _write_report(path)
-    _print(outcome)
+            if outcome is not None:
+                _write_report(path)
+        except (TrainingError, Interrupted) as error:
+            return _failed(error, path)
+        except OSError as error:
+            again = f"once there is room, go on with --resume {path}"
+            return _failed(Stopped(f"the report cannot be written: {error.strerror or error}; {again}"), path)
+        except KeyboardInterrupt:  # before the first step or after the last, where nothing is lost
+            if not (path / "config.json").exists():
+                raise
+            return _failed(Interrupted(), path)
+    if outcome is not None:
+        _print(outcome)
     return 0
 
 
-def _is_first() -> bool:
-    """Whether this is the first of several processes, or the only one."""
-    return os.environ.get("LOCAL_RANK", "0") == "0" and os.environ.get("RANK", "0") == "0"
+def _failed(error: TrainingError | Interrupted, path: Path) -> int:
+    """Say it, in the first of several processes; the exit status."""
+    if not is_first_process():
+        return 0  # with another status, the first would be killed before it has said it
+    if isinstance(error, Interrupted):
+        again = f"orthoframe train --resume {shlex.quote(str(path))}"
+        print(f"orthoframe: interrupted; go on with: {again}", file=sys.stderr)
+        return 130
+    print(f"orthoframe: {error}", file=sys.stderr)
+    return 1 if isinstance(error, Stopped) else 2
 
 
 def _watcher(bar: Progress, on_epoch: Callable[[dict[str, Any]], None] | None) -> Watcher:
@@ -123,7 +133,8 @@ def _write_report(path: Path) -> None:
     run = read_run(path)
     write_whole(path / "report.html", lambda file: write_report([run], file))
     os.makedirs(path / "figures", exist_ok=True)
-    write_figure(path / "figures" / "training.png", training_figure(run))
+    figure = training_figure(run)
+    write_whole(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
 
 
 def _print(outcome: Outcome) -> None:

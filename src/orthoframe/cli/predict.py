@@ -71,13 +71,15 @@ def _pixels(path: Path, shape: tuple[int, ...]) -> "Tensor":
     channels, height, width = shape
     try:
         with Image.open(path) as image:
+            if image.mode[0] in "IF":
+                raise BadInput(f"{path}: it has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
             if (image.height, image.width) != (height, width):
                 raise BadInput(
                     f"{path}: {image.width} x {image.height} pixels, and the encoder was trained on {width} x {height}"
                     "; resize it"
                 )
             array = np.array(image.convert("L" if channels == 1 else "RGB"))
-    except (OSError, UnidentifiedImageError, ValueError, SyntaxError) as error:
+    except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else "not an image that can be read"
         raise BadInput(f"{path}: {what}") from None
     return torch.from_numpy(array.reshape(height, width, -1)).permute(2, 0, 1)

@@ -3,15 +3,12 @@
 import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import tyro
 
 from orthoframe.cli._errors import BadInput
-from orthoframe.training._settings import RECIPES, Settings
-
-if TYPE_CHECKING:
-    pass
+from orthoframe.training._settings import RECIPES, Settings, hint
 
 
 @dataclass(frozen=True)
@@ -33,9 +30,9 @@ class Train(Settings):
 
     recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
     """Where defaults come from: quick, or paper (the paper's setting; needs a GPU)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """Go on with the run in this folder, with the settings that it has."""
 
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
@@ -58,7 +55,7 @@ class Train(Settings):
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:
             raise BadInput("--resume names the folder already; leave --out out")
-        if settings != Settings(**RECIPES[self.recipe]):
+        if self.recipe != "quick" or settings != Settings():
             raise BadInput("--resume takes the settings from its folder; leave the others out")
 
 

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orthoframe.training._errors import Stopped as Stopped
     from orthoframe.training._errors import TrainingError as TrainingError
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
@@ -25,6 +26,7 @@ _MODULES = {
     "Watcher": "_train",
     "Interrupted": "_train",
     "TrainingError": "_errors",
+    "Stopped": "_errors",
     "load_encoder": "_export",
     "Trained": "_export",
 }

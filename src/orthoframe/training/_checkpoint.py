@@ -54,6 +54,14 @@ def load_checkpoint(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     return None, complaints
 
 
+def drop_broken(folder: Path) -> None:
+    """Put the previous checkpoint in the place of the newest, which is broken; the next save would lose it otherwise.
+
+    To be called by one process, when all have loaded.
+    """
+    os.replace(folder / PREVIOUS, folder / NAME)
+
+
 def _read(path: Path) -> dict[str, Any]:
     with zipfile.ZipFile(path) as archive:  # torch reads past a changed byte, and this does not
         damaged = archive.testzip()

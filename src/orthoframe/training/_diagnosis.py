@@ -27,8 +27,12 @@ def diagnose(task: Task, certificate: Certificate, rows: Sequence[dict[str, Any]
         `verdict`, `reached`, `signature`, `causes` and `advice`, as in `verdict.json`.
     """
     geometry = found.geometry
-    orthogonal, collapsed = geometry.delta_of <= FRAME, geometry.beta_nc <= COLLAPSED
+    # beta_NC does not see rows that are spread at right angles to all class means.
+    spread = float(geometry.spreads.mean())
+    orthogonal, collapsed = geometry.delta_of <= FRAME, max(geometry.beta_nc, spread) <= COLLAPSED
     numbers = f"distance to the frame {geometry.delta_of:.4f}, beta_NC {geometry.beta_nc:.2g}"
+    if spread > COLLAPSED >= geometry.beta_nc:
+        numbers += f", mean squared distance to the class mean {spread:.2g}"
     if orthogonal and collapsed:
         words = (
             f"The frame is reached: class means are orthogonal and classes have collapsed ({numbers}); "

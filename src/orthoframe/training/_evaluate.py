@@ -1,5 +1,6 @@
 """Features of whole data sets, their geometry, and the accuracy of the nearest class centre."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,15 @@ class Measured:
     geometry: Geometry
     test: dict[str, Any]  # accuracies
     centres: Tensor  # [k, dim], the class means
+
+    def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
+        """What a line of `geometry.jsonl` says, with the names of classes in the place of their numbers."""
+        train = self.geometry.to_dict()
+        for entry in train["classes"]:
+            entry["name"] = classes[entry["name"]]
+        if "accuracy" in train:
+            train["accuracy"]["worst_class"] = classes[train["accuracy"]["worst_class"]]
+        return {"train": train, "test": self.test}
 
     def row(self) -> dict[str, Any]:
         """The columns of `metrics.csv` that this fills."""

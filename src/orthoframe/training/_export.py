@@ -82,9 +82,10 @@ def load_encoder(folder: Path) -> Trained:
         )
         centres = tensors.pop(_CENTRES)
         encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in tensors.items()})
+        normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
+        trained = Trained(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0][:200]
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
     encoder.eval()
-    normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
-    return Trained(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
+    return trained

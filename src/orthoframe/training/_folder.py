@@ -45,21 +45,53 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def create(self, settings: Settings) -> None:
-        """Make the folder and write the settings.
+    def check_free(self) -> None:
+        """Refuse a folder that has a run in it, before any work.
 
         Raises:
-            TrainingError: If there is a run in it already, or it cannot be made.
+            TrainingError: If it has, or if it cannot be looked into.
         """
-        if (self.path / "config.json").exists():
+        try:
+            taken = (self.path / "config.json").exists()
+        except OSError as error:
+            raise TrainingError(f"{self.path}: {error.strerror or error}; choose another --out") from None
+        if taken:
             raise TrainingError(
                 f"{self.path} has a run in it; go on with --resume {self.path}, or choose another --out"
             )
+
+    @contextmanager
+    def opened(self, settings: Settings | None) -> Iterator[None]:
+        """Keep other processes out; a process that dies lets go.
+
+        Args:
+            settings: Of the run that starts here, which are written; None for the run that is here.
+
+        Raises:
+            TrainingError: If there is a run in it already, another process is writing to it, or it cannot be made.
+        """
+        from filelock import FileLock, Timeout
+
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            if settings is not None:
+                self.path.mkdir(parents=True, exist_ok=True)
+            lock = FileLock(self.path / ".lock")
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise TrainingError(
+                f"{self.path}: another process is training into it; wait, or choose another --out"
+            ) from None
         except OSError as error:
             raise TrainingError(f"{self.path}: {error.strerror or error}; choose another --out") from None
-        self.write_json("config.json", {**settings.to_dict(), "version": __version__})
+        try:
+            for leftover in self.path.glob(".orthoframe.*"):  # of a process that was killed
+                leftover.unlink()
+            if settings is not None:
+                self.check_free()  # now that nobody else can start one
+                self.write_json("config.json", {**settings.to_dict(), "version": __version__})
+            yield
+        finally:
+            lock.release()
 
     def settings(self) -> Settings:
         """The settings of the run that is in the folder.
@@ -70,6 +102,8 @@ class RunFolder:
         file = self.path / "config.json"
         try:
             data = json.loads(file.read_text())
+            if not isinstance(data, dict):
+                raise ValueError("it is not an object")
             settings = Settings.from_dict(data)
             settings.check()
         except FileNotFoundError:
@@ -77,27 +111,6 @@ class RunFolder:
         except (OSError, ValueError, TypeError) as error:
             raise TrainingError(f"{file}: not the settings of a run ({error})") from None
         return settings
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Keep other processes out; a process that dies lets go.
-
-        Raises:
-            TrainingError: If another process is writing to the folder.
-        """
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(self.path / ".lock")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise TrainingError(
-                f"{self.path}: another process is training into it; wait, or choose another --out"
-            ) from None
-        try:
-            yield
-        finally:
-            lock.release()
 
     def write_json(self, name: str, data: Any) -> None:
         """Write one file of JSON."""

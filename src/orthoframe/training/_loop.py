@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from orthoframe.data import Augment
 from orthoframe.losses import SupConLoss, collapsed_loss, loss_floor
-from orthoframe.training._errors import TrainingError
+from orthoframe.training._errors import Stopped, TrainingError
 from orthoframe.training._evaluate import Measured, evaluate
 from orthoframe.training._schedules import Temperature, learning_rate
 from orthoframe.training._setup import Task
@@ -40,14 +40,20 @@ class Loop:
     Args:
         task: What to train.
         fabric: The devices, launched.
+
+    Attributes:
+        local_statistics: Whether each process has BatchNorm statistics of its own, from its part of a batch.
     """
 
     def __init__(self, task: Task, fabric: Fabric) -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
-        torch.manual_seed(settings.seed)
         encoder: nn.Module = task.encoder
-        if fabric.world_size > 1 and fabric.device.type == "cuda":
-            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
+        # torch has no shared statistics on a CPU.
+        self.local_statistics = False
+        if fabric.world_size > 1 and any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules()):
+            self.local_statistics = fabric.device.type == "cpu"
+            if not self.local_statistics:
+                encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
         if settings.compile:
             encoder = torch.compile(encoder)  # type: ignore[assignment]
         # Convolutions are a fifth faster with the channels of a pixel side by side.
@@ -81,7 +87,7 @@ class Loop:
             The row.
 
         Raises:
-            TrainingError: If the loss is no number.
+            Stopped: If the loss is no number.
         """
         settings, epoch = self.task.settings, self.state.epoch
         start = time.perf_counter() - self.state.seconds
@@ -90,16 +96,23 @@ class Loop:
         settled = epoch >= (1 - settings.settle) * settings.epochs
         augment = Augment(0, flip=False) if settled else self.task.augment
         partial = self.state.partial
-        rate = settings.lr
+        rates = [
+            learning_rate(
+                settings.lr, settings.decay, (epoch + number / len(batches)) / settings.epochs, settings.settle
+            )
+            for number in range(len(batches))
+        ]
         for number in range(self.state.steps, len(batches)):
             batch = batches[number]
-            part = (epoch + number / len(batches)) / settings.epochs
-            rate = learning_rate(settings.lr, settings.decay, part, settings.settle)
             for group in self.optimizer.param_groups:
-                group["lr"] = rate
+                group["lr"] = rates[number]
             images, labels = self._rows(batch, epoch, number, augment)
-            loss = self._step(images, labels)
-            partial["loss"].append(self._checked(loss, images, epoch, number, batch))
+            loss = self._loss(images, labels, len(batch) * settings.views)
+            value = self._checked(loss, images, epoch, number, batch)
+            self.optimizer.zero_grad()
+            self.fabric.backward(loss)
+            self.optimizer.step()
+            partial["loss"].append(value)
             if settings.loss == "supcon":
                 floor, collapsed = self._bounds(batch, temperature)
                 partial["floor"].append(floor)
@@ -109,7 +122,7 @@ class Loop:
                 on_step()
         row: dict[str, Any] = {
             "epoch": epoch + 1,
-            "lr": rate,
+            "lr": rates[-1],
             "temperature": temperature,
             "loss": _mean(partial["loss"]),
         }
@@ -151,19 +164,25 @@ class Loop:
         mine = slice(fabric.global_rank, None, fabric.world_size)
         return self.task.normaliser(views[mine]), labels.repeat(settings.views)[mine]
 
-    def _step(self, images: Tensor, labels: Tensor) -> Tensor:
+    def _loss(self, images: Tensor, labels: Tensor, rows: int) -> Tensor:
+        """This process's part of the loss of a batch that has so many rows in all processes; the mean is the loss."""
         outputs = self.model(images)
         if self.task.classifier is None:
             loss: Tensor = self.criterion(outputs, labels)
-        else:
-            loss = nn.functional.cross_entropy(outputs, labels)
-        self.optimizer.zero_grad()
-        self.fabric.backward(loss)
-        self.optimizer.step()
-        return loss.detach()
+            return loss
+        # Not the mean over this process's rows: another process may have one more.
+        return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
+
+    def any_process(self, answer: bool) -> bool:
+        """Whether any process says yes; each must ask."""
+        if self.fabric.world_size == 1:
+            return answer
+        answers = self.fabric.all_reduce(torch.tensor(float(answer), device=self.fabric.device), reduce_op="sum")
+        return float(answers) > 0  # type: ignore[arg-type]
 
     def _checked(self, loss: Tensor, images: Tensor, epoch: int, number: int, batch: Any) -> float:
-        """The loss as a number, over all processes."""
+        """The loss as a number, over all processes; before the update, which would spoil the weights too."""
+        loss = loss.detach().clone()  # a sum over processes is taken in place
         if self.fabric.world_size > 1:
             loss = self.fabric.all_reduce(loss, reduce_op="mean")  # type: ignore[assignment]
         value = float(loss)
@@ -172,25 +191,15 @@ class Loop:
         with torch.no_grad():
             largest = float(self.task.encoder.backbone(images).abs().max())
         shown = ", ".join(map(str, batch[:16].tolist())) + (", ..." if len(batch) > 16 else "")
-        raise TrainingError(
+        raise Stopped(
             f"the loss is {value} in step {number + 1} of epoch {epoch + 1} (samples {shown}); the largest feature "
             f"before the norm is {largest:.4g}; try a smaller --lr or --precision 32"
         )
 
-    def agreed(self, wish: bool) -> bool:
-        """Whether any process has a wish; all of them get the same answer, at the same step."""
-        if self.fabric.world_size == 1:
-            return wish
-        heard = self.fabric.all_reduce(torch.tensor(float(wish), device=self.fabric.device), reduce_op="sum")
-        return float(heard) > 0  # type: ignore[arg-type]
-
     def _measure(self) -> dict[str, Any]:
         if self.fabric.global_rank == 0:
             found = self.measured()
-            line = {"epoch": self.state.epoch, "train": found.geometry.to_dict(), "test": found.test}
-            for entry, name in zip(line["train"]["classes"], self.task.train.classes, strict=False):  # type: ignore[index]
-                entry["name"] = name
-            self.state.geometries.append(line)
+            self.state.geometries.append({"epoch": self.state.epoch, **found.to_dict(self.task.train.classes)})
             row = found.row()
         else:
             row = {}
@@ -209,6 +218,7 @@ class Loop:
             "state": asdict(self.state),
             "parts": self.parts.state_dict(),
             "optimizer": self.optimizer.state_dict(),
+            "precision": self.fabric.strategy.precision.state_dict(),  # the scale of gradients in 16 bits
             "plan": self.task.plan.fingerprint(),
         }
 
@@ -222,6 +232,7 @@ class Loop:
             raise TrainingError("the checkpoint was made with other batches: the data or its folder has changed")
         self.parts.load_state_dict(state["parts"])
         self.optimizer.load_state_dict(state["optimizer"])
+        self.fabric.strategy.precision.load_state_dict(state["precision"])
         self.state = State(**state["state"])
 
 

@@ -20,11 +20,17 @@ def choose_precision(task: Task, device: torch.device) -> str:
 
     Returns:
         A precision that Fabric knows.
+
+    Raises:
+        ValueError: For 16 bits on a CPU.
     """
     wanted = task.settings.precision
+    if wanted == "16-mixed" and device.type == "cpu":
+        raise ValueError("--precision 16-mixed needs a GPU, and there is none; use bf16-mixed or 32")
     if wanted != "auto":
         return wanted
-    if device.type != "cpu" or not _has_units():
+    # Several processes could find different answers.
+    if device.type != "cpu" or task.settings.devices > 1 or not _has_units():
         return "32"
     count = min(len(task.train), task.settings.batch_size)
     images = task.normaliser(task.train.pixels[:count])

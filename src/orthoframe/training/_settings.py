@@ -8,8 +8,14 @@ import tyro
 
 from orthoframe.training._schedules import DECAYS, Temperature
 
+
+def hint(default: str) -> str:
+    """What the help adds to an option: its default, unless the sentence tells it."""
+    return "" if default == "None" else f"(default: {default})"
+
+
 _Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hint)]
 
 IMBALANCES = ("step", "long-tail", "none")
 LOSSES = ("supcon", "cross-entropy")
@@ -22,7 +28,7 @@ class Settings:
 
     data: _Name = "digits"
     """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (a sub-folder a class) or npz:PATH."""
-    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
     imbalance: _Name = "step"
     """Which classes are made small: step (the second half), long-tail, or none."""
@@ -106,8 +112,12 @@ class Settings:
             raise ValueError(f"--imbalance none has no ratio, and --ratio is {self.ratio}; leave one of them out")
         if self.head == "none" and self.features is not None:
             raise ValueError("--features needs --head linear; with --head none the width decides the dimension")
-        if self.loss == "cross-entropy" and self.denominator != "all":
+        if self.loss == "cross-entropy" and self.denominator != Settings.denominator:
             raise ValueError("--denominator is for --loss supcon; cross-entropy has none")
+        if self.loss == "cross-entropy" and self.temperature != Settings.temperature:
+            raise ValueError("--temperature is for --loss supcon; cross-entropy has none")
+        if self.scheme == "full" and self.batch_size != Settings.batch_size:
+            raise ValueError("--scheme full is one batch of all samples; leave --batch-size out")
         if not self.augment and self.views > 1:
             raise ValueError(f"--views {self.views} without augmentation are {self.views} times the same image")
 

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
-from orthoframe.batches import BatchPlan, Certificate
+from orthoframe.batches import BatchPlan, Certificate, certify
 from orthoframe.data import (
     Augment,
     Data,
@@ -50,8 +51,13 @@ class Task:
         """The certificate of the plan, and the number of epochs that it is about."""
         fixed = self.settings.scheme in ("full", "partition") and self.settings.binding in ("none", "fixed", "present")
         epochs = 1 if fixed else min(self.settings.epochs, _CERTIFIED_EPOCHS)
-        first = self.plan.certificate(1)
-        return (first, 1) if first.holds or epochs == 1 else (self.plan.certificate(epochs), epochs)
+        first = self._certificate(1)
+        return (first, 1) if first.holds or epochs == 1 else (self._certificate(epochs), epochs)
+
+    def _certificate(self, epochs: int) -> Certificate:
+        names = np.asarray(self.train.classes)[self.train.labels.numpy()]  # the plan knows numbers only
+        every = (batch for epoch in range(epochs) for batch in self.plan.batches(epoch))
+        return certify(names, every, views=self.settings.views)
 
 
 def set_up(settings: Settings, progress: Progress | None = None) -> Task:
@@ -84,8 +90,11 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             seed=settings.seed,
             views=settings.views,
         )
+        _check_rows(plan, encoder, settings)
     except ValueError as error:
         raise TrainingError(str(error)) from None
+    except OSError as error:
+        raise TrainingError(f"{settings.data}: {error}") from None
     classifier = None
     if settings.loss == "cross-entropy":
         with torch.random.fork_rng(devices=[]):
@@ -93,6 +102,18 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             classifier = torch.nn.Linear(encoder.out_features, k)
     augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
     return Task(settings, train, data.test, Normaliser.of(train), augment, plan, encoder, classifier)
+
+
+def _check_rows(plan: BatchPlan, encoder: FrameEncoder, settings: Settings) -> None:
+    """Refuse batches that are too small for BatchNorm, which no epoch is without."""
+    if not any(isinstance(part, torch.nn.BatchNorm2d) for part in encoder.modules()):
+        return
+    rows = min(map(len, plan.batches(0))) * settings.views // settings.devices
+    if rows < 2:
+        raise ValueError(
+            f"the smallest batch has {rows} image{'' if rows == 1 else 's'} for a process, and BatchNorm needs 2; "
+            "choose another --batch-size, or --binding fixed"
+        )
 
 
 def _chosen(settings: Settings, data: Data) -> Any:

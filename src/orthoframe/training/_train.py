@@ -12,14 +12,15 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from orthoframe.batches import Certificate
-from orthoframe.training._checkpoint import load_checkpoint, save_checkpoint
+from orthoframe.training._checkpoint import drop_broken, load_checkpoint, save_checkpoint
 from orthoframe.training._diagnosis import diagnose
-from orthoframe.training._errors import TrainingError
+from orthoframe.training._errors import Stopped, TrainingError
 from orthoframe.training._evaluate import Measured
 from orthoframe.training._export import save_encoder
 from orthoframe.training._folder import RunFolder
 from orthoframe.training._loop import Loop
 from orthoframe.training._precision import choose_precision
+from orthoframe.training._rank import is_first_process
 from orthoframe.training._settings import Settings
 from orthoframe.training._setup import Progress, Task, set_up
 
@@ -66,94 +67,115 @@ def train(settings: Settings | None, path: Path, watcher: Watcher | None = None)
         How it ended; None in processes other than the first.
 
     Raises:
-        TrainingError: With a sentence, if it cannot start or go on.
+        TrainingError: With a sentence, if it cannot start or go on; `Stopped` if it had started.
         Interrupted: After Ctrl-C, when the state has been saved.
     """
     watcher = watcher or Watcher()
-    folder = RunFolder(path)
-    resumed = settings is None
-    settings = folder.settings() if settings is None else settings
+    folder, resumed = RunFolder(path), settings is None
+    first = is_first_process()
+    if settings is None:
+        settings = folder.settings()
+    elif first:
+        folder.check_free()
     task = set_up(settings, watcher.on_data)
     fabric, task = _fabric(task)
-    first = fabric.global_rank == 0
-    if first and not resumed:
-        folder.create(task.settings)
-    with folder.locked() if first else nullcontext():
-        certificate, epochs = task.certificate()
-        loop = Loop(task, fabric)
-        if resumed:
-            _resume(loop, path, watcher)
-        elif first:
-            folder.write_json("certificate.json", {**certificate.to_dict(), "epochs": epochs})
-        if watcher.on_start is not None and first:
-            watcher.on_start(task, certificate, epochs, _floor(loop))
-        try:
-            with _signals() as stop:
-                _run(loop, folder, watcher, first, stop)
-        except OSError as error:
-            raise TrainingError(
-                f"{path}: {error.strerror or error}; the last good checkpoint is there, go on with --resume {path}"
-            ) from None
-        if not first:
-            return None
-        measured = loop.measured()
-        verdict = diagnose(task, certificate, loop.state.rows, measured)
-        try:
-            save_encoder(path, task, measured.centres)
-            folder.write_json("verdict.json", verdict)
-        except OSError as error:
-            raise TrainingError(f"{path}: {error.strerror or error}; make room and use --resume {path}") from None
-    return Outcome(path, task.settings, measured, loop.state.rows[-1], verdict)
+    try:
+        # Before other processes are started, so that a refusal needs none of them.
+        with folder.opened(None if resumed else task.settings) if first else nullcontext():
+            fabric.launch()
+            return _train(task, fabric, folder, resumed, watcher)
+    except OSError as error:
+        raise Stopped(
+            f"{path}: {error.strerror or error}; what was saved last is whole: once there is room, go on with "
+            f"--resume {path}"
+        ) from None
 
 
 def _fabric(task: Task) -> tuple[Fabric, Task]:
-    """The devices, launched; and the task with the precision that was chosen."""
+    """The devices; and the task with the precision that was chosen."""
     devices = task.settings.devices
-    probe = Fabric(accelerator="auto", devices=1)
-    precision = choose_precision(task, probe.device)
-    fabric = Fabric(
-        accelerator="auto",
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
-        precision=precision,  # type: ignore[arg-type]
-    )
-    fabric.launch()
+    try:
+        precision = choose_precision(task, Fabric(accelerator="auto", devices=1).device)
+    except ValueError as error:
+        raise TrainingError(str(error)) from None
+    try:
+        fabric = Fabric(
+            accelerator="auto",
+            devices=devices,
+            strategy="ddp" if devices > 1 else "auto",
+            precision=precision,  # type: ignore[arg-type]
+        )
+    except (ValueError, RuntimeError) as error:  # more devices than there are
+        raise TrainingError(f"--devices {devices}: {error}") from None
     return fabric, replace(task, settings=replace(task.settings, precision=precision))
 
 
-def _resume(loop: Loop, path: Path, watcher: Watcher) -> None:
+def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher: Watcher) -> Outcome | None:
+    """All that follows once the devices are there and the folder is ours."""
+    first, path = fabric.global_rank == 0, folder.path
+    note = watcher.on_note if first and watcher.on_note is not None else lambda _: None
+    certificate, epochs = task.certificate()
+    loop = Loop(task, fabric)
+    if loop.local_statistics:
+        note(
+            f"each of the {fabric.world_size} processes takes BatchNorm statistics of its own part of a batch, for "
+            "torch shares them between GPUs only; --devices 1 takes them of whole batches"
+        )
+    if resumed:
+        _resume(loop, path, note)
+    if first:
+        folder.write_json("certificate.json", {**certificate.to_dict(), "epochs": epochs})
+        if watcher.on_start is not None:
+            watcher.on_start(task, certificate, epochs, _floor(loop))
+    with _signals() as stop:
+        _run(loop, folder, watcher, stop)
+    if not first:
+        return None
+    measured = loop.measured()
+    verdict = diagnose(task, certificate, loop.state.rows, measured)
+    save_encoder(path, task, measured.centres)
+    folder.write_json("verdict.json", verdict)
+    return Outcome(path, task.settings, measured, loop.state.rows[-1], verdict)
+
+
+def _resume(loop: Loop, path: Path, note: Callable[[str], None]) -> None:
     state, complaints = load_checkpoint(path)
-    for complaint in complaints if watcher.on_note is not None else []:
-        watcher.on_note(f"{complaint}; going on from the one before")  # type: ignore[misc]
+    for complaint in complaints:
+        note(f"{complaint}; going on from the one before")
     if state is not None:
         loop.load_state_dict(state)
+    loop.fabric.barrier()  # every process has read
+    if complaints and loop.fabric.global_rank == 0:
+        drop_broken(path)
 
 
-def _run(loop: Loop, folder: RunFolder, watcher: Watcher, first: bool, stop: threading.Event) -> None:
+def _run(loop: Loop, folder: RunFolder, watcher: Watcher, stop: threading.Event) -> None:
     """Epoch after epoch, with a checkpoint from time to time and at the end."""
     saved = time.monotonic()
+    first = loop.fabric.global_rank == 0
 
     def save() -> None:
         nonlocal saved
         if first:
-            save_checkpoint(folder.path, loop.state_dict())
+            # In this order: whoever finds the last checkpoint need not write the table again.
             folder.write_metrics(loop.state.rows, loop.state.geometries)
+            save_checkpoint(folder.path, loop.state_dict())
         saved = time.monotonic()
 
     def on_step() -> None:
         if watcher.on_step is not None and first:
             watcher.on_step(loop)
-        if loop.agreed(stop.is_set()):
+        if loop.any_process(stop.is_set()):
             save()
             raise Interrupted
         if time.monotonic() - saved > _SAVE_SECONDS:
             save()
 
     epochs = loop.task.settings.epochs
-    if loop.state.epoch == 0 and loop.state.steps == 0:
-        save()  # whatever comes, there is something to go on from
     if loop.state.epoch == epochs:
         return
+    if loop.state.epoch == 0 and loop.state.steps == 0:
+        save()  # whatever comes, there is something to go on from
     while loop.state.epoch < epochs:
         row = loop.run_epoch(on_step)
         if watcher.on_epoch is not None and first:

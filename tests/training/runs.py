@@ -1,0 +1,117 @@
+"""Small runs, and processes that make them: started in no time, and killed for real."""
+
+import csv
+import json
+import multiprocessing
+import os
+import signal
+import sys
+from contextlib import contextmanager
+
+import torch
+
+from orthoframe import measure
+from orthoframe.training import Settings, load_encoder
+from orthoframe.training._evaluate import encode
+from orthoframe.training._setup import set_up
+
+SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 32, "precision": "32"}
+"""A run of a fifth of a second: 180 digits."""
+
+
+def small(**options):
+    return Settings(**{**SMALL, **options})
+
+
+def arguments(**options):
+    """The same for the command."""
+    given = {**SMALL, **options}
+    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def rows_of(folder):
+    """metrics.csv, with numbers for what is there."""
+    with (folder / "metrics.csv").open(newline="") as file:
+        return [{name: float(text) for name, text in row.items() if text} for row in csv.DictReader(file)]
+
+
+def json_of(path):
+    return json.loads(path.read_text())
+
+
+def lines_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def recomputed(folder):
+    """The geometry, the features and the labels of the training images, from what the run handed out."""
+    trained = load_encoder(folder)
+    task = set_up(Settings.from_dict(json_of(folder / "config.json")))
+    assert trained.classes == task.train.classes
+    assert trained.normaliser == task.normaliser
+    features = encode(trained.encoder, task.train.pixels, trained.normaliser)
+    means = torch.stack([features[task.train.labels == c].double().mean(0) for c in range(len(trained.classes))])
+    assert torch.allclose(trained.centres, means, rtol=0, atol=1e-12)  # sums of a hundred numbers up to 1
+    return measure(features, task.train.labels), task
+
+
+@contextmanager
+def started(worker, *given):
+    """A process that runs `worker(*given)`: forked from one that has imported everything."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["orthoframe.cli._training", "orthoframe.reporting", "sklearn.datasets", "tests.training.runs"]
+    )
+    process = context.Process(target=worker, args=given)
+    process.start()
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.join()
+
+
+def finished(worker, *given, seconds=60):
+    """Its exit status; that of a process that a signal ended is negative."""
+    with started(worker, *given) as process:
+        process.join(seconds)
+        assert process.exitcode is not None, "it did not end"
+        return process.exitcode
+
+
+def command(words, log, save_seconds=None, at_event=None):
+    """`orthoframe WORDS` in a process of its own; its output goes to the file `log`.
+
+    Args:
+        words: The arguments.
+        log: Where both outputs go.
+        save_seconds: Between checkpoints; 0 for one after each step.
+        at_event: Kills itself with SIGKILL when it is about to open or rename a file in the run folder for the n-th
+            time: every moment at which the folder differs from the one before has a number.
+    """
+    torch.set_num_threads(1)
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    from orthoframe.cli import main
+    from orthoframe.training import _train
+
+    if save_seconds is not None:
+        _train._SAVE_SECONDS = save_seconds
+    if at_event is not None:
+        _die_at(at_event, words[-1])
+    sys.exit(main(words))
+
+
+def _die_at(number, folder):
+    left = number
+
+    def hook(event, given):
+        nonlocal left
+        if event not in ("open", "os.rename") or not str(given[0]).startswith(folder):
+            return
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        left -= 1
+
+    sys.addaudithook(hook)

@@ -1,0 +1,382 @@
+"""Whatever happens to a run: it ends with the same bytes, or says in a sentence why it does not."""
+
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+import torch
+from tests.training.runs import arguments, command, finished, json_of, rows_of, small, started
+
+from orthoframe.cli import main
+from orthoframe.training import Interrupted, TrainingError, Watcher, train
+from orthoframe.training._checkpoint import NAME, PREVIOUS, load_checkpoint
+
+ENDED = -signal.SIGKILL
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The folder of a run to which nothing happened: 3 epochs of 6 steps."""
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    train(small(), folder)
+    return folder
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """The folder of a run that was stopped in the second epoch, with two checkpoints."""
+    folder = tmp_path / "run"
+    interrupt(small(), folder, epoch=1, steps=2)
+    return folder
+
+
+def interrupt(settings, folder, epoch, steps):
+    """Ctrl-C, when so many epochs and steps are done."""
+
+    def on_step(loop):
+        if (loop.state.epoch, loop.state.steps) == (epoch, steps):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        train(settings, folder, Watcher(on_step=on_step))
+
+
+def same(folder, undisturbed):
+    """Whether it ended as the other did: bytes of the encoder, and all numbers but the seconds."""
+    tables = [[{**row, "seconds": 0} for row in rows_of(path)] for path in (folder, undisturbed)]
+    assert tables[0] == tables[1]
+    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json"):
+        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
+    left = {path.name for path in folder.iterdir()}
+    assert not [name for name in left if name.startswith(".orthoframe.")]
+    return (folder / "encoder.safetensors").read_bytes() == (undisturbed / "encoder.safetensors").read_bytes()
+
+
+def broken_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def truncated(path):
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def test_kill_9_at_random_moments(tmp_path, undisturbed):
+    """A checkpoint after each step, so that many of the moments are within one."""
+    folder, log = tmp_path / "run", tmp_path / "log"
+    moments, kills = random.Random(0), 0
+    words = ["train", *arguments(), "--out", str(folder)]
+    while True:
+        with started(command, words, log, 0.0) as process:
+            process.join(moments.uniform(0.05, 0.3 + 0.15 * kills))  # longer lives: it must end
+            ended = process.exitcode is not None
+        if ended:
+            assert process.exitcode == 0, log.read_text()
+            break
+        kills += 1
+        assert kills < 100, "it does not get on"
+        if (folder / "config.json").exists():
+            words = ["train", "--resume", str(folder)]
+    assert kills >= 3
+    assert same(folder, undisturbed)
+
+
+def test_kill_9_before_every_file_operation(tmp_path, undisturbed):
+    """A run of ten checkpoints is killed at each open and rename of a file in its folder, in turn, and goes on."""
+    folder, log = tmp_path / "run", tmp_path / "log"
+    words, number, kills = ["train", *arguments(), "--out", str(folder)], 0, 0
+    while (status := finished(command, words, log, 0.0, number)) == ENDED:
+        kills += 1
+        number = kills % 40  # later in each life: it gets on, and every kind of moment comes
+        if (folder / "config.json").exists():
+            words = ["train", "--resume", str(folder)]
+        assert kills < 400, "it does not get on"
+    assert status == 0, log.read_text()
+    assert kills >= 20
+    assert same(folder, undisturbed)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 6])
+def test_ctrl_c_and_on(steps, tmp_path, undisturbed):
+    """In the middle of an epoch, and after its last step."""
+    interrupt(small(), tmp_path / "run", epoch=1, steps=steps)
+    state = torch.load(tmp_path / "run" / NAME, weights_only=True)["state"]
+    assert (state["epoch"], state["steps"]) == (1, steps)
+    train(None, tmp_path / "run")
+    assert same(tmp_path / "run", undisturbed)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"model": "resnet18", "width": 4, "majority": 12},
+        {"loss": "cross-entropy"},
+        {"views": 2, "temperature": "0.1->0.5", "scheme": "balanced", "binding": "redrawn"},
+        {"precision": "bf16-mixed"},
+    ],
+    ids=str,
+)
+def test_ctrl_c_and_on_with_other_options(options, tmp_path):
+    settings = small(**options)
+    train(settings, tmp_path / "undisturbed")
+    interrupt(settings, tmp_path / "run", epoch=1, steps=2)
+    train(None, tmp_path / "run")
+    assert same(tmp_path / "run", tmp_path / "undisturbed")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signal_to_the_command(number, tmp_path):
+    folder, log = tmp_path / "my run", tmp_path / "log"
+    with started(command, ["train", *arguments(epochs=100000), "--out", str(folder)], log) as process:
+        deadline = time.monotonic() + 60
+        while not (folder / NAME).exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        time.sleep(0.1)
+        os.kill(process.pid, number)
+        process.join(30)
+    assert process.exitcode == 130
+    assert f"orthoframe: interrupted; go on with: orthoframe train --resume '{folder}'\n" in log.read_text()
+    state = torch.load(folder / NAME, weights_only=True)["state"]
+    assert state["epoch"] + state["steps"] > 0
+
+
+@pytest.mark.parametrize("breakage", [broken_byte, truncated])
+def test_a_broken_checkpoint_is_passed_over(breakage, interrupted, undisturbed, capsys):
+    breakage(interrupted / NAME)
+    assert main(["train", "--resume", str(interrupted)]) == 0
+    note = capsys.readouterr().err
+    assert f"orthoframe: {interrupted / NAME} is broken (" in note
+    assert note.endswith("; going on from the one before\n")
+    assert same(interrupted, undisturbed)
+
+
+def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, tmp_path):
+    """Killed again on its first save after it has passed over the broken one."""
+    broken_byte(interrupted / NAME)
+    number = 0
+    while finished(command, ["train", "--resume", str(interrupted)], tmp_path / "log", 0.0, number) == ENDED:
+        state, _ = load_checkpoint(interrupted)
+        assert state is not None
+        number += 5
+    assert same(interrupted, undisturbed)
+
+
+def test_two_broken_checkpoints(interrupted, capsys):
+    broken_byte(interrupted / NAME)
+    truncated(interrupted / PREVIOUS)
+    assert main(["train", "--resume", str(interrupted)]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    for path in (interrupted / NAME, interrupted / PREVIOUS):
+        assert f"{path} is broken (" in complaint
+    assert complaint.endswith("there is nothing to go on from, start the run anew\n")
+
+
+def test_what_is_no_checkpoint_is_refused(interrupted):
+    """Also one that would run code when it is loaded, and a zip that has other things in it."""
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {interrupted}/pwned",)
+
+    for content in ({"state": Evil()}, ["state"], {"epoch": 1}):
+        torch.save(content, interrupted / NAME)
+        state, complaints = load_checkpoint(interrupted)
+        assert state is not None
+        assert str(interrupted / NAME) in complaints[0]
+    assert not (interrupted / "pwned").exists()
+
+
+def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undisturbed):
+    """It was killed before the first."""
+    for name in (NAME, PREVIOUS, "metrics.csv", "geometry.jsonl", "certificate.json"):
+        (interrupted / name).unlink()
+    train(None, interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_resuming_between_the_two_names(interrupted, undisturbed):
+    """It was killed when the old checkpoint had given up its name, and the new one had none yet."""
+    os.replace(interrupted / NAME, interrupted / PREVIOUS)
+    train(None, interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_resuming_a_finished_run_writes_what_is_missing(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    for name in ("encoder.safetensors", "verdict.json", "certificate.json"):
+        (folder / name).unlink()
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert same(folder, undisturbed)
+    assert (folder / "report.html").exists()
+
+
+def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
+    def refused():
+        assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+        complaint = capsys.readouterr().err
+        assert complaint.count("\n") == 1
+        return complaint
+
+    assert "config.json: there is no run to go on with" in refused()
+    (tmp_path / "run").mkdir()
+    assert "config.json: there is no run to go on with" in refused()
+    for content in ("{", "[]", '{"epochs": "ten"}', '{"epochs": 0}', '{"model": "vgg"}'):
+        (tmp_path / "run" / "config.json").write_text(content)
+        assert "config.json: not the settings of a run (" in refused()
+    (tmp_path / "run" / "config.json").write_bytes(b"\xff\xfe")
+    assert "config.json: not the settings of a run (" in refused()
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered")
+def test_a_loss_that_is_no_number(tmp_path, capsys):
+    folder = tmp_path / "run"
+    assert main(["train", *arguments(lr=1e30), "--out", str(folder)]) == 1
+    complaint = capsys.readouterr().err
+    assert complaint.count("\n") == 1
+    assert complaint.startswith("orthoframe: the loss is nan in step ")
+    assert " of epoch 1 (samples " in complaint
+    assert "; the largest feature before the norm is " in complaint
+    assert complaint.endswith("; try a smaller --lr or --precision 32\n")
+    # The samples are those of the step.
+    step = int(complaint.split("step ")[1].split()[0])
+    shown = [int(word) for word in complaint.split("(samples ")[1].split(", ...")[0].split(", ")]
+    from orthoframe.training._setup import set_up
+
+    batch = set_up(small()).plan.batches(0)[step - 1]
+    assert shown == batch[:16].tolist()
+    # What was saved last is from before.
+    state, _ = load_checkpoint(folder)
+    assert all(torch.isfinite(value).all() for value in state["parts"].values())
+
+
+def limited(words, log, size):
+    """The command in a process that may not write files of more than so many bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    command(words, log, 0.0)
+
+
+@pytest.mark.parametrize("size", [1200, 4000, 15000])
+def test_writing_that_fails(size, interrupted, undisturbed, tmp_path):
+    """A table or a checkpoint that cannot be written: a sentence, and the last good checkpoint is left."""
+    before = (interrupted / NAME).read_bytes()
+    assert size < len(before)
+    log = tmp_path / "log"
+    assert finished(limited, ["train", "--resume", str(interrupted)], log, size) == 1
+    complaint = log.read_text().splitlines()[-1]
+    assert complaint.startswith(f"orthoframe: {interrupted}: File too large; what was saved last is whole")
+    assert complaint.endswith(f"go on with --resume {interrupted}")
+    assert (interrupted / NAME).read_bytes() == before
+    assert finished(command, ["train", "--resume", str(interrupted)], log) == 0
+    assert same(interrupted, undisturbed)
+
+
+@pytest.mark.parametrize(
+    ("size", "sentence"),
+    [
+        ("64k", "{folder}: No space left on device; what was saved last is whole"),
+        ("1m", "the report cannot be written: No space left on device; once there is room"),
+    ],
+)
+def test_a_full_disk(size, sentence, tmp_path, undisturbed):
+    """A real one, of less than the run needs, or its report."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True, text=True
+    )
+    if mounted.returncode:
+        pytest.skip(f"no small disk can be made here: {mounted.stderr.strip()}")
+    try:
+        log, folder = tmp_path / "log", disk / "run"
+        status = finished(command, ["train", *arguments(), "--out", str(folder)], log, 0.0)
+        assert status == 1, log.read_text()
+        complaint = log.read_text().splitlines()[-1]
+        assert complaint.startswith("orthoframe: " + sentence.format(folder=folder))
+        assert complaint.endswith(f"go on with --resume {folder}")
+        assert not [path.name for path in folder.iterdir() if path.name.startswith(".orthoframe.")]
+        _, complaints = load_checkpoint(folder)
+        assert not complaints
+        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        assert finished(command, ["train", "--resume", str(folder)], log) == 0, log.read_text()
+        assert same(folder, undisturbed)
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
+    """The second refuses: after a run that has ended, one that was interrupted, and one that goes on."""
+    for folder in (undisturbed, interrupted):
+        before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+        assert main(["train", *arguments(seed=5), "--out", str(folder)]) == 2
+        complaint = capsys.readouterr().err
+        assert complaint == (
+            f"orthoframe: {folder} has a run in it; go on with --resume {folder}, or choose another --out\n"
+        )
+        assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+    running = tmp_path / "running"
+    with started(command, ["train", *arguments(epochs=100000), "--out", str(running)], tmp_path / "log") as process:
+        deadline = time.monotonic() + 60
+        while not (running / NAME).exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert main(["train", *arguments(), "--out", str(running)]) == 2
+        assert "has a run in it" in capsys.readouterr().err
+        assert main(["train", "--resume", str(running)]) == 2
+        complaint = capsys.readouterr().err
+        assert complaint == (
+            f"orthoframe: {running}: another process is training into it; wait, or choose another --out\n"
+        )
+        assert process.is_alive()
+
+
+def test_two_runs_that_start_at_once(tmp_path):
+    """One trains, the others refuse, and the settings that are written are those of the one."""
+    folder = tmp_path / "run"
+    every = [["train", *arguments(epochs=100000, seed=seed), "--out", str(folder)] for seed in range(3)]
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        logs = [tmp_path / f"log{seed}" for seed in range(3)]
+        processes = [stack.enter_context(started(command, words, log)) for words, log in zip(every, logs, strict=True)]
+        deadline = time.monotonic() + 60
+        while sum(process.is_alive() for process in processes) > 1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        alive = [seed for seed, process in enumerate(processes) if process.is_alive()]
+        assert len(alive) == 1
+        assert json_of(folder / "config.json")["seed"] == alive[0]
+        for seed in set(range(3)) - set(alive):
+            assert processes[seed].exitcode == 2
+            words = logs[seed].read_text()
+            assert "another process is training into it" in words or "has a run in it" in words
+
+
+@pytest.mark.parametrize(
+    ("out", "sentence"),
+    [("file", "File exists"), ("file/below", "Not a directory"), ("x" * 300, "File name too long")],
+    ids=["file", "below a file", "long"],
+)
+def test_a_folder_that_cannot_be(out, sentence, tmp_path, capsys):
+    (tmp_path / "file").write_text("mine")
+    assert main(["train", *arguments(), "--out", str(tmp_path / out)]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint == f"orthoframe: {tmp_path / out}: {sentence}; choose another --out\n"
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_nothing_is_left_of_what_is_refused(tmp_path):
+    with pytest.raises(TrainingError):
+        train(small(majority=1000), tmp_path / "run")
+    with pytest.raises(TrainingError):
+        train(small(model="vgg"), tmp_path / "run")
+    if not torch.cuda.is_available():
+        with pytest.raises(TrainingError, match="--precision 16-mixed needs a GPU, and there is none; use bf16-mixed"):
+            train(small(precision="16-mixed"), tmp_path / "run")
+    assert not list(tmp_path.iterdir())
