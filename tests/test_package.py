@@ -62,7 +62,9 @@ sys.exit(f"loaded: {{heavy & set(sys.modules)}}" if heavy & set(sys.modules) els
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/loss.md", "docs/batches.md", "docs/geometry.md", "docs/theory.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/loss.md", "docs/batches.md", "docs/geometry.md", "docs/theory.md", "docs/training.md"]
+)
 def test_examples_of_the_page_run(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks

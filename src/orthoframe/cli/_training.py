@@ -13,6 +13,7 @@ from rich.table import Table
 
 from orthoframe._whole import write_whole
 from orthoframe.batches import Certificate
+from orthoframe.cli._errors import BadInput
 from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
 from orthoframe.training._loop import Loop
 from orthoframe.training._rank import is_first_process

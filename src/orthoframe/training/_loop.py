@@ -106,13 +106,7 @@ class Loop:
             batch = batches[number]
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[number]
-            images, labels = self._rows(batch, epoch, number, augment)
-            loss = self._loss(images, labels, len(batch) * settings.views)
-            value = self._checked(loss, images, epoch, number, batch)
-            self.optimizer.zero_grad()
-            self.fabric.backward(loss)
-            self.optimizer.step()
-            partial["loss"].append(value)
+            partial["loss"].append(self.step(batch, epoch, number, augment))
             if settings.loss == "supcon":
                 floor, collapsed = self._bounds(batch, temperature)
                 partial["floor"].append(floor)
@@ -135,6 +129,16 @@ class Loop:
         row["seconds"] = round(time.perf_counter() - start, 4)
         self.state.rows.append(row)
         return row
+
+    def step(self, batch: Any, epoch: int, number: int, augment: Augment) -> float:
+        """Draw, encode, compare, update; the loss before the update."""
+        images, labels = self._rows(batch, epoch, number, augment)
+        loss = self._loss(images, labels, len(batch) * self.task.settings.views)
+        value = self._checked(loss, images, epoch, number, batch)
+        self.optimizer.zero_grad()
+        self.fabric.backward(loss)
+        self.optimizer.step()
+        return value
 
     def epoch_floor(self) -> float:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""

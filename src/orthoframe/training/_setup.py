@@ -57,7 +57,7 @@ class Task:
     def _certificate(self, epochs: int) -> Certificate:
         names = np.asarray(self.train.classes)[self.train.labels.numpy()]  # the plan knows numbers only
         every = (batch for epoch in range(epochs) for batch in self.plan.batches(epoch))
-        return certify(names, every, views=self.settings.views)
+        return certify(names, every, views=self.settings.views, denominator=self.settings.denominator)
 
 
 def set_up(settings: Settings, progress: Progress | None = None) -> Task:
