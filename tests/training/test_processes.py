@@ -9,10 +9,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+import torch
 from tests.training.runs import SMALL, arguments, json_of, recomputed, rows_of, small
 
-from orthoframe.training import load_encoder, train
+from orthoframe.training import TrainingError, load_encoder, train
 from orthoframe.training._checkpoint import NAME
+from orthoframe.training._processes import check_devices
 
 SCRIPT = Path(__file__).with_name("several.py")
 # Batches of 41 rows, 31 of the sampler's and 10 that bind, and a last one of 35: never two equal halves.
@@ -54,6 +56,7 @@ def losses_agree(folder, alone):
     return True
 
 
+@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one core, and two processes need two")
 def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
     """`--devices 2` is interrupted; torchrun goes on with it; the losses are those of one process.
 
@@ -118,3 +121,12 @@ def test_batches_are_uneven():
 
     assert SMALL["batch_size"] != UNEVEN["batch_size"]
     assert all(len(batch) % 2 for batch in set_up(small(**UNEVEN)).plan.batches(0))
+
+
+def test_more_processes_than_can_be_are_never_started():
+    """Asked of the check itself: what it lets through would be started."""
+    there = torch.cuda.device_count() or os.cpu_count()
+    check_devices(there)
+    for devices in (there + 1, 100_000):
+        with pytest.raises(TrainingError, match=f"--devices {devices} is more than there are: {there} "):
+            check_devices(devices)

@@ -96,7 +96,8 @@ def check(outcome, settings):
 
     found = json_of(folder / "certificate.json")
     batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
-    assert found["holds"] == certify(task.train.labels.numpy(), batches, views=settings.views).holds
+    options = {"views": settings.views, "denominator": settings.denominator}
+    assert found["holds"] == certify(task.train.labels.numpy(), batches, **options).holds
     assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
     assert json_of(folder / "verdict.json") == outcome.verdict
     assert not list(folder.glob(".orthoframe.*"))

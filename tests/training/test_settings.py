@@ -156,7 +156,7 @@ def test_learning_rate_in_closed_form():
         part = step / 1000
         warm = min(1.0, part / 0.05)
         assert learning_rate(2.0, "cosine", part, 0.0) == pytest.approx(2 * warm * cosine(part))
-        assert learning_rate(2.0, "thirds", part, 0.0) == pytest.approx(2 * warm * 0.1 ** (step * 3 // 1000))
+        assert learning_rate(2.0, "thirds", part, 0.0) == pytest.approx(2 * 0.1 ** (step * 3 // 1000))
         phase = step / 600 if step < 600 else (step - 600) / 400
         if step != 600:  # where rounding decides
             assert learning_rate(2.0, "cosine", part, 0.4) == pytest.approx(2 * warm * cosine(phase))

@@ -16,7 +16,7 @@ from orthoframe.batches import Certificate
 from orthoframe.cli._errors import BadInput
 from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
 from orthoframe.training._loop import Loop
-from orthoframe.training._rank import is_first_process
+from orthoframe.training._processes import is_first_process
 from orthoframe.training._setup import Task
 
 

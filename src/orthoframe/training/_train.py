@@ -20,7 +20,7 @@ from orthoframe.training._export import save_encoder
 from orthoframe.training._folder import RunFolder
 from orthoframe.training._loop import Loop
 from orthoframe.training._precision import choose_precision
-from orthoframe.training._rank import is_first_process
+from orthoframe.training._processes import check_devices, is_first_process
 from orthoframe.training._settings import Settings
 from orthoframe.training._setup import Progress, Task, set_up
 
@@ -77,6 +77,7 @@ def train(settings: Settings | None, path: Path, watcher: Watcher | None = None)
         settings = folder.settings()
     elif first:
         folder.check_free()
+    check_devices(settings.devices)
     task = set_up(settings, watcher.on_data)
     fabric, task = _fabric(task)
     try:
@@ -98,15 +99,12 @@ def _fabric(task: Task) -> tuple[Fabric, Task]:
         precision = choose_precision(task, Fabric(accelerator="auto", devices=1).device)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    try:
-        fabric = Fabric(
-            accelerator="auto",
-            devices=devices,
-            strategy="ddp" if devices > 1 else "auto",
-            precision=precision,  # type: ignore[arg-type]
-        )
-    except (ValueError, RuntimeError) as error:  # more devices than there are
-        raise TrainingError(f"--devices {devices}: {error}") from None
+    fabric = Fabric(
+        accelerator="auto",
+        devices=devices,
+        strategy="ddp" if devices > 1 else "auto",
+        precision=precision,  # type: ignore[arg-type]
+    )
     return fabric, replace(task, settings=replace(task.settings, precision=precision))
 
 
