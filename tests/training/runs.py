@@ -51,10 +51,7 @@ def recomputed(folder):
     assert trained.normaliser == task.normaliser
     features = encode(trained.encoder, task.train.pixels, trained.normaliser)
     means = torch.stack([features[task.train.labels == c].double().mean(0) for c in range(len(trained.classes))])
-    # Sums of a hundred numbers up to 1, of the same features; convolutions round differently in training, where the
-    # channels of a pixel may lie side by side.
-    tolerance = 1e-12 if task.settings.model == "mlp" else 1e-5
-    assert torch.allclose(trained.centres, means, rtol=0, atol=tolerance)
+    assert torch.allclose(trained.centres, means, rtol=0, atol=1e-12)  # sums of a hundred numbers up to 1
     return measure(features, task.train.labels), task
 
 

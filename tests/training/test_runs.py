@@ -10,10 +10,8 @@ from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.encoders import make_encoder
 from orthoframe.training import Settings, train
 from orthoframe.training._folder import COLUMNS
-from orthoframe.training._model import side_by_side_is_safe
 from orthoframe.training._schedules import Temperature
 
 TWO = {"epochs": 2, "majority": 12}
@@ -209,10 +207,3 @@ def test_plans_are_as_the_settings_say(tmp_path):
     _, task = recomputed(outcome.folder)
     wanted = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)
     assert task.plan.fingerprint() == wanted.fingerprint()
-
-
-@pytest.mark.parametrize(("width", "safe"), [(4, False), (15, False), (16, True), (64, True)])
-def test_narrow_residual_networks_are_not_laid_out_by_pixel(width, safe):
-    """Where torch corrupts memory; the runs above with a width of 4 would crash."""
-    assert side_by_side_is_safe(make_encoder("resnet18", (1, 8, 8), width)) == safe
-    assert side_by_side_is_safe(make_encoder("densenet40", (1, 8, 8), 4))
