@@ -56,8 +56,6 @@ class Loop:
                 encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
         if settings.compile:
             encoder = torch.compile(encoder)  # type: ignore[assignment]
-        # Convolutions are a fifth faster with the channels of a pixel side by side.
-        encoder = encoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         parts = nn.ModuleDict({"encoder": encoder})
         if task.classifier is not None:
             parts["classifier"] = task.classifier
