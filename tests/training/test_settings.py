@@ -4,6 +4,7 @@ import math
 from dataclasses import fields, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from orthoframe.training import RECIPES, Settings, TrainingError
@@ -85,6 +86,13 @@ def test_what_does_not_fit_the_data_is_refused_in_a_sentence(options, sentence):
         set_up(Settings(**options))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+def test_a_single_class_is_refused(tmp_path):
+    images, labels = np.zeros((8, 8, 8), np.uint8), np.zeros(8, np.int64)
+    np.savez(tmp_path / "one.npz", x=images, y=labels)
+    with pytest.raises(TrainingError, match="has 1 class; a frame needs 2 or more"):
+        set_up(Settings(data=f"npz:{tmp_path / 'one.npz'}"))
 
 
 def test_settings_survive_their_file():

@@ -120,6 +120,8 @@ def _chosen(settings: Settings, data: Data) -> Any:
     """Indices of the training images that are kept."""
     labels = data.train.labels.numpy()
     k = len(data.train.classes)
+    if k < 2:
+        raise ValueError(f"{settings.data} has {k} class; a frame needs 2 or more")
     there = torch.bincount(data.train.labels, minlength=k)
     majority = settings.majority
     if settings.imbalance == "none":
