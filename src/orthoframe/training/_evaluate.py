@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from orthoframe.data import LabelledImages, Normaliser
 from orthoframe.geometry import Geometry, NearestCentre, measure
 
-_ROWS = 1024  # images that are encoded together
+_ROWS = 256  # images that are encoded together: more no longer fit into the caches
 
 
 @dataclass(frozen=True)
