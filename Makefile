@@ -14,7 +14,7 @@ check: .venv/installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Trains on the embedded digits: half a minute, and a report to look at.
+# Trains on the embedded digits: under a minute, and a report to look at.
 demo: .venv/installed
 	$(BIN)/orthoframe train
 

@@ -15,7 +15,7 @@ from orthoframe.training._settings import RECIPES, Settings, hint
 class Train(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
-    Without options: the embedded digits, imbalanced ten to one, a small network, about half a minute. Killed or
+    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. Killed or
     interrupted, a run goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the way,
     2 bad input. For example:
 
