@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from orthoframe import BatchPlan, certify, collapsed_loss, loss_floor, measure, supcon_loss
-from orthoframe.reporting._run import COLUMNS
+from orthoframe.training import COLUMNS
 
 CONFIG = {
     "data": "digits",

@@ -115,6 +115,7 @@ def test_an_unreached_floor_is_status_1(capsys):
         (["--counts", "5x3", "--epochs", "0"], "--epochs must be at least 1"),
         (["--counts", "5x3", "--starts", "0"], "--starts must be at least 1"),
         (["--counts", "5x3", "--seed", "-1"], "--seed must be at least 0"),
+        (["--counts", "5x3", "--denominator", "sincere", "--repair"], "--repair promises nothing"),
         (["--counts", "5x3", "--dim", "2", "--prototypes"], "--prototypes need a dimension"),
         (["--counts", "5x3", "--gif", "a.gif"], "three classes in three dimensions"),
         (["--counts", "5x3", "--dim", "3", "--gif", "a.png"], "--gif must end in .gif"),

@@ -8,10 +8,11 @@ import signal
 import sys
 from contextlib import contextmanager
 
+import pytest
 import torch
 
 from orthoframe import measure
-from orthoframe.training import Settings, load_encoder
+from orthoframe.training import Interrupted, Settings, Watcher, load_encoder, train
 from orthoframe.training._evaluate import encode
 from orthoframe.training._setup import set_up
 
@@ -115,3 +116,25 @@ def _die_at(number, folder):
         left -= 1
 
     sys.addaudithook(hook)
+
+
+def interrupt(settings, folder, epoch, steps):
+    """Ctrl-C, when so many epochs and steps are done."""
+
+    def on_step(loop):
+        if (loop.state.epoch, loop.state.steps) == (epoch, steps):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        train(settings, folder, Watcher(on_step=on_step))
+
+
+def same(folder, undisturbed):
+    """Whether it ended as the other did: bytes of the encoder, and all numbers but the seconds."""
+    tables = [[{**row, "seconds": 0} for row in rows_of(path)] for path in (folder, undisturbed)]
+    assert tables[0] == tables[1]
+    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json"):
+        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
+    left = {path.name for path in folder.iterdir()}
+    assert not [name for name in left if name.startswith(".orthoframe.")]
+    return (folder / "encoder.safetensors").read_bytes() == (undisturbed / "encoder.safetensors").read_bytes()

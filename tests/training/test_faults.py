@@ -3,68 +3,19 @@
 import os
 import random
 import resource
-import shutil
 import signal
 import subprocess
 import time
 
 import pytest
 import torch
-from tests.training.runs import arguments, command, finished, json_of, rows_of, small, started
+from tests.training.runs import arguments, command, finished, interrupt, json_of, same, small, started
 
 from orthoframe.cli import main
-from orthoframe.training import Interrupted, TrainingError, Watcher, train
-from orthoframe.training._checkpoint import NAME, PREVIOUS, load_checkpoint
+from orthoframe.training import TrainingError, train
+from orthoframe.training._checkpoint import NAME, load_checkpoint
 
 ENDED = -signal.SIGKILL
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The folder of a run to which nothing happened: 3 epochs of 6 steps."""
-    folder = tmp_path_factory.mktemp("undisturbed") / "run"
-    train(small(), folder)
-    return folder
-
-
-@pytest.fixture
-def interrupted(tmp_path):
-    """The folder of a run that was stopped in the second epoch, with two checkpoints."""
-    folder = tmp_path / "run"
-    interrupt(small(), folder, epoch=1, steps=2)
-    return folder
-
-
-def interrupt(settings, folder, epoch, steps):
-    """Ctrl-C, when so many epochs and steps are done."""
-
-    def on_step(loop):
-        if (loop.state.epoch, loop.state.steps) == (epoch, steps):
-            os.kill(os.getpid(), signal.SIGINT)
-
-    with pytest.raises(Interrupted):
-        train(settings, folder, Watcher(on_step=on_step))
-
-
-def same(folder, undisturbed):
-    """Whether it ended as the other did: bytes of the encoder, and all numbers but the seconds."""
-    tables = [[{**row, "seconds": 0} for row in rows_of(path)] for path in (folder, undisturbed)]
-    assert tables[0] == tables[1]
-    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json"):
-        assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
-    left = {path.name for path in folder.iterdir()}
-    assert not [name for name in left if name.startswith(".orthoframe.")]
-    return (folder / "encoder.safetensors").read_bytes() == (undisturbed / "encoder.safetensors").read_bytes()
-
-
-def broken_byte(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-
-
-def truncated(path):
-    path.write_bytes(path.read_bytes()[:-100])
 
 
 def test_kill_9_at_random_moments(tmp_path, undisturbed):
@@ -144,95 +95,6 @@ def test_signal_to_the_command(number, tmp_path):
     assert f"orthoframe: interrupted; go on with: orthoframe train --resume '{folder}'\n" in log.read_text()
     state = torch.load(folder / NAME, weights_only=True)["state"]
     assert state["epoch"] + state["steps"] > 0
-
-
-@pytest.mark.parametrize("breakage", [broken_byte, truncated])
-def test_a_broken_checkpoint_is_passed_over(breakage, interrupted, undisturbed, capsys):
-    breakage(interrupted / NAME)
-    assert main(["train", "--resume", str(interrupted)]) == 0
-    note = capsys.readouterr().err
-    assert f"orthoframe: {interrupted / NAME} is broken (" in note
-    assert note.endswith("; going on from the one before\n")
-    assert same(interrupted, undisturbed)
-
-
-def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, tmp_path):
-    """Killed again on its first save after it has passed over the broken one."""
-    broken_byte(interrupted / NAME)
-    number = 0
-    while finished(command, ["train", "--resume", str(interrupted)], tmp_path / "log", 0.0, number) == ENDED:
-        state, _ = load_checkpoint(interrupted)
-        assert state is not None
-        number += 5
-    assert same(interrupted, undisturbed)
-
-
-def test_two_broken_checkpoints(interrupted, capsys):
-    broken_byte(interrupted / NAME)
-    truncated(interrupted / PREVIOUS)
-    assert main(["train", "--resume", str(interrupted)]) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.count("\n") == 1
-    for path in (interrupted / NAME, interrupted / PREVIOUS):
-        assert f"{path} is broken (" in complaint
-    assert complaint.endswith("there is nothing to go on from, start the run anew\n")
-
-
-def test_what_is_no_checkpoint_is_refused(interrupted):
-    """Also one that would run code when it is loaded, and a zip that has other things in it."""
-
-    class Evil:
-        def __reduce__(self):
-            return os.system, (f"touch {interrupted}/pwned",)
-
-    for content in ({"state": Evil()}, ["state"], {"epoch": 1}):
-        torch.save(content, interrupted / NAME)
-        state, complaints = load_checkpoint(interrupted)
-        assert state is not None
-        assert str(interrupted / NAME) in complaints[0]
-    assert not (interrupted / "pwned").exists()
-
-
-def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undisturbed):
-    """It was killed before the first."""
-    for name in (NAME, PREVIOUS, "metrics.csv", "geometry.jsonl", "certificate.json"):
-        (interrupted / name).unlink()
-    train(None, interrupted)
-    assert same(interrupted, undisturbed)
-
-
-def test_resuming_between_the_two_names(interrupted, undisturbed):
-    """It was killed when the old checkpoint had given up its name, and the new one had none yet."""
-    os.replace(interrupted / NAME, interrupted / PREVIOUS)
-    train(None, interrupted)
-    assert same(interrupted, undisturbed)
-
-
-def test_resuming_a_finished_run_writes_what_is_missing(undisturbed, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(undisturbed, folder)
-    for name in ("encoder.safetensors", "verdict.json", "certificate.json"):
-        (folder / name).unlink()
-    assert main(["train", "--resume", str(folder)]) == 0
-    assert same(folder, undisturbed)
-    assert (folder / "report.html").exists()
-
-
-def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
-    def refused():
-        assert main(["train", "--resume", str(tmp_path / "run")]) == 2
-        complaint = capsys.readouterr().err
-        assert complaint.count("\n") == 1
-        return complaint
-
-    assert "config.json: there is no run to go on with" in refused()
-    (tmp_path / "run").mkdir()
-    assert "config.json: there is no run to go on with" in refused()
-    for content in ("{", "[]", '{"epochs": "ten"}', '{"epochs": 0}', '{"model": "vgg"}'):
-        (tmp_path / "run" / "config.json").write_text(content)
-        assert "config.json: not the settings of a run (" in refused()
-    (tmp_path / "run" / "config.json").write_bytes(b"\xff\xfe")
-    assert "config.json: not the settings of a run (" in refused()
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")

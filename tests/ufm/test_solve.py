@@ -181,7 +181,17 @@ def test_few_rows_without_the_constraint_at_a_small_temperature(counts):
     assert solution.converged
     for a, b in ((0, 1), (0, len(counts) - 1)):
         predicted = float(predict_gram(counts)[a, b])
+        # Opposed classes pull with e^(-20): an angle of 0.01 changes the loss by less than rounding.
         assert float(solution.geometry.cosines[a, b]) == pytest.approx(predicted, abs=1e-3)
+
+
+def test_a_start_is_where_it_begins():
+    labels = np.repeat(np.arange(4), [20, 20, 2, 2])
+    found = solve_ufm(labels, 6, nonnegative=False)
+    again = solve_ufm(labels, 6, nonnegative=False, start=found.features)
+    assert again.steps == len(again.losses) - 1  # none at another temperature
+    assert again.losses[0] == pytest.approx(found.loss, abs=1e-14)
+    torch.testing.assert_close(again.features, found.features, atol=1e-6, rtol=0)
 
 
 def test_where_the_lowest_loss_is_not_known_all_starts_are_tried():
@@ -318,6 +328,7 @@ def test_one_class_and_few_steps():
         ({"prototypes": torch.eye(3, 4)}, r"prototypes must have shape \[2, dim\]"),
         ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions, and features 4"),
         ({"prototypes": -torch.eye(2, 4)}, "must not be negative"),
+        ({"prototypes": torch.tensor([[1.0, 0, 0, 0], [0.6, 0.8, 0, 0]])}, "must be orthogonal"),
         ({"start": torch.ones(3, 4)}, r"start must have shape \[4, dim\]"),
         ({"start": torch.ones(4, 3)}, "start has 3 dimensions, and dim is 4"),
         ({"start": -torch.ones(4, 4)}, "start must not be negative"),

@@ -15,7 +15,7 @@ from orthoframe.batches._scan import Scan, SingleClass, close, scan
 
 
 def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> list[Integers]:
-    """Add samples to batches until `certify` holds.
+    """Add samples to batches until `certify` holds, for the denominators `all` and `class-average`.
 
     First each class is connected: a sample of another class goes into each batch of a single class that does not
     collapse, and one representative of a class into every other batch that holds it and is not connected yet (a star: a

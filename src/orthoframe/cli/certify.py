@@ -100,6 +100,8 @@ class Certify:
             raise BadInput(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
         if self.batches is None and self.batch_size is None and self.scheme != "full":
             raise BadInput("where are the batches? Give a file of JSON lines, or --batch-size to make them")
+        if self.repair is not None and self.denominator in ("sincere", "negatives"):
+            raise BadInput(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
         if self.epochs < 1:
             raise BadInput(f"--epochs must be at least 1, not {self.epochs}")
         if self.views < 1:

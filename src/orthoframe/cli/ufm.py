@@ -17,10 +17,10 @@ from torch import Tensor
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli._files import check_figure, check_output, write_figure, write_whole
 from orthoframe.cli._progress import progress
+from orthoframe.cli._solution import as_dict, as_text
 
 if TYPE_CHECKING:
     from orthoframe.batches import Certificate
-    from orthoframe.ufm import Solution
 
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_ENTRIES = 100_000, 5_000, 10**8
 # Features that need longer than this to settle are not animated.
@@ -113,9 +113,9 @@ class Ufm:
         if self.gif:
             self._write_gif(self.gif, labels, counts, batches)
         if self.json:
-            print(json.dumps(_as_dict(solution, certificate, predicted), indent=2, allow_nan=False))
+            print(json.dumps(as_dict(solution, certificate, predicted), indent=2, allow_nan=False))
         else:
-            print(_as_text(solution, certificate, predicted))
+            print(as_text(solution, certificate, predicted))
         return 0 if solution.converged else 1
 
     def _prototypes(self, classes: int, dim: int) -> Tensor | None:
@@ -158,6 +158,8 @@ class Ufm:
             raise BadInput("--batch-size is for --batching partition, reshuffle, balanced or rare-hub; full needs none")
         if self.batching != "full" and self.batch_size is None:
             raise BadInput(f"--batching {self.batching} needs --batch-size")
+        if self.repair and self.denominator in ("sincere", "negatives"):
+            raise BadInput(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
         if self.prototypes and dim < len(counts):
             raise BadInput(f"--prototypes need a dimension for each of the {len(counts)} classes, and --dim is {dim}")
         if self.gif is not None and self.gif.suffix != ".gif":
@@ -199,8 +201,10 @@ class Ufm:
     def _predicted(self, counts: list[int]) -> Tensor:
         from orthoframe.ufm import predict_gram
 
-        with _bad_input():
+        try:
             return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)  # type: ignore[arg-type]
+        except (ValueError, RuntimeError) as error:
+            raise BadInput(str(error)) from None
 
     def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], batches: list[NDArray[Any]]) -> None:
         from orthoframe.reporting import write_sphere_gif
@@ -242,37 +246,3 @@ def _bad_input() -> Iterator[None]:
             raise BadInput(str(error)) from None
     for warning in caught:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)
-
-
-def _as_dict(solution: "Solution", certificate: "Certificate", predicted: Tensor | None) -> dict[str, Any]:
-    data = {**solution.to_dict(), "certificate": certificate.to_dict()}
-    if predicted is not None:
-        data["predicted"] = {
-            "cosines": predicted.tolist(),
-            "distance": solution.geometry.distance_to(predicted),
-            "largest_difference": float((solution.geometry.cosines - predicted).abs().max()),
-        }
-    return data
-
-
-def _as_text(solution: "Solution", certificate: "Certificate", predicted: Tensor | None) -> str:
-    def shown(value: float | None, form: str) -> str:
-        return "not known" if value is None else format(value, form)
-
-    rows = [
-        ("loss (mean over anchors)", f"{solution.loss:.12f}"),
-        ("floor" if predicted is None else "lowest loss, predicted", shown(solution.floor, ".12f")),
-        ("gap", shown(solution.gap, ".3e")),
-    ]
-    if solution.bound is not None and np.isfinite(solution.bound):
-        rows.append(("departure from a frame, in any batch", f"at most {solution.bound:.1e}"))
-    if predicted is not None:
-        largest = float((solution.geometry.cosines - predicted).abs().max())
-        rows.append(("distance to prediction for one batch", f"{solution.geometry.distance_to(predicted):.3e}"))
-        rows.append(("largest difference of a cosine", f"{largest:.3e}"))
-    width = max(len(name) for name, _ in rows)
-    lines = [solution.sentence(), "", *(f"{name:<{width}}  {value}" for name, value in rows)]
-    if predicted is not None:
-        lines += ["", str(solution.geometry), "", "What the batches would guarantee with a ReLU:", str(certificate)]
-        return "\n".join(lines)
-    return "\n".join([*lines, "", str(solution.geometry), "", str(certificate)])

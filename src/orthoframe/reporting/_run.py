@@ -21,26 +21,8 @@ from orthoframe.reporting._fields import (
     read_text,
 )
 from orthoframe.reporting._measured import Measured, parse_measured
+from orthoframe.training import COLUMNS
 
-COLUMNS = (
-    "epoch",
-    "seconds",
-    "lr",
-    "temperature",
-    "loss",
-    "floor",
-    "gap",
-    "collapsed",
-    "delta_of",
-    "delta_etf",
-    "beta_nc",
-    "balanced_accuracy",
-    "worst_accuracy",
-    "test_balanced_accuracy",
-    "test_worst_accuracy",
-    "dead_rows",
-    "live_dimensions",
-)
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 
 

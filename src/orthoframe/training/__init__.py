@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from orthoframe.training._errors import TrainingError as TrainingError
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
+    from orthoframe.training._folder import COLUMNS as COLUMNS
     from orthoframe.training._settings import RECIPES as RECIPES
     from orthoframe.training._settings import Settings as Settings
     from orthoframe.training._train import Interrupted as Interrupted
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "train": "_train",
+    "COLUMNS": "_folder",
     "Settings": "_settings",
     "RECIPES": "_settings",
     "Outcome": "_train",

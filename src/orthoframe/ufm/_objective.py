@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 from typing import Any
 
 import torch
@@ -15,6 +16,8 @@ from orthoframe.ufm._gram import gram_loss, predict_gram
 _ROUNDINGS = 4.0
 # Temperatures at which exponentials and their sums can still be told apart.
 _COLDEST, _HOTTEST = 1e-3, 1e6
+# The largest cosine that counts as none, in prototypes that may come in float32.
+_RIGHT_ANGLE = 1e-6
 
 
 class Objective:
@@ -87,11 +90,14 @@ class Objective:
             raise ValueError(f"prototypes have {self.prototypes.shape[1]} dimensions, and features {dim}")
         if nonnegative and bool((self.prototypes < 0).any()):
             raise ValueError("prototypes must not be negative, as the features are not; or use nonnegative=False")
+        products = self.prototypes @ self.prototypes.T
+        if nonnegative and float(products.fill_diagonal_(0.0).max()) > _RIGHT_ANGLE:
+            raise ValueError("prototypes must be orthogonal, or no features can be at the floor; torch.eye will do")
 
     def at_temperature(self, temperature: float) -> "Objective":
         """The same batches at another temperature."""
-        other = object.__new__(Objective)
-        other.__dict__.update(self.__dict__, temperature=temperature)
+        other = copy(self)
+        other.temperature = temperature
         other._count_rows()
         return other
 
@@ -125,7 +131,11 @@ class Objective:
         counts = torch.bincount(self.labels[self.batches[0]], minlength=self.num_classes)
         counts = counts[counts > 0]
         options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
-        return gram_loss(predict_gram(counts, **options), counts, **options) / self.anchors
+        try:
+            gram = predict_gram(counts, **options)
+        except RuntimeError:  # too many different counts
+            return None
+        return gram_loss(gram, counts, **options) / self.anchors
 
     def near_floor(self, loss: float, tolerance: float) -> bool:
         """Whether non-negative rows are at the floor, in the loss or in the angles that it proves."""

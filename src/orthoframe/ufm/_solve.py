@@ -179,15 +179,16 @@ def solve_ufm(
     while number < (starts if given is None else 1):
         rows = random_rows(objective.num_samples, dim, nonnegative, seed, number) if given is None else given
         steps = 0
-        for stage in [*_before(objective, nonnegative, number), objective]:
+        before = [] if given is not None else _before(objective, nonnegative, number)
+        for stage in [*before, objective]:
             found = descend(
                 stage,
                 rows,
                 nonnegative=nonnegative,
                 max_steps=max_steps,
                 rounding=stage.rounding,
-                # Without the constraint the minimum is flat: a loss that cannot be told from it is still far away.
                 on_step=None if on_step is None else partial(on_step, number + 1),
+                # Without the constraint the minimum is flat: a loss that cannot be told from it is still far away.
                 at_floor=partial(stage.near_floor, tolerance=tolerance) if nonnegative else _never,
             )
             rows = found.features
