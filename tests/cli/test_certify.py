@@ -49,6 +49,18 @@ def test_verdicts_and_status(here, labels, capsys):
     assert "4 batches (0 of a single class), 12 rows" in out
 
 
+def test_the_denominator_decides_what_a_batch_of_one_class_does(here, capsys):
+    Path("few.txt").write_text("0\n0\n0\n1\n1\n")
+    write("few.jsonl", [[0, 1, 3, 4], [0, 1, 2], [2, 3, 4]])
+    assert main(["certify", "few.txt", "few.jsonl"]) == 0
+    assert main(["certify", "few.txt", "few.jsonl", "--denominator", "sincere"]) == 1
+    capsys.readouterr()
+    assert main(["certify", "few.txt", "few.jsonl", "--denominator", "some"]) == 2
+    assert "denominator must be one of" in capsys.readouterr().err
+    assert main(["certify", "few.txt", "few.jsonl", "--denominator", "negatives", "--repair", "out.jsonl"]) == 2
+    assert "--repair promises nothing" in capsys.readouterr().err
+
+
 def test_as_a_program(here):
     done = subprocess.run([COMMAND, "certify", "labels.txt", "bad.jsonl", "--json"], capture_output=True, text=True)
     assert done.returncode == 1

@@ -66,6 +66,21 @@ def test_raw_and_key(here, capsys):
     )
 
 
+def test_distance_to_the_optimum_without_relu(here, capsys):
+    """At the predicted arrangement it is 0, and from a frame it is that of the frame to an ETF."""
+    np.save("frame.npy", np.eye(4).repeat(6, 0))
+    np.save("etf.npy", (np.eye(4) - 0.25).repeat(6, 0))
+    Path("four.txt").write_text("".join(f"{c}\n" * 6 for c in range(4)))
+    assert main(["measure", "etf.npy", "four.txt", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["predicted"]
+    assert found["temperature"] == 0.1
+    assert found["distance"] < 1e-9
+    assert main(["measure", "frame.npy", "four.txt", "--temperature", "1"]) == 0
+    assert "distance to no-ReLU optimum, tau 1    0.5176" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
+    assert main(["measure", "frame.npy", "four.txt", "--temperature", "0"]) == 2
+    assert "--temperature must be positive" in capsys.readouterr().err
+
+
 def test_plot(here):
     assert main(["measure", "features.npy", "labels.txt", "--plot", "geometry.png"]) == 0
     assert Path("geometry.png").read_bytes().startswith(b"\x89PNG")

@@ -21,6 +21,17 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+def test_curves_for_tensorboard(here):
+    """Read back with TensorBoard's own reader, they are the numbers of metrics.csv."""
+    reading = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    assert main(["train", *arguments(), "--out", "run", "--tensorboard"]) == 0
+    events = reading.EventAccumulator(str(here / "run" / "tensorboard"))
+    events.Reload()
+    rows = rows_of(here / "run")
+    for name in ("loss", "gap", "delta_of"):
+        assert [event.value for event in events.Scalars(name)] == pytest.approx([row[name] for row in rows], rel=1e-6)
+
+
 def test_what_a_run_says_and_leaves(here, capsys):
     assert main(["train", *arguments(), "--out", "run"]) == 0
     said = capsys.readouterr()
