@@ -67,6 +67,7 @@ class Loop:
         self.criterion = SupConLoss(denominator=settings.denominator)  # type: ignore[arg-type]
         self.temperature = Temperature.of(settings.temperature)
         self.pixels, self.labels = task.train.pixels.to(fabric.device), task.train.labels.to(fabric.device)
+        self.prototypes = None if task.prototypes is None else task.prototypes.to(fabric.device)
         self.state = State()
 
     @property
@@ -148,8 +149,9 @@ class Loop:
         """The floor of a batch, and its loss if everything has collapsed."""
         denominator: Any = self.task.settings.denominator
         labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views)
-        floor = loss_floor(labels, temperature=temperature, denominator=denominator)
-        return float(floor), float(collapsed_loss(labels, denominator=denominator))
+        keys = None if self.prototypes is None else range(len(self.prototypes))
+        floor = loss_floor(labels, key_labels=keys, temperature=temperature, denominator=denominator)
+        return float(floor), float(collapsed_loss(labels, key_labels=keys, denominator=denominator))
 
     def _rows(self, batch: Any, epoch: int, number: int, augment: Augment) -> tuple[Tensor, Tensor]:
         """This process's images and labels of a batch.
@@ -170,10 +172,17 @@ class Loop:
         """This process's part of the loss of a batch that has so many rows in all processes; the mean is the loss."""
         outputs = self.model(images)
         if self.task.classifier is None:
-            loss: Tensor = self.criterion(outputs, labels)
+            loss: Tensor = self.criterion(outputs, labels, *self._keys())
             return loss
         # Not the mean over this process's rows: another process may have one more.
         return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
+
+    def _keys(self) -> tuple[Tensor, Tensor] | tuple[()]:
+        """The prototypes and their classes, from the first process only: the loss gathers those of all."""
+        if self.prototypes is None:
+            return ()
+        rows = self.prototypes if self.fabric.global_rank == 0 else self.prototypes[:0]
+        return rows, torch.arange(len(rows), device=rows.device)
 
     def any_process(self, answer: bool) -> bool:
         """Whether any process says yes; each must ask."""

@@ -19,6 +19,19 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hin
 
 IMBALANCES = ("step", "long-tail", "none")
 LOSSES = ("supcon", "cross-entropy")
+_COUNTS = (
+    "majority",
+    "width",
+    "features",
+    "bound_classes",
+    "bound_examples",
+    "batch_size",
+    "views",
+    "epochs",
+    "devices",
+    "test_images",
+    "measure_every",
+)
 PRECISIONS = ("auto", "32", "bf16-mixed", "16-mixed")
 
 
@@ -57,6 +70,12 @@ class Settings:
     """Which samples meet: full, partition, reshuffle, balanced or rare-hub."""
     binding: _Name = "fixed"
     """What is added to each batch: none, fixed (one example of each class), present, redrawn or random."""
+    bound_classes: _Count = None
+    """How many classes are bound: the first so many (default: all)."""
+    bound_examples: int = 1
+    """Examples of each bound class in a batch."""
+    prototypes: bool = False
+    """Whether every batch is compared with a fixed frame too, a row a class: binding that encodes no image."""
     batch_size: int = 128
     """Samples of a batch, before binding."""
     views: int = 1
@@ -79,6 +98,8 @@ class Settings:
     """Processes that share each batch (CPU cores or GPUs)."""
     compile: bool = False
     """Whether to compile the encoder with torch.compile."""
+    test_images: _Count = None
+    """Test images of each class (default: all)."""
     measure_every: _Count = None
     """Epochs between measurements of the geometry (default: so that there are about forty)."""
     seed: int = 0
@@ -93,7 +114,7 @@ class Settings:
         for name, allowed in _choices().items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"{_flag(name)} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        for name in ("majority", "width", "features", "batch_size", "views", "epochs", "devices", "measure_every"):
+        for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"{_flag(name)} must be at least 1, not {value}")
@@ -114,6 +135,12 @@ class Settings:
             raise ValueError("--features needs --head linear; with --head none the width decides the dimension")
         if self.loss == "cross-entropy" and self.denominator != Settings.denominator:
             raise ValueError("--denominator is for --loss supcon; cross-entropy has none")
+        if self.loss == "cross-entropy" and self.prototypes:
+            raise ValueError("--prototypes are for --loss supcon; cross-entropy compares no rows")
+        if self.binding in ("none", "present") and (self.bound_classes is not None or self.bound_examples > 1):
+            raise ValueError(
+                f"--bound-classes and --bound-examples need --binding fixed, redrawn or random, not {self.binding}"
+            )
         if self.loss == "cross-entropy" and self.temperature != Settings.temperature:
             raise ValueError("--temperature is for --loss supcon; cross-entropy has none")
         if self.scheme == "full" and self.batch_size != Settings.batch_size:

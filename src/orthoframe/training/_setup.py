@@ -41,6 +41,7 @@ class Task:
     plan: BatchPlan
     encoder: FrameEncoder
     classifier: torch.nn.Linear | None  # for cross-entropy
+    prototypes: torch.Tensor | None = None  # [k, dim], rows that every batch is compared with
 
     @property
     def class_counts(self) -> list[int]:
@@ -57,6 +58,10 @@ class Task:
     def _certificate(self, epochs: int) -> Certificate:
         names = np.asarray(self.train.classes)[self.train.labels.numpy()]  # the plan knows numbers only
         every = (batch for epoch in range(epochs) for batch in self.plan.batches(epoch))
+        if self.prototypes is not None:  # each is a sample of its own, and in every batch
+            fixed = np.arange(len(names), len(names) + len(self.train.classes))
+            names = np.concatenate([names, np.asarray(self.train.classes)])
+            every = (np.concatenate([batch, fixed]) for batch in every)
         return certify(names, every, views=self.settings.views, denominator=self.settings.denominator)
 
 
@@ -70,6 +75,7 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
         settings.check()
         data = load_data(settings.data, settings.data_dir, seed=settings.seed, progress=progress)
         train = data.train.subset(_chosen(settings, data))
+        test = _test_images(data.test, settings.test_images, settings.seed)
         shape = tuple(train.pixels.shape[1:])
         k = len(train.classes)
         encoder = make_frame_encoder(
@@ -89,6 +95,8 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             binding=settings.binding,  # type: ignore[arg-type]
             seed=settings.seed,
             views=settings.views,
+            per_class=settings.bound_examples,
+            classes=None if settings.bound_classes is None else _first_classes(settings.bound_classes, k),
         )
         _check_rows(plan, encoder, settings)
     except ValueError as error:
@@ -101,7 +109,31 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             torch.default_generator.manual_seed(settings.seed)
             classifier = torch.nn.Linear(encoder.out_features, k)
     augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
-    return Task(settings, train, data.test, Normaliser.of(train), augment, plan, encoder, classifier)
+    prototypes = _prototypes(k, encoder.out_features) if settings.prototypes else None
+    return Task(settings, train, test, Normaliser.of(train), augment, plan, encoder, classifier, prototypes)
+
+
+def _prototypes(k: int, dim: int) -> torch.Tensor:
+    """A frame: each class has as many dimensions to itself as there are for all, evenly."""
+    rows = torch.zeros(k, dim)
+    block = dim // k
+    for c in range(k):
+        rows[c, c * block : (c + 1) * block] = block**-0.5
+    return rows
+
+
+def _first_classes(wanted: int, k: int) -> range:
+    if wanted > k:
+        raise ValueError(f"--bound-classes is {wanted}, and there are {k} classes")
+    return range(wanted)
+
+
+def _test_images(test: LabelledImages, wanted: int | None, seed: int) -> LabelledImages:
+    """So many of each class, or all that it has if they are fewer."""
+    if wanted is None:
+        return test
+    there = torch.bincount(test.labels, minlength=len(test.classes)).clamp(max=wanted)
+    return test.subset(imbalanced_indices(test.labels, there.tolist(), seed=seed))
 
 
 def _check_rows(plan: BatchPlan, encoder: FrameEncoder, settings: Settings) -> None:
