@@ -67,17 +67,25 @@ def evaluate(encoder: nn.Module, train: LabelledImages, test: LabelledImages, no
     counts = torch.bincount(labels, minlength=len(classes)).clamp(min=1)
     sums = torch.zeros(len(classes), rows.shape[1], dtype=torch.float64).index_add_(0, labels, rows)
     centres = sums / counts[:, None]
-    guesses = NearestCentre(centres).predict(encode(encoder, test.pixels, normaliser).double())
-    return Measured(geometry, _accuracies(guesses, test.labels.cpu(), counts, classes), centres)
+    scores = NearestCentre(centres).scores(encode(encoder, test.pixels, normaliser).double())
+    return Measured(geometry, _test(scores, test.labels.cpu(), counts, classes), centres)
 
 
-def _accuracies(guesses: Tensor, labels: Tensor, counts: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Overall, balanced, worst, and of the larger and smaller half of the classes, by training counts."""
+def _test(scores: Tensor, labels: Tensor, counts: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
+    """Accuracies: overall, balanced, worst, and of the larger and smaller half of the classes, by training counts.
+
+    And margins: the squared distance to the nearest other centre less that to the own (2 at a frame), as a mean over
+    classes.
+    """
     k = len(classes)
+    guesses = scores.argmax(1)
     seen = torch.bincount(labels, minlength=k)
     hits = torch.bincount(labels[guesses == labels], minlength=k)
     present = (seen > 0).nonzero()[:, 0]
     rates = hits[present] / seen[present]
+    own = scores.gather(1, labels[:, None])[:, 0]
+    others = scores.scatter(1, labels[:, None], -torch.inf).amax(1)
+    margins = torch.zeros(k, dtype=scores.dtype).index_add_(0, labels, own - others)[present] / seen[present]
     order = torch.argsort(counts[present], descending=True, stable=True)
     half = (len(order) + 1) // 2
     worst = int(rates.argmin())
@@ -92,4 +100,6 @@ def _accuracies(guesses: Tensor, labels: Tensor, counts: Tensor, classes: tuple[
         "majority": float(rates[order[:half]].mean()),
         "minority": float(rates[order[len(order) - half :]].mean()),
         "by_class": by_class,
+        "margin": float(margins.mean()),
+        "minority_margin": float(margins[order[len(order) - half :]].mean()),
     }

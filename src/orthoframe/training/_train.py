@@ -49,8 +49,14 @@ class Outcome:
     folder: Path
     settings: Settings
     measured: Measured
-    row: dict[str, Any]  # the last of metrics.csv
+    rows: list[dict[str, Any]]  # of metrics.csv
+    certificate: Certificate
     verdict: dict[str, Any]
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The last of metrics.csv."""
+        return self.rows[-1]
 
 
 def train(settings: Settings | None, path: Path, watcher: Watcher | None = None) -> Outcome | None:
@@ -133,7 +139,7 @@ def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher
     verdict = diagnose(task, certificate, loop.state.rows, measured)
     save_encoder(path, task, measured.centres)
     folder.write_json("verdict.json", verdict)
-    return Outcome(path, task.settings, measured, loop.state.rows[-1], verdict)
+    return Outcome(path, task.settings, measured, loop.state.rows, certificate, verdict)
 
 
 def _resume(loop: Loop, path: Path, note: Callable[[str], None]) -> None:

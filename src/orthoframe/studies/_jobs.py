@@ -1,0 +1,249 @@
+"""What a study computes: a training, or free features. A job is a pure function of its options."""
+
+import hashlib
+import json
+import math
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from orthoframe.training import Settings
+
+OF = 0.1
+"""Features are said to have reached the orthogonal frame when Delta_GM is at most this."""
+
+_FORMAT = 1  # of results; another number makes every job run again
+_SIZES = 20  # different class sizes up to which the geometry without ReLU is predicted
+
+
+class Job(Protocol):
+    """One computation, with its seed."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything that decides the result, in types that JSON knows."""
+        ...
+
+    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+        """Compute; `folder` is the job's own, and what a killed process left there is used."""
+        ...
+
+
+def key(job: Job) -> str:
+    """The name of a job: the same for the same options, whatever their order."""
+    text = json.dumps({**job.to_dict(), "format": _FORMAT}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+@dataclass(frozen=True)
+class Training:
+    """A network is trained.
+
+    Its result has `final` (a number, or None for a time that was not reached, by name), `curve` (a list a name, at the
+    measured epochs) and `cosines` (of the class means).
+    """
+
+    settings: Settings
+
+    def to_dict(self) -> dict[str, Any]:
+        """The settings, without the place of the data."""
+        settings = self.settings.to_dict()
+        for place in ("data_dir", "devices", "compile"):
+            del settings[place]
+        return {"kind": "training", **settings}
+
+    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+        """Train, or go on; only the small files of the run stay."""
+        from orthoframe.training import train
+
+        run = folder / "run"
+        begun = (run / "config.json").exists()
+        outcome = train(None if begun else replace(self.settings, data_dir=data_dir), run)
+        assert outcome is not None  # there is one process
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        return _trained(self.settings, outcome)
+
+
+@dataclass(frozen=True)
+class Free:
+    """Features without a network: where the loss of a plan's batches leads them.
+
+    Attributes:
+        class_counts: Samples of each class.
+        dim: Dimensions of the features.
+        epochs: Of the plan, whose batches are taken together; None for one batch of everything.
+    """
+
+    class_counts: tuple[int, ...]
+    dim: int
+    seed: int
+    temperature: float = 0.1
+    denominator: str = "all"
+    nonnegative: bool = True
+    epochs: int | None = None
+    batch_size: int | None = None
+    scheme: str = "reshuffle"
+    binding: str = "none"
+    bound_classes: int | None = None
+    bound_examples: int = 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """All options."""
+        return {"kind": "free", **asdict(self)}
+
+    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+        """Solve."""
+        from orthoframe.batches import BatchPlan, certify
+        from orthoframe.ufm import solve_ufm
+
+        labels = _labels(self.class_counts)
+        batches = None
+        if self.epochs is not None:
+            plan = BatchPlan(
+                labels,
+                self.batch_size,
+                scheme=self.scheme,  # type: ignore[arg-type]
+                binding=self.binding,  # type: ignore[arg-type]
+                seed=self.seed,
+                per_class=self.bound_examples,
+                classes=None if self.bound_classes is None else range(self.bound_classes),
+            )
+            batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
+        solution = solve_ufm(
+            labels,
+            self.dim,
+            batches=batches,
+            temperature=self.temperature,
+            nonnegative=self.nonnegative,
+            denominator=self.denominator,  # type: ignore[arg-type]
+            seed=self.seed,
+        )
+        found = solution.geometry
+        certificate = certify(labels, [range(len(labels))] if batches is None else batches)
+        final: dict[str, Any] = {
+            "delta_of": found.delta_of,
+            "delta_etf": found.delta_etf,
+            "beta_nc": found.beta_nc,
+            "loss": solution.loss,
+            "gap": solution.gap,
+            "certified": float(certificate.holds),
+        }
+        return {"final": final, "curve": {}, "cosines": found.cosines.tolist()}
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Gradient flow of free features from random ones, until they are near the frame."""
+
+    class_counts: tuple[int, ...]
+    dim: int
+    seed: int
+    temperature: float = 0.1
+    denominator: str = "all"
+    near: float = 0.01
+    longest: float = 1e7
+
+    def to_dict(self) -> dict[str, Any]:
+        """All options."""
+        return {"kind": "flow", **asdict(self)}
+
+    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+        """Follow the flow over growing times, and stop once it is near."""
+        from orthoframe.geometry import measure
+        from orthoframe.ufm import gradient_flow, random_rows
+
+        labels = _labels(self.class_counts)
+        rows = random_rows(len(labels), self.dim, True, self.seed)
+        times, deltas = [0.0], [measure(rows, labels).delta_of]
+        while deltas[-1] > self.near and times[-1] < self.longest:
+            step = max(0.1, times[-1] * 0.1)
+            path = gradient_flow(
+                labels,
+                rows,
+                [step],
+                temperature=self.temperature,
+                denominator=self.denominator,  # type: ignore[arg-type]
+            )
+            rows = path.features[-1]
+            times.append(times[-1] + step)
+            deltas.append(measure(rows, labels).delta_of)
+        reached = crossing(times, deltas, self.near)
+        final = {"time_to_of": reached, "delta_of": deltas[-1]}
+        return {"final": final, "curve": {"time": times, "delta_of": deltas}, "cosines": None}
+
+
+def crossing(times: Sequence[float], values: Sequence[float], level: float) -> float | None:
+    """When values first are at most a level: between two of them, evenly in the logarithm of the value.
+
+    Example:
+        >>> crossing([0, 10, 20], [1.0, 0.1, 0.001], 0.01)
+        15.0
+        >>> crossing([0, 10], [1.0, 0.5], 0.01) is None
+        True
+    """
+    for place, value in enumerate(values):
+        if value > level:
+            continue
+        if place == 0:
+            return float(times[0])
+        before = math.log(values[place - 1] / level)
+        part = before / (before + math.log(level / max(value, 1e-300)))
+        return float(times[place - 1] + part * (times[place] - times[place - 1]))
+    return None
+
+
+def _labels(class_counts: Sequence[int]) -> list[int]:
+    return [c for c, count in enumerate(class_counts) for _ in range(count)]
+
+
+def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
+    """The result of a training."""
+    import torch
+
+    from orthoframe.training._schedules import Temperature
+
+    found, test = outcome.measured.geometry, outcome.measured.test
+    measured = [row for row in outcome.rows if "delta_of" in row]
+    names = ("epoch", "loss", "floor", "gap", "delta_of", "beta_nc", "test_balanced_accuracy", "test_worst_accuracy")
+    curve = {name: [row.get(name) for row in measured] for name in names}
+    k = len(found.cosines)
+    others = found.cosines[~torch.eye(k, dtype=torch.bool)]
+    final: dict[str, Any] = {
+        "delta_of": found.delta_of,
+        "delta_etf": found.delta_etf,
+        "beta_nc": found.beta_nc,
+        "mean_cosine": float(others.mean()),
+        "max_cosine": float(others.max()),
+        "loss": outcome.row["loss"],
+        "gap": outcome.row.get("gap"),
+        "part_left": _part_left(outcome.row),
+        "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF),
+        "balanced_accuracy": test["balanced"],
+        "worst_accuracy": test["worst"],
+        "majority_accuracy": test["majority"],
+        "minority_accuracy": test["minority"],
+        "margin": test["margin"],
+        "minority_margin": test["minority_margin"],
+        "certified": float(outcome.certificate.holds),
+        "dead_rows": outcome.row["dead_rows"],
+        "live_dimensions": outcome.row["live_dimensions"],
+        "seconds": sum(row["seconds"] for row in outcome.rows),
+    }
+    counts = [count for count in found.counts.tolist() if count]
+    if settings.loss == "supcon" and len(set(counts)) <= _SIZES:
+        from orthoframe.ufm import predict_gram
+
+        temperature = Temperature.of(settings.temperature).last
+        denominator: Any = settings.denominator
+        final["delta_predicted"] = found.distance_to(
+            predict_gram(counts, temperature=temperature, denominator=denominator)
+        )
+    return {"final": final, "curve": curve, "cosines": found.cosines.tolist()}
+
+
+def _part_left(row: dict[str, Any]) -> float | None:
+    """What the loss still has to fall, as a part of the way from all features alike down to the floor."""
+    if "gap" not in row:
+        return None
+    return float(row["gap"] / (row["collapsed"] - row["floor"]))
