@@ -129,6 +129,8 @@ class Free:
             "gap": solution.gap,
             "certified": float(certificate.holds),
         }
+        if batches is None and not self.nonnegative:
+            final["delta_predicted"] = _to_predicted(found, self.temperature, self.denominator)
         return {"final": final, "curve": {}, "cosines": found.cosines.tolist()}
 
 
@@ -157,7 +159,7 @@ class Flow:
         rows = random_rows(len(labels), self.dim, True, self.seed)
         times, deltas = [0.0], [measure(rows, labels).delta_of]
         while deltas[-1] > self.near and times[-1] < self.longest:
-            step = max(0.1, times[-1] * 0.1)
+            step = max(0.1, times[-1] * 0.25)
             path = gradient_flow(
                 labels,
                 rows,
@@ -201,6 +203,7 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
     """The result of a training."""
     import torch
 
+    from orthoframe.batches import epochs_to_certify
     from orthoframe.training._schedules import Temperature
 
     found, test = outcome.measured.geometry, outcome.measured.test
@@ -230,16 +233,19 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
         "live_dimensions": outcome.row["live_dimensions"],
         "seconds": sum(row["seconds"] for row in outcome.rows),
     }
-    counts = [count for count in found.counts.tolist() if count]
-    if settings.loss == "supcon" and len(set(counts)) <= _SIZES:
-        from orthoframe.ufm import predict_gram
-
+    if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
         temperature = Temperature.of(settings.temperature).last
-        denominator: Any = settings.denominator
-        final["delta_predicted"] = found.distance_to(
-            predict_gram(counts, temperature=temperature, denominator=denominator)
-        )
+        final["delta_predicted"] = _to_predicted(found, temperature, settings.denominator)
+    if settings.scheme == "reshuffle" and settings.binding == "none":
+        final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
     return {"final": final, "curve": curve, "cosines": found.cosines.tolist()}
+
+
+def _to_predicted(found: Any, temperature: float, denominator: Any) -> float:
+    """The distance to the geometry that is predicted for features that may be negative."""
+    from orthoframe.ufm import predict_gram
+
+    return float(found.distance_to(predict_gram(found.counts, temperature=temperature, denominator=denominator)))
 
 
 def _part_left(row: dict[str, Any]) -> float | None:

@@ -1,0 +1,56 @@
+"""Does cross-entropy on the same non-negative features lead to the frame?"""
+
+from orthoframe.studies._claims import Claim
+from orthoframe.studies._jobs import OF
+from orthoframe.studies._networks import network
+from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+
+
+def grid(scale: Scale) -> list[Cell]:
+    """Both losses, three ratios."""
+    cells = []
+    for ratio in (1, 10, 100) if scale != "smoke" else (1, 10):
+        for loss in ("supcon", "cross-entropy"):
+            where = {"data": "digits", "loss": loss, "ratio": ratio}
+            cells.append(trained(where, network(scale, ratio=ratio, loss=loss, epochs=300, measure_every=10)))
+    for loss in ("supcon", "cross-entropy"):
+        where = {"data": "fashion-mnist", "loss": loss, "ratio": 10}
+        cells.append(trained(where, network(scale, "fashion-mnist", ratio=10, loss=loss)))
+    return cells
+
+
+STUDY = Study(
+    name="cross-entropy",
+    question="Does cross-entropy on the same non-negative features lead to the orthogonal frame?",
+    claims=(
+        Claim(
+            "Cross-entropy does not lead to the OF under imbalance",
+            "paper",
+            "delta_of",
+            {"loss": "cross-entropy", "ratio": (10, 100)},
+            at_least=OF,
+        ),
+        Claim(
+            "Cross-entropy ends farther from the OF than the contrastive loss",
+            "paper",
+            "delta_of",
+            {"loss": "cross-entropy"},
+            versus={"loss": "supcon"},
+            at_least=1.0,
+        ),
+        Claim(
+            "With cross-entropy the distance grows with the imbalance",
+            "paper",
+            "delta_of",
+            {"loss": "cross-entropy", "ratio": 100},
+            versus={"ratio": 1},
+            at_least=1.2,
+        ),
+    ),
+    grid=grid,
+    columns=("delta_of", "beta_nc", "max_cosine", "balanced_accuracy", "worst_accuracy"),
+    panels=(
+        Panel("Digits", "delta_of", "ratio", ("loss",), {"data": "digits"}, OF, "xy"),
+        Panel("On the way, R = 10", "delta_of", "epoch", ("loss", "data"), {"ratio": 10}, OF, "y"),
+    ),
+)

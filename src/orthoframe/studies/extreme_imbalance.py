@@ -1,0 +1,88 @@
+"""Is the time to the frame flat in R at tau = 0.1 and linear at tau = 0.5, as predicted?"""
+
+from collections.abc import Callable
+
+from orthoframe.studies._claims import Claim
+from orthoframe.studies._jobs import OF, Flow, Job
+from orthoframe.studies._networks import network
+from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+
+
+def grid(scale: Scale) -> list[Cell]:
+    """Gradient flow of two classes, the small one of two samples; a network on MNIST."""
+    cells = []
+    smoke = scale == "smoke"
+    for temperature in (0.1, 0.5):
+        for ratio in (10, 30, 100, 300, 1000) if not smoke else (2, 10):
+            where = {"features": "free", "temperature": temperature, "ratio": ratio}
+            cells.append(Cell(where, _flow(ratio, temperature)))
+        for ratio in (10, 100, 1000, 3000) if not smoke else (2, 10):
+            where = {"features": "MNIST", "temperature": temperature, "ratio": ratio}
+            settings = network(
+                scale, "mnist", ratio=ratio, majority=3000, temperature=f"{temperature:g}", epochs=20, measure_every=1
+            )
+            cells.append(trained(where, settings))
+    return cells
+
+
+def _flow(ratio: int, temperature: float) -> Callable[[int], Job]:
+    return lambda seed: Flow((2 * ratio, 2), 4, seed, temperature)
+
+
+STUDY = Study(
+    name="extreme-imbalance",
+    question="Is the time to the orthogonal frame flat in R at tau = 0.1 and linear at tau = 0.5?",
+    claims=(
+        Claim(
+            "Free features at 0.1: the time is flat up to R = 1000",
+            "THEORY 4",
+            "time_to_of",
+            {"features": "free", "temperature": 0.1, "ratio": 1000},
+            versus={"ratio": 10},
+            at_most=2.0,
+        ),
+        Claim(
+            "Free features at 0.5: the time is linear in R",
+            "THEORY 4",
+            "time_to_of",
+            {"features": "free", "temperature": 0.5, "ratio": 1000},
+            versus={"ratio": 100},
+            at_least=5.0,
+        ),
+        Claim(
+            "A network reaches the OF at R = 1000 and more",
+            "seed, next check 1",
+            "delta_of",
+            {"features": "MNIST", "temperature": 0.1, "ratio": (1000, 3000)},
+            at_most=OF,
+        ),
+        Claim(
+            "A network at 0.1: R = 1000 takes at most twice as long as R = 10",
+            "THEORY 4",
+            "epochs_to_of",
+            {"features": "MNIST", "temperature": 0.1, "ratio": 1000},
+            versus={"ratio": 10},
+            at_most=2.0,
+        ),
+        Claim(
+            "A network at 0.5 takes five times as long or more",
+            "THEORY 4",
+            "epochs_to_of",
+            {"features": "MNIST", "temperature": 0.5, "ratio": 1000},
+            versus={"ratio": 10},
+            at_least=5.0,
+        ),
+    ),
+    grid=grid,
+    columns=("delta_of", "beta_nc", "time_to_of", "epochs_to_of", "balanced_accuracy"),
+    panels=(
+        Panel(
+            "Gradient flow of free features", "time_to_of", "ratio", ("temperature",), {"features": "free"}, None, "xy"
+        ),
+        Panel("A network on MNIST", "delta_of", "ratio", ("temperature",), {"features": "MNIST"}, OF, "xy"),
+    ),
+    remark=(
+        "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 3000 "
+        "images and half with 3000 / R, at least one; every batch is bound."
+    ),
+)

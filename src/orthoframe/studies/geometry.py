@@ -1,0 +1,61 @@
+"""Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
+
+from orthoframe.studies._claims import Claim
+from orthoframe.studies._jobs import OF
+from orthoframe.studies._networks import network
+from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+
+RATIOS = (1, 5, 10, 50, 100)
+
+
+def grid(scale: Scale) -> list[Cell]:
+    """Every ratio on the digits; the decisive points on real images and with convolutions."""
+    cells = []
+    for imbalance in ("step", "long-tail"):
+        for ratio in RATIOS if scale != "smoke" else (1, 10):
+            where = {"data": "digits", "model": "mlp", "imbalance": imbalance, "ratio": ratio}
+            cells.append(trained(where, network(scale, imbalance=imbalance, ratio=ratio)))
+    for data in ("mnist", "fashion-mnist"):
+        for ratio in (10, 100):
+            where = {"data": data, "model": "mlp", "imbalance": "step", "ratio": ratio}
+            cells.append(trained(where, network(scale, data, ratio=ratio)))
+    for data, model in (("cifar10", "resnet18"), ("fashion-mnist", "densenet40")):
+        where = {"data": data, "model": model, "imbalance": "step", "ratio": 10}
+        cells.append(trained(where, network(scale, data, model, ratio=10)))
+    where = {"data": "fashion-mnist", "model": "resnet18, width 64", "imbalance": "step", "ratio": 10}
+    wide = network(scale, "fashion-mnist", "resnet18", ratio=10, width=64, majority=20, batch_size=28, epochs=40)
+    return [*cells, trained(where, wide, seeds=1)]
+
+
+STUDY = Study(
+    name="geometry",
+    question="Does ReLU lead to the orthogonal frame for every imbalance, on every data set and network?",
+    claims=(
+        Claim("OF at every STEP imbalance", "paper", "delta_of", {"data": "digits", "imbalance": "step"}, at_most=OF),
+        Claim(
+            "OF at every long-tailed imbalance",
+            "paper",
+            "delta_of",
+            {"data": "digits", "imbalance": "long-tail"},
+            at_most=OF,
+        ),
+        Claim("OF on MNIST", "paper", "delta_of", {"data": "mnist"}, at_most=OF),
+        Claim("OF on FashionMNIST", "paper", "delta_of", {"data": "fashion-mnist", "model": "mlp"}, at_most=OF),
+        Claim("OF of a ResNet-18 on CIFAR-10", "paper", "delta_of", {"data": "cifar10"}, at_most=OF),
+        Claim("OF of a DenseNet-40 on FashionMNIST", "paper", "delta_of", {"model": "densenet40"}, at_most=OF),
+        Claim("Classes collapse", "paper", "beta_nc", {"model": "mlp"}, at_most=0.1),
+    ),
+    grid=grid,
+    columns=("delta_of", "beta_nc", "max_cosine", "epochs_to_of", "balanced_accuracy"),
+    panels=(
+        Panel("Digits", "delta_of", "ratio", ("imbalance",), {"data": "digits"}, OF, "xy"),
+        Panel(
+            "On the way, R = 10", "delta_of", "epoch", ("data", "model"), {"ratio": 10, "imbalance": "step"}, OF, "y"
+        ),
+    ),
+    remark=(
+        "At desk scale digits, MNIST and FashionMNIST are trained at a temperature of 0.1. Convolutional networks are "
+        "narrow, see few images, and have a temperature that rises from 0.1 to 0.5: at 0.1 they need more steps than "
+        "two cores have time for. The ResNet-18 of full width has one seed and decides nothing."
+    ),
+)

@@ -1,0 +1,124 @@
+"""Speed and end against the temperature, its schedules, and the four denominators."""
+
+from orthoframe.losses import fastest_temperature
+from orthoframe.studies._claims import Claim
+from orthoframe.studies._jobs import OF, Flow
+from orthoframe.studies._networks import network
+from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+
+TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
+SCHEDULE = "0.1->0.5"
+_COUNTS = (20, 20, 20, 20)
+_BEST = round(float(fastest_temperature(19, 60)), 3)  # an anchor has 19 positives and 60 negatives
+
+
+def grid(scale: Scale) -> list[Cell]:
+    """A network and free features at every temperature; schedule and denominators with the network."""
+    cells = []
+    some = TEMPERATURES if scale != "smoke" else (0.1, 0.5)
+    for temperature in some:
+        where = {"features": "digits", "denominator": "all", "temperature": temperature}
+        cells.append(trained(where, network(scale, temperature=f"{temperature:g}")))
+    where = {"features": "digits", "denominator": "all", "temperature": SCHEDULE}
+    cells.append(trained(where, network(scale, temperature=SCHEDULE)))
+    for denominator in ("sincere", "negatives", "class-average"):
+        where = {"features": "digits", "denominator": denominator, "temperature": 0.1}
+        cells.append(trained(where, network(scale, denominator=denominator)))
+    counts = _COUNTS if scale != "smoke" else (4, 4)
+    for temperature in (*some, _BEST):
+        where = {"features": "free", "denominator": "all", "temperature": temperature}
+        cells.append(_flow(where, counts, temperature, "all"))
+    for denominator in ("sincere", "negatives", "class-average"):
+        where = {"features": "free", "denominator": denominator, "temperature": 0.1}
+        cells.append(_flow(where, counts, 0.1, denominator))
+    return cells
+
+
+def _flow(where: dict[str, object], counts: tuple[int, ...], temperature: float, denominator: str) -> Cell:
+    return Cell(where, lambda seed: Flow(counts, 2 * len(counts), seed, temperature, denominator))
+
+
+STUDY = Study(
+    name="temperature",
+    question="How do speed and end depend on the temperature, its schedule and the denominator?",
+    claims=(
+        Claim(
+            "The temperature does not change the end",
+            "paper",
+            "delta_of",
+            {"features": "digits", "denominator": "all", "temperature": TEMPERATURES},
+            at_most=OF,
+        ),
+        Claim(
+            "Free features at the predicted fastest temperature are faster than at 0.1",
+            "THEORY 4",
+            "time_to_of",
+            {"features": "free", "denominator": "all", "temperature": _BEST},
+            versus={"temperature": 0.1},
+            at_most=0.5,
+        ),
+        Claim(
+            "No temperature of the grid is much faster than the predicted one",
+            "THEORY 4",
+            "time_to_of",
+            {"features": "free", "denominator": "all", "temperature": TEMPERATURES},
+            versus={"temperature": _BEST},
+            at_least=0.8,
+        ),
+        Claim(
+            "A temperature that rises is faster than 0.1",
+            "THEORY 4",
+            "epochs_to_of",
+            {"features": "digits", "temperature": SCHEDULE},
+            versus={"temperature": 0.1},
+            at_most=1.0,
+        ),
+        Claim(
+            "Denominators with fewer positives or none are faster at 0.1",
+            "THEORY 4",
+            "time_to_of",
+            {"features": "free", "denominator": ("sincere", "negatives")},
+            versus={"denominator": "all"},
+            at_most=1.0,
+        ),
+        Claim(
+            "The denominator does not change the end",
+            "THEORY 2",
+            "delta_of",
+            {"features": "digits", "denominator": ("sincere", "negatives", "class-average")},
+            at_most=OF,
+        ),
+    ),
+    grid=grid,
+    columns=("delta_of", "beta_nc", "epochs_to_of", "time_to_of", "balanced_accuracy"),
+    panels=(
+        Panel(
+            "Free features, four classes",
+            "time_to_of",
+            "temperature",
+            (),
+            {"features": "free", "denominator": "all"},
+            None,
+            "xy",
+        ),
+        Panel(
+            "Digits, R = 10",
+            "delta_of",
+            "epoch",
+            ("temperature",),
+            {"features": "digits", "denominator": "all"},
+            OF,
+            "y",
+        ),
+        Panel(
+            "Denominators at 0.1",
+            "delta_of",
+            "epoch",
+            ("denominator",),
+            {"features": "digits", "temperature": 0.1},
+            OF,
+            "y",
+        ),
+    ),
+    remark="Times of free features are those of gradient flow from random features until Delta_GM is 0.01.",
+)
