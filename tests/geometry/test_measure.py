@@ -228,6 +228,17 @@ def test_accuracy_of_classes_that_are_close_together_in_float32():
     assert measure(features, labels).accuracy.overall == 1.0
 
 
+@pytest.mark.parametrize("length", [1.0, 100.0])
+def test_spread_at_right_angles_to_all_means_is_no_collapse(length):
+    """Each class is spread evenly around its mean, over dimensions of its own: beta_NC is zero."""
+    rows = length * torch.eye(12, dtype=torch.float64)
+    geometry = measure(rows, torch.arange(12) // 4, normalize=False)
+    assert geometry.beta_nc < 1e-12
+    assert abs(geometry.spread - 0.75) < 1e-12
+    assert geometry.verdict() == "Class means form an orthogonal frame, and classes have not collapsed."
+    assert geometry.to_dict()["spread"] == geometry.spread
+
+
 def test_means_that_coincide_are_no_collapse():
     rows = draw(50, 8)
     geometry = measure(torch.cat([rows, rows]), torch.arange(100) // 50)

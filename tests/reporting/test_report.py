@@ -91,7 +91,15 @@ def test_a_bad_run(runs):
 
 
 @pytest.mark.parametrize(
-    ("signature", "colour"), [("still falling", "wait"), ("convergence slow", "wait"), ("classes not collapsed", "bad")]
+    ("signature", "colour"),
+    [
+        ("still falling", "wait"),
+        ("means not orthogonal, slow", "wait"),
+        ("means not orthogonal, hardly begun", "wait"),
+        ("classes not collapsed", "bad"),
+        ("means not orthogonal, stalled", "bad"),
+        ("means not orthogonal, features all alike", "bad"),
+    ],
 )
 def test_the_colour_of_a_signature(runs, signature, colour):
     run = replace(runs["bad"], verdict=replace(runs["bad"].verdict, signature=signature))

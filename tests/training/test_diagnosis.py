@@ -3,38 +3,9 @@
 import pytest
 import torch
 from tests.training.runs import small
+from tests.training.verdicts import FAST, features_of, verdict
 
-from orthoframe import measure
-from orthoframe.training._diagnosis import diagnose
-from orthoframe.training._evaluate import Measured
 from orthoframe.training._setup import set_up
-
-FAST = "0.5"  # a temperature at which features near the frame move
-
-
-def features_of(task, *, spread=0.0, tilt=0.0, dim=16):
-    """Unit features of the training images: a dimension for each class, mixed with all others and with noise."""
-    generator = torch.Generator().manual_seed(0)
-    labels = task.train.labels
-    rows = torch.nn.functional.one_hot(labels, dim).double() + tilt
-    rows += spread * torch.rand(len(labels), dim, generator=generator, dtype=torch.float64)
-    return torch.nn.functional.normalize(rows, dim=1)
-
-
-def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, **options):
-    """What is said of a run with these settings that ended with these features, and with these distances on the way."""
-    task = set_up(small(**{"temperature": FAST, **options}))
-    features = features_of(task, spread=spread, tilt=tilt) if features is None else features(task)
-    geometry = measure(features, task.train.labels, num_classes=10)
-    rows = [{"epoch": 10 * (number + 1), "delta_of": delta} for number, delta in enumerate(deltas)]
-    found = Measured(geometry, {"balanced": 0.9}, torch.empty(0))
-    certificate, _ = task.certificate()
-    said = diagnose(task, certificate, rows, found)
-    assert set(said) == {"verdict", "reached", "signature", "causes", "advice"}
-    assert len(said["causes"]) == len(said["advice"])
-    for sentence in (said["verdict"], said["signature"], *said["causes"], *said["advice"]):
-        assert "\n" not in sentence
-    return said
 
 
 def test_the_frame_is_reached():
@@ -98,6 +69,8 @@ def test_still_falling():
         ({"activation": "none"}, "features may be negative (--activation none)", "--activation relu, abs or square"),
         ({"activation": "leaky-relu"}, "features may be negative (--activation leaky-relu)", "--activation relu"),
         ({"scheme": "partition", "binding": "none"}, "Not certified: class ", "--binding fixed"),
+        ({"temperature": "1"}, "temperature 1 is far above 0.48, at", "--temperature 0.1, or a schedule"),
+        ({"temperature": "0.1->2", "denominator": "sincere"}, "temperature 2 is far above", "--temperature 0.1, or"),
         ({"head": "none", "model": "resnet18", "width": 4}, "averages of ReLU maps", "--head linear"),
         # THEORY.md 4: 1/(1 + W(rho/e)) with rho = 27.7/3.27, of batches of 32 with 24 of 180 samples in a large class
         ({"temperature": "0.1"}, "temperature 0.1 is far below 0.48, at", "--temperature 0.1->0.5"),
@@ -132,6 +105,40 @@ def test_other_denominators_have_no_slow_temperature():
     assert not any(
         "temperature" in cause for cause in verdict(tilt=0.3, temperature="0.1", denominator="negatives")["causes"]
     )
+
+
+def test_features_of_an_mlp_are_no_averages():
+    assert not any("averages" in cause for cause in verdict(tilt=0.3, head="none")["causes"])
+
+
+def test_a_plan_that_was_not_looked_at_to_its_end_is_no_sure_cause():
+    options = {"scheme": "reshuffle", "binding": "none", "batch_size": 2, "temperature": "0.1"}
+    sure, unsure = (verdict(tilt=0.3, epochs=epochs, **options) for epochs in (20, 21))
+    assert sure["causes"][0].startswith("Not certified: ")
+    assert len(sure["causes"]) == 1
+    assert unsure["causes"][0].startswith("in the first 20 epochs (later ones were not looked at): Not certified: ")
+    assert unsure["causes"][1].startswith("temperature 0.1 is far below")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"temperature": "0.1->0.5"}, "0.1->0.5"),
+        ({"temperature": "0.05->0.1"}, "0.1->0.5"),
+        ({"temperature": "0.1", "denominator": "sincere"}, "sincere"),
+        ({"scheme": "partition", "binding": "fixed", "bound_classes": 3}, "--binding fixed"),
+    ],
+)
+def test_what_is_in_use_is_not_advised(options, words):
+    said = verdict(tilt=0.3, **options)
+    assert said["advice"]
+    assert not any(words in advice for advice in said["advice"])
+
+
+def test_an_activation_in_use_is_not_advised():
+    said = verdict(lambda task: features_of(task)[:, :8], activation="abs", head="none")
+    assert "a larger --width, or a smaller --lr" in said["advice"]
+    assert not any("abs" in advice or "--features" in advice for advice in said["advice"])
 
 
 def test_dead_dimensions():

@@ -84,6 +84,15 @@ class Geometry:
     dead_rows: int
     accuracy: Accuracy | None = None
 
+    @property
+    def spread(self) -> float:
+        """The part of the squared length of rows that is not that of their class mean, a mean over classes.
+
+        1 - |mean|^2 if rows have length 1. Unlike `beta_nc` it sees rows that are spread at right angles to all means.
+        """
+        energy = self.spreads + torch.diagonal(self.gram)
+        return float((self.spreads / energy.masked_fill(energy == 0, 1.0)).mean())
+
     def distance_to(self, target: Tensor) -> float:
         """Distance of the Gram matrix of class means to any other `[k, k]`; 0 if they are proportional."""
         if target.shape != self.gram.shape:
@@ -105,13 +114,15 @@ class Geometry:
             shape += f" (the mean of class {zero[0]} is zero)"
         if math.isnan(self.beta_nc):
             return shape + "."
-        return f"{shape}, and classes {'have collapsed' if self.beta_nc <= COLLAPSED else 'have not collapsed'}."
+        collapsed = max(self.beta_nc, self.spread) <= COLLAPSED
+        return f"{shape}, and classes {'have collapsed' if collapsed else 'have not collapsed'}."
 
     def __str__(self) -> str:
         rows = [
             ("distance to orthogonal frame", f"{self.delta_of:.4g}"),
             ("distance to ETF (centred)", f"{self.delta_etf:.4g}"),
             ("beta_NC (trace)", f"{self.beta_nc:.4g} ({self.collapse_trace:.4g})"),
+            ("spread within classes", f"{self.spread:.4g}"),
             ("cosine of means, mean and largest", f"{self.mean_cosine:.4f}, {self.max_cosine:.4f}"),
             ("longest over shortest mean", f"{self.norm_ratio:.4g}"),
             (
@@ -150,6 +161,7 @@ class Geometry:
                 "dead": self.ownership.dead,
             },
             "dead_rows": self.dead_rows,
+            "spread": self.spread,
         }
         for name in ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio"):
             data[name] = _plain(getattr(self, name))

@@ -10,7 +10,7 @@ from orthoframe.reporting._measured import Accuracies
 from orthoframe.reporting._run import Run, Verdict
 
 # Signatures of a run that more epochs may help; all others need a change.
-_WAITING = ("falling", "slow", "stalled", "stopped", "interrupted")
+_WAITING = ("falling", "begun", "slow", "stopped", "interrupted")
 _LISTED, _PAIRS = 12, 6
 DELTA, BETA = "Δ<sub>GM</sub>", "β<sub>NC</sub>"
 

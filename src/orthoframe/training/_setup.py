@@ -48,11 +48,19 @@ class Task:
         """Training images of each class."""
         return torch.bincount(self.train.labels, minlength=len(self.train.classes)).tolist()
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the batches of every epoch are the same."""
+        return self.settings.scheme in ("full", "partition") and self.settings.binding in ("none", "fixed", "present")
+
+    @property
+    def certified_epochs(self) -> int:
+        """Epochs that are looked at before the plan is said to have no certificate."""
+        return 1 if self.repeats else min(self.settings.epochs, _CERTIFIED_EPOCHS)
+
     def certificate(self) -> tuple[Certificate, int]:
         """The certificate of the plan, and the number of epochs that it is about."""
-        fixed = self.settings.scheme in ("full", "partition") and self.settings.binding in ("none", "fixed", "present")
-        epochs = 1 if fixed else min(self.settings.epochs, _CERTIFIED_EPOCHS)
-        first = self._certificate(1)
+        epochs, first = self.certified_epochs, self._certificate(1)
         return (first, 1) if first.holds or epochs == 1 else (self._certificate(epochs), epochs)
 
     def _certificate(self, epochs: int) -> Certificate:
