@@ -5,12 +5,10 @@ from dataclasses import dataclass
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments import (
-    ClusterEnvironment,
-    LightningEnvironment,
-    SLURMEnvironment,
-    TorchElasticEnvironment,
-)
+from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from orthoframe.training._errors import TrainingError
 
@@ -77,7 +75,7 @@ def is_first_process() -> bool:
     It is known before the processes have met.
     """
     if TorchElasticEnvironment.detect():
-        rank = os.environ["RANK"]
+        rank = os.environ.get("RANK", "0")
     elif SLURMEnvironment.detect():
         rank = os.environ.get("SLURM_PROCID", "0")
     else:
