@@ -7,7 +7,8 @@ import select
 from pathlib import Path
 
 import pytest
-from tests.training.runs import arguments, command, json_of, recomputed, rows_of, started
+import torch
+from tests.training.runs import arguments, command, json_of, recomputed, rows_of, small, started
 
 from orthoframe.cli import main
 from orthoframe.cli.train import with_recipe
@@ -153,9 +154,39 @@ def test_a_recipe_runs_with_options(here, capsys):
     assert (found["data"], found["width"], found["epochs"]) == ("digits", 4, 2)
 
 
-def test_the_precision_that_was_chosen_is_written(here):
-    assert main(["train", *arguments(epochs=1, precision="auto"), "--out", "run"]) == 0
-    assert json_of(here / "run" / "config.json")["precision"] in ("32", "bf16-mixed")
+@pytest.mark.parametrize("chosen", ["32", "bf16-mixed"])
+def test_the_precision_that_was_chosen_is_kept(chosen, here, monkeypatch, capsys):
+    """A timing may come out otherwise the next time."""
+    if torch.cuda.is_available():
+        pytest.skip("a GPU leaves nothing to choose")
+    words = ["train", *arguments(epochs=1, precision="auto"), "--out", "run"]
+    monkeypatch.setattr("orthoframe.training._precision._has_units", lambda: True)
+    seconds = {"32": 1.0, "bf16-mixed": 1.0, chosen: 0.5}
+    timed = lambda task, images, half: seconds["bf16-mixed" if half else "32"]  # noqa: E731
+    monkeypatch.setattr("orthoframe.training._precision._timed", timed)
+    assert main(words) == 0
+    assert json_of(here / "run" / "config.json")["precision"] == chosen
+    seconds |= {"32": 0.5, "bf16-mixed": 0.5, chosen: 1.0}
+    assert main(["train", "--resume", "run"]) == 0
+    assert json_of(here / "run" / "config.json")["precision"] == chosen
+    assert capsys.readouterr().out.count(f"precision {chosen}\n") == 2
+
+
+def test_the_precision_is_timed_with_every_gradient():
+    """Forward and backward, and nothing of it is left."""
+    from orthoframe.training._precision import _timed
+    from orthoframe.training._setup import set_up
+
+    task = set_up(small(model="resnet18", width=4))
+    asked = []
+    with pytest.MonkeyPatch.context() as patch:
+        grad = torch.autograd.grad
+        patch.setattr(torch.autograd, "grad", lambda of, to: asked.append(grad(of, to)))
+        assert _timed(task, task.normaliser(task.train.pixels[:8]), half=True) > 0
+    (gradients,) = asked
+    parameters = list(task.encoder.parameters())
+    assert [gradient.shape for gradient in gradients] == [parameter.shape for parameter in parameters]
+    assert all(parameter.grad is None for parameter in parameters)
 
 
 def test_help_names_every_choice(capsys):

@@ -1,33 +1,37 @@
 """A batch that two processes share: the same mathematics."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import SMALL, arguments, json_of, recomputed, rows_of, small
+from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
 
-from orthoframe.training import TrainingError, load_encoder, train
+from orthoframe.training import TrainingError, Watcher, load_encoder, train
 from orthoframe.training._checkpoint import NAME
-from orthoframe.training._processes import check_devices
+from orthoframe.training._processes import find_processes, is_first_process
 
 SCRIPT = Path(__file__).with_name("several.py")
 # Batches of 41 rows, 31 of the sampler's and 10 that bind, and a last one of 35: never two equal halves.
 UNEVEN = {"batch_size": 31, "epochs": 5}
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node"]
+two_cores = pytest.mark.skipif(os.cpu_count() == 1, reason="there is one core, and two processes need two")
 
 
 @contextmanager
-def python(*words):
+def python(*words, **variables):
     """Python with these arguments; neither it nor what it started is left at the end."""
     process = subprocess.Popen(
-        [sys.executable, *words],
-        env=ENVIRONMENT,
+        [sys.executable, *map(str, words)],
+        env={**ENVIRONMENT, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -44,6 +48,24 @@ def python(*words):
                 os.killpg(process.pid, signal.SIGKILL)
 
 
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return str(found.getsockname()[1])
+
+
+def ended(processes):
+    """What each has said and complained of; all must end well."""
+    said = [process.communicate(timeout=120) for process in processes]
+    assert [process.returncode for process in processes] == [0] * len(processes), said
+    return said
+
+
+def joined(*commands):
+    """Several commands for one start."""
+    return [word for number, each in enumerate(commands) for word in (["--then"] * (number > 0) + each)]
+
+
 def losses_agree(folder, alone):
     """Loss of every epoch, to the rounding of float32; and all that is measured, which is as sensitive as it is."""
     assert len(rows_of(folder)) == len(rows_of(alone))
@@ -56,8 +78,16 @@ def losses_agree(folder, alone):
     return True
 
 
-@pytest.mark.skipif(os.cpu_count() == 1, reason="there is one core, and two processes need two")
-def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The folder of a run of one process."""
+    folder = tmp_path_factory.mktemp("alone") / "run"
+    train(small(**UNEVEN), folder)
+    return folder
+
+
+@two_cores
+def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     """`--devices 2` is interrupted; torchrun goes on with it; the losses are those of one process.
 
     One start of torchrun serves all that it can: a start takes as long as everything else here.
@@ -76,26 +106,26 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
     assert said.count("The floor of the loss") == 1
     assert not (shared / "encoder.safetensors").exists()
 
-    entropy, pooled, hopeless, taken = (tmp_path / name for name in ("entropy", "pooled", "hopeless", "taken"))
+    names = ("entropy", "pooled", "hopeless", "nowhere", "plain", "odd")
+    entropy, pooled, hopeless, nowhere, plain, odd = (tmp_path / name for name in names)
     small_words = ["train", *arguments(**{**UNEVEN, "majority": 12, "epochs": 2})]
-    every = [
+    words_alone = words[: words.index("--devices")]
+    every = joined(
         ["train", "--resume", shared],
         [*words, "--loss", "cross-entropy", "--out", entropy],
         [*small_words, "--model", "resnet18", "--width", "4", "--devices", "2", "--out", pooled],
         [*words, "--lr", "1e30", "--out", hopeless],
-        ["train", "--resume", taken],
-    ]
-    joined = [str(word) for number, each in enumerate(every) for word in (["--then"] * (number > 0) + each)]
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    with python(*torchrun, SCRIPT, *joined) as process:
-        said, complaint = process.communicate(timeout=120)
-    assert process.returncode == 0, complaint
+        ["train", "--resume", nowhere],
+        [*words_alone, "--out", plain],
+        [*words_alone, "--out", plain],
+        [*words_alone, "--devices", "3", "--out", odd],
+    )
+    with python(*TORCHRUN, 2, "--standalone", SCRIPT, *every) as process:
+        ((said, complaint),) = ended([process])
     # What the first process answers to each, and the second, which keeps silent.
     statuses = sorted(line for line in said.splitlines() if line.startswith("status"))
-    assert statuses == sorted(["status 0"] * 3 + ["status 1", "status 2"] + ["status 0"] * 5)
+    assert statuses == sorted(["status 0"] * 4 + ["status 1"] + ["status 2"] * 3 + ["status 0"] * 8)
 
-    alone = tmp_path / "alone"
-    train(small(**UNEVEN), alone)
     assert losses_agree(shared, alone)
     assert json_of(shared / "config.json")["devices"] == 2
     recomputed(shared)
@@ -111,8 +141,181 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
 
     assert complaint.count("orthoframe: the loss is nan in step") == 1
     assert complaint.count("config.json: there is no run to go on with") == 1
-    for folder in (shared, entropy, pooled):
+    for folder in (shared, entropy, pooled, plain):
         assert said.count(f"report: {folder / 'report.html'}") == 1
+
+    # Without --devices the two that torchrun started share the run; a second start and a contradiction are refused.
+    assert losses_agree(plain, alone)
+    assert json_of(plain / "config.json")["devices"] == 2
+    assert complaint.count(f"{plain} has a run in it") == 1
+    assert complaint.count("--devices 3 contradicts torchrun, which has started 2 processes; leave --devices out") == 1
+    assert not odd.exists()
+
+
+@two_cores
+def test_slurm(tmp_path, alone):
+    """Two tasks as srun starts them: they share a run, and one that another process holds is refused by both."""
+    from filelock import FileLock
+
+    shared, held = tmp_path / "shared", tmp_path / "held"
+    held.mkdir()
+    job = {"SLURM_NTASKS": "2", "SLURM_NNODES": "1", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0"}
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    words = ["train", *arguments(**UNEVEN)]
+    every = joined([*words, "--out", shared], [*words, "--out", held])
+    with ExitStack() as tasks, FileLock(held / ".lock"):
+        (first, complaint), (second, silence) = ended(
+            [
+                tasks.enter_context(python(SCRIPT, *every, SLURM_PROCID=number, SLURM_LOCALID=number, **job, **meeting))
+                for number in ("0", "1")
+            ]
+        )
+    assert losses_agree(shared, alone)
+    assert [line for line in first.splitlines() if line.startswith("status")] == ["status 0", "status 2"]
+    assert second == "status 0\nstatus 0\n"
+    assert complaint.count(f"orthoframe: {held}: another process is training into it") == 1
+    assert "orthoframe:" not in silence
+    assert [path.name for path in held.iterdir()] == [".lock"]
+
+
+@two_cores
+def test_torchrun_on_two_nodes(tmp_path, alone):
+    """Both are this machine. The run goes on in one process, which has other settings of its processes."""
+    shared, meeting = tmp_path / "shared", f"127.0.0.1:{free_port()}"
+    nodes = ["--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", meeting]
+    words = [*TORCHRUN, 1, *nodes, "--local-addr", "127.0.0.1", SCRIPT, "train", *arguments(**UNEVEN), "--out", shared]
+    with python(*words) as one, python(*words) as other:
+        said = "".join(text for text, _ in ended([one, other]))
+    assert said.count(f"report: {shared / 'report.html'}") == 1
+    assert losses_agree(shared, alone)
+
+
+def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone):
+    """In as many as there can be, which are fewer: it says so, and the losses are the same."""
+    folder = tmp_path / "run"
+    interrupt(small(**UNEVEN), folder, epoch=1, steps=2)
+    config = json_of(folder / "config.json")
+    (folder / "config.json").write_text(json.dumps({**config, "devices": 64}))
+    notes = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 1)
+        patch.setattr(torch.cuda, "device_count", lambda: 0)
+        train(None, folder, Watcher(on_note=notes.append))
+    assert notes == ["processes that share the run: 64 before, 1 now"]
+    assert losses_agree(folder, alone)
+
+
+TORCHELASTIC = {"TORCHELASTIC_RUN_ID": "x", "RANK": "0", "LOCAL_RANK": "0"}
+SLURM = {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0"}
+
+
+@pytest.fixture
+def environment(monkeypatch):
+    """Sets variables, where none of a launcher is set."""
+    for name in list(os.environ):
+        if name.startswith(("SLURM_", "TORCHELASTIC_")) or name.endswith(("RANK", "WORLD_SIZE")):
+            monkeypatch.delenv(name)
+    return lambda variables: [monkeypatch.setenv(name, str(value)) for name, value in variables.items()]
+
+
+def torchrun(count, per_node, nodes):
+    return {**TORCHELASTIC, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": per_node, "GROUP_WORLD_SIZE": nodes}
+
+
+def slurm(count, per_node=None, nodes=None):
+    sizes = {"SLURM_NTASKS": count, "SLURM_NTASKS_PER_NODE": per_node, "SLURM_NNODES": nodes}
+    return {**SLURM, **{name: value for name, value in sizes.items() if value is not None}}
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices", "found"),
+    [
+        ({}, 1, (1, 1, False)),
+        (torchrun(2, 2, 1), 1, (2, 1, True)),
+        (torchrun(16, 8, 2), 1, (8, 2, True)),
+        (torchrun(16, 8, 2), 8, (8, 2, True)),  # as Fabric counts them
+        (torchrun(16, 8, 2), 16, (8, 2, True)),
+        (torchrun(1, 1, 1), 1, (1, 1, True)),
+        (slurm(4, 2, 2), 2, (2, 2, True)),
+        (slurm(4, 2), 1, (2, 2, True)),
+        (slurm(1), 1, (1, 1, True)),
+        (slurm(1, 4, 2), 1, (1, 1, True)),  # a step that is smaller than its job
+        ({**slurm(4, 2, 2), "SLURM_JOB_NAME": "interactive"}, 1, (1, 1, False)),
+        ({**slurm(4), "SLURM_JOB_NAME": "bash"}, 1, (1, 1, False)),
+        ({**slurm(4), **torchrun(2, 2, 1)}, 1, (2, 1, True)),
+    ],
+    ids=str,
+)
+def test_what_a_launcher_has_started(variables, devices, found, environment):
+    environment(variables)
+    processes = find_processes(devices)
+    assert (processes.per_node, processes.nodes, processes.launched) == found
+    assert processes.count == found[0] * found[1]
+    assert processes.first
+    assert find_processes(7 if processes.launched else 1, resumed=True).count == processes.count
+
+
+@pytest.mark.parametrize(
+    ("variables", "devices", "sentence"),
+    [
+        (torchrun(2, 2, 1), 3, "--devices 3 contradicts torchrun, which has started 2 processes; leave --devices out"),
+        (slurm(1), 2, "--devices 2 contradicts SLURM, which has started 1 process; leave --devices out"),
+        (
+            slurm(4, 2, 2),
+            3,
+            "--devices 3 contradicts SLURM, which has started 4 processes, 2 on each of 2 nodes; leave --devices out",
+        ),
+        (
+            slurm(2),
+            2,
+            "SLURM has started 2 tasks and does not say how many on each node; start them with --ntasks-per-node",
+        ),
+        (
+            torchrun(3, 2, 2),
+            1,
+            "torchrun has started 3 processes on 2 nodes, which is not 2 on each; start as many on every node",
+        ),
+        (slurm("many"), 1, "the variable SLURM_NTASKS must be a number from 1, not 'many'"),
+        # What Fabric says, when it is made: SLURM_LOCALID is missing.
+        ({"SLURM_NTASKS": 2, "SLURM_NTASKS_PER_NODE": 2}, 1, "cannot be started (KeyError: 'SLURM_"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_shared_is_refused_in_a_sentence(variables, devices, sentence, environment, tmp_path):
+    environment(variables)
+    with pytest.raises(TrainingError) as refused:
+        train(small(devices=devices), tmp_path / "run")
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_one_process_speaks(environment):
+    for variables, first in (
+        ({"LOCAL_RANK": 1}, False),  # Fabric started it
+        ({**torchrun(2, 1, 2), "RANK": 1}, False),  # the only one of its node
+        ({**slurm(4, 2, 2), "SLURM_PROCID": 2}, False),
+        ({**slurm(4, 2, 2), "SLURM_PROCID": 2, "SLURM_JOB_NAME": "bash"}, True),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, str(value))
+            assert is_first_process() is first
+
+
+def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):
+    def fails(self):
+        raise RuntimeError("no network\nat all")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("lightning_fabric.Fabric.launch", fails)
+        with pytest.raises(
+            TrainingError, match=r"cannot be started \(RuntimeError: no network\); mend that"
+        ) as refused:
+            train(small(**UNEVEN), tmp_path / "run")
+    assert "\n" not in str(refused.value)
+    assert train(small(**UNEVEN), tmp_path / "run") is not None
+    assert losses_agree(tmp_path / "run", alone)
 
 
 def test_batches_are_uneven():
@@ -123,10 +326,12 @@ def test_batches_are_uneven():
     assert all(len(batch) % 2 for batch in set_up(small(**UNEVEN)).plan.batches(0))
 
 
-def test_more_processes_than_can_be_are_never_started():
+def test_more_processes_than_can_be_are_never_started(environment):
     """Asked of the check itself: what it lets through would be started."""
+    environment({})
     there = torch.cuda.device_count() or os.cpu_count()
-    check_devices(there)
+    assert find_processes(there).count == there
+    assert find_processes(100_000, resumed=True).count == there
     for devices in (there + 1, 100_000):
         with pytest.raises(TrainingError, match=f"--devices {devices} is more than there are: {there} "):
-            check_devices(devices)
+            find_processes(devices)

@@ -61,11 +61,11 @@ class RunFolder:
             )
 
     @contextmanager
-    def opened(self, settings: Settings | None) -> Iterator[None]:
+    def opened(self, resumed: bool) -> Iterator[None]:
         """Keep other processes out; a process that dies lets go.
 
         Args:
-            settings: Of the run that starts here, which are written; None for the run that is here.
+            resumed: Whether a run is here that goes on; if not, the folder may have to be made.
 
         Raises:
             TrainingError: If there is a run in it already, another process is writing to it, or it cannot be made.
@@ -73,7 +73,7 @@ class RunFolder:
         from filelock import FileLock, Timeout
 
         try:
-            if settings is not None:
+            if not resumed:
                 self.path.mkdir(parents=True, exist_ok=True)
             lock = FileLock(self.path / ".lock")
             lock.acquire(timeout=0)
@@ -86,12 +86,15 @@ class RunFolder:
         try:
             for leftover in self.path.glob(".orthoframe.*"):  # of a process that was killed
                 leftover.unlink()
-            if settings is not None:
+            if not resumed:
                 self.check_free()  # now that nobody else can start one
-                self.write_json("config.json", {**settings.to_dict(), "version": __version__})
             yield
         finally:
             lock.release()
+
+    def write_settings(self, settings: Settings) -> None:
+        """From here on there is a run in the folder."""
+        self.write_json("config.json", {**settings.to_dict(), "version": __version__})
 
     def settings(self) -> Settings:
         """The settings of the run that is in the folder.

@@ -1,30 +1,187 @@
-"""How many processes may share a run, and which of them this is."""
+"""How many processes share a run, which of them this is, and how they meet."""
 
 import os
+from dataclasses import dataclass
 
 import torch
-from lightning_fabric.utilities.rank_zero import rank_zero_only
+from lightning_fabric import Fabric
+from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
+from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from orthoframe.training._errors import TrainingError
 
 
-def check_devices(devices: int) -> None:
-    """Refuse more processes than there are GPUs, or CPU cores where there is no GPU; each is started for real.
+@dataclass(frozen=True)
+class Processes:
+    """The processes that share a run.
+
+    Attributes:
+        environment: Who starts them, for Fabric: torchrun, SLURM, or Fabric itself.
+        per_node: How many there are on each node.
+        nodes: On how many nodes.
+    """
+
+    environment: ClusterEnvironment
+    per_node: int
+    nodes: int = 1
+
+    @property
+    def count(self) -> int:
+        """How many there are in all."""
+        return self.per_node * self.nodes
+
+    @property
+    def launched(self) -> bool:
+        """Whether torchrun or SLURM has started all of them, so that none is left to start."""
+        return not isinstance(self.environment, LightningEnvironment)
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that writes and speaks for all."""
+        return self.count == 1 or is_first_process()
+
+
+def find_processes(devices: int, resumed: bool = False) -> Processes:
+    """Who shares a run: what torchrun or SLURM has started, or as many as were asked for.
+
+    Args:
+        devices: How many were asked for; 1 leaves it to torchrun and SLURM.
+        resumed: Whether the number is that of the run so far, which binds nobody: the results do not depend on it.
+
+    Returns:
+        The processes; those that nobody has started yet are never more than can be.
 
     Raises:
-        TrainingError: If there are not so many.
+        TrainingError: If more were asked for than can be, or another number than was started.
     """
+    if TorchElasticEnvironment.detect():
+        return _checked("torchrun", _by_torchrun(), devices, resumed)
+    if SLURMEnvironment.detect():
+        return _checked("SLURM", _by_slurm(), devices, resumed)
     gpus = torch.cuda.device_count()
     there, kind = (gpus, "GPU") if gpus else (os.cpu_count() or 1, "CPU core")
-    if devices > there:
+    if devices > there and not resumed:
         raise TrainingError(
             f"--devices {devices} is more than there are: {there} {kind}{'' if there == 1 else 's'}; use fewer"
         )
+    return Processes(LightningEnvironment(), min(devices, there))
 
 
 def is_first_process() -> bool:
-    """Whether this process writes and speaks for all: by the environment that Fabric, torchrun or SLURM made.
+    """Whether this process speaks for all, by the environment that torchrun, SLURM or Fabric made.
 
     It is known before the processes have met.
     """
-    return int(getattr(rank_zero_only, "rank", 0)) == 0
+    if TorchElasticEnvironment.detect():
+        rank = os.environ.get("RANK", "0")
+    elif SLURMEnvironment.detect():
+        rank = os.environ.get("SLURM_PROCID", "0")
+    else:
+        rank = os.environ.get("LOCAL_RANK", "0")
+    return rank == "0"
+
+
+def make_fabric(processes: Processes, precision: str) -> Fabric:
+    """The devices, not yet launched.
+
+    Raises:
+        TrainingError: If there are none for these processes.
+    """
+    try:
+        return Fabric(
+            accelerator="auto",
+            devices=processes.per_node,
+            num_nodes=processes.nodes,
+            strategy="ddp" if processes.count > 1 else "auto",
+            precision=precision,  # type: ignore[arg-type]
+            plugins=[processes.environment],
+        )
+    except Exception as error:  # of any kind, from what the machine has or the environment says
+        raise _unusable(error) from error
+
+
+def launch(fabric: Fabric) -> None:
+    """Start the processes that are not there yet, and let all meet.
+
+    Raises:
+        TrainingError: If they do not.
+    """
+    try:
+        fabric.launch()
+    except Exception as error:  # of any kind, from the network and from other processes
+        raise _unusable(error) from error
+
+
+def agree(fabric: Fabric, refusal: str | None) -> None:
+    """Go on only if every process can: one that ended alone would leave the others waiting.
+
+    Args:
+        fabric: Launched.
+        refusal: Why this process cannot; None if it can.
+
+    Raises:
+        TrainingError: In all, with the refusal of the first that has one.
+    """
+    refusals = [refusal]
+    if fabric.world_size > 1:
+        refusals = [None] * fabric.world_size
+        torch.distributed.all_gather_object(refusals, refusal)
+    for reason in refusals:
+        if reason is not None:
+            raise TrainingError(reason)
+
+
+def _by_torchrun() -> Processes:
+    environment = TorchElasticEnvironment()
+    per_node, nodes = _number("LOCAL_WORLD_SIZE"), _number("GROUP_WORLD_SIZE")
+    return _even("torchrun", environment, _number("WORLD_SIZE"), per_node, nodes)
+
+
+def _by_slurm() -> Processes:
+    count = _number("SLURM_NTASKS")
+    if count == 1:  # whatever the rest of the job is
+        return Processes(SLURMEnvironment(), 1)
+    if "SLURM_NTASKS_PER_NODE" not in os.environ:
+        raise TrainingError(
+            f"SLURM has started {count} tasks and does not say how many on each node; start them with --ntasks-per-node"
+        )
+    per_node = _number("SLURM_NTASKS_PER_NODE")
+    nodes = _number("SLURM_NNODES") if "SLURM_NNODES" in os.environ else count // per_node
+    return _even("SLURM", SLURMEnvironment(), count, per_node, nodes)
+
+
+def _even(launcher: str, environment: ClusterEnvironment, count: int, per_node: int, nodes: int) -> Processes:
+    if per_node * nodes != count:
+        raise TrainingError(
+            f"{launcher} has started {count} processes on {nodes} node{'' if nodes == 1 else 's'}, which is not "
+            f"{per_node} on each; start as many on every node"
+        )
+    return Processes(environment, per_node, nodes)
+
+
+def _checked(launcher: str, started: Processes, devices: int, resumed: bool) -> Processes:
+    if not resumed and devices not in (1, started.per_node, started.count):
+        there = f"{started.count} process{'' if started.count == 1 else 'es'}"
+        if started.nodes > 1:
+            there += f", {started.per_node} on each of {started.nodes} nodes"
+        raise TrainingError(
+            f"--devices {devices} contradicts {launcher}, which has started {there}; leave --devices out"
+        )
+    return started
+
+
+def _number(name: str) -> int:
+    text = os.environ.get(name, "")
+    if not text.isdecimal() or int(text) < 1:
+        raise TrainingError(f"the variable {name} must be a number from 1, not {text!r}; leave it to what starts runs")
+    return int(text)
+
+
+def _unusable(error: Exception) -> TrainingError:
+    lines = str(error).splitlines() or [""]
+    return TrainingError(
+        f"the processes of the run cannot be started ({type(error).__name__}: {lines[0][:200]}); mend that, or train "
+        "in one process"
+    )

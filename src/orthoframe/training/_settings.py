@@ -95,7 +95,7 @@ class Settings:
     precision: _Name = "auto"
     """32, bf16-mixed, 16-mixed, or auto: bf16-mixed on a CPU that has units for it and is faster with it."""
     devices: int = 1
-    """Processes that share each batch (CPU cores or GPUs)."""
+    """Processes that share each batch (CPU cores or GPUs); torchrun and SLURM decide it themselves."""
     compile: bool = False
     """Whether to compile the encoder with torch.compile."""
     test_images: _Count = None

@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from orthoframe.training._export import save_encoder
 from orthoframe.training._folder import RunFolder
 from orthoframe.training._loop import Loop
 from orthoframe.training._precision import choose_precision
-from orthoframe.training._processes import check_devices, is_first_process
+from orthoframe.training._processes import Processes, agree, find_processes, launch, make_fabric
 from orthoframe.training._settings import Settings
 from orthoframe.training._setup import Progress, Task, set_up
 
@@ -78,18 +78,27 @@ def train(settings: Settings | None, path: Path, watcher: Watcher | None = None)
     """
     watcher = watcher or Watcher()
     folder, resumed = RunFolder(path), settings is None
-    first = is_first_process()
     if settings is None:
         settings = folder.settings()
-    elif first:
-        folder.check_free()
-    check_devices(settings.devices)
-    task = set_up(settings, watcher.on_data)
-    fabric, task = _fabric(task)
+    processes = find_processes(settings.devices, resumed)
+    if settings.devices != processes.count:
+        if resumed and processes.first and watcher.on_note is not None:
+            watcher.on_note(f"processes that share the run: {settings.devices} before, {processes.count} now")
+        settings = replace(settings, devices=processes.count)
     try:
-        # Before other processes are started, so that a refusal needs none of them.
-        with folder.opened(None if resumed else task.settings) if first else nullcontext():
-            fabric.launch()
+        with ExitStack() as held:
+            task, refusal = None, None
+            try:
+                # Before Fabric starts other processes, so that a refusal needs none of them.
+                task = _prepare(settings, processes, folder, resumed, watcher, held)
+            except TrainingError as error:
+                if processes.first and not processes.launched:
+                    raise  # the others are not there yet
+                refusal = str(error)
+            fabric = make_fabric(processes, task.settings.precision if task is not None else "32")
+            launch(fabric)
+            agree(fabric, refusal)
+            assert task is not None
             return _train(task, fabric, folder, resumed, watcher)
     except OSError as error:
         raise Stopped(
@@ -98,20 +107,21 @@ def train(settings: Settings | None, path: Path, watcher: Watcher | None = None)
         ) from None
 
 
-def _fabric(task: Task) -> tuple[Fabric, Task]:
-    """The devices; and the task with the precision that was chosen."""
-    devices = task.settings.devices
+def _prepare(
+    settings: Settings, processes: Processes, folder: RunFolder, resumed: bool, watcher: Watcher, held: ExitStack
+) -> Task:
+    """All that a process can do alone: the task, with the precision that was chosen, and the folder for the first."""
+    if not resumed:
+        folder.check_free()  # no process has written yet: the first waits for all
+    task = set_up(settings, watcher.on_data)
+    device = make_fabric(Processes(processes.environment, 1), "32").device
     try:
-        precision = choose_precision(task, Fabric(accelerator="auto", devices=1).device)
+        precision = choose_precision(task, device)
     except ValueError as error:
         raise TrainingError(str(error)) from None
-    fabric = Fabric(
-        accelerator="auto",
-        devices=devices,
-        strategy="ddp" if devices > 1 else "auto",
-        precision=precision,  # type: ignore[arg-type]
-    )
-    return fabric, replace(task, settings=replace(task.settings, precision=precision))
+    if processes.first:
+        held.enter_context(folder.opened(resumed))
+    return replace(task, settings=replace(settings, precision=precision))
 
 
 def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher: Watcher) -> Outcome | None:
@@ -123,11 +133,13 @@ def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher
     if loop.local_statistics:
         note(
             f"each of the {fabric.world_size} processes takes BatchNorm statistics of its own part of a batch, for "
-            "torch shares them between GPUs only; --devices 1 takes them of whole batches"
+            "torch shares them between GPUs only; a single process takes them of whole batches"
         )
     if resumed:
         _resume(loop, path, note)
     if first:
+        if not resumed:
+            folder.write_settings(task.settings)  # not earlier: a start that failed leaves no run behind
         folder.write_json("certificate.json", {**certificate.to_dict(), "epochs": epochs})
         if watcher.on_start is not None:
             watcher.on_start(task, certificate, epochs, _floor(loop))
