@@ -55,6 +55,11 @@ class Train(Settings):
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:
             raise BadInput("--resume names the folder already; leave --out out")
+        if settings.epochs != Settings.epochs:
+            raise BadInput(
+                "--resume goes on with the epochs that the run has: the learning rate depends on their number, so with "
+                f"others it is another run; start anew with --epochs {settings.epochs} --out FOLDER"
+            )
         if self.recipe != "quick" or settings != Settings():
             raise BadInput("--resume takes the settings from its folder; leave the others out")
 
