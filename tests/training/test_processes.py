@@ -76,7 +76,9 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
     assert said.count("The floor of the loss") == 1
     assert not (shared / "encoder.safetensors").exists()
 
-    entropy, pooled, hopeless, taken = (tmp_path / name for name in ("entropy", "pooled", "hopeless", "taken"))
+    entropy, pooled, hopeless, taken, framed = (
+        tmp_path / name for name in ("entropy", "pooled", "hopeless", "taken", "framed")
+    )
     small_words = ["train", *arguments(**{**UNEVEN, "majority": 12, "epochs": 2})]
     every = [
         ["train", "--resume", shared],
@@ -84,6 +86,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
         [*small_words, "--model", "resnet18", "--width", "4", "--devices", "2", "--out", pooled],
         [*words, "--lr", "1e30", "--out", hopeless],
         ["train", "--resume", taken],
+        [*words, "--binding", "none", "--prototypes", "--out", framed],
     ]
     joined = [str(word) for number, each in enumerate(every) for word in (["--then"] * (number > 0) + each)]
     torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -92,7 +95,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
     assert process.returncode == 0, complaint
     # What the first process answers to each, and the second, which keeps silent.
     statuses = sorted(line for line in said.splitlines() if line.startswith("status"))
-    assert statuses == sorted(["status 0"] * 3 + ["status 1", "status 2"] + ["status 0"] * 5)
+    assert statuses == sorted(["status 0"] * 4 + ["status 1", "status 2"] + ["status 0"] * 6)
 
     alone = tmp_path / "alone"
     train(small(**UNEVEN), alone)
@@ -102,6 +105,9 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
     alone_entropy = tmp_path / "alone-entropy"
     train(small(loss="cross-entropy", **UNEVEN), alone_entropy)
     assert losses_agree(entropy, alone_entropy)
+    alone_framed = tmp_path / "alone-framed"
+    train(small(binding="none", prototypes=True, **UNEVEN), alone_framed)
+    assert losses_agree(framed, alone_framed)
 
     # BatchNorm: a note, once, and a run that ends.
     note = "each of the 2 processes takes BatchNorm statistics of its own part of a batch"
@@ -111,7 +117,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path):
 
     assert complaint.count("orthoframe: the loss is nan in step") == 1
     assert complaint.count("config.json: there is no run to go on with") == 1
-    for folder in (shared, entropy, pooled):
+    for folder in (shared, entropy, pooled, framed):
         assert said.count(f"report: {folder / 'report.html'}") == 1
 
 
