@@ -179,11 +179,10 @@ class Loop:
         return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
 
     def _keys(self) -> tuple[Tensor, Tensor] | tuple[()]:
-        """The prototypes and their classes, from the first process only: the loss gathers those of all."""
+        """The prototypes and their classes, all in every process: the loss gathers rows, but not keys."""
         if self.prototypes is None:
             return ()
-        rows = self.prototypes if self.fabric.global_rank == 0 else self.prototypes[:0]
-        return rows, torch.arange(len(rows), device=rows.device)
+        return self.prototypes, torch.arange(len(self.prototypes), device=self.prototypes.device)
 
     def any_process(self, answer: bool) -> bool:
         """Whether any process says yes; each must ask."""
