@@ -42,7 +42,6 @@ def test_several_runs(here, finished_run, capsys):
         (["missing"], "missing: there is no such folder"),
         (["empty"], "a run folder has config.json, metrics.csv, geometry.jsonl"),
         (["run", "missing"], "missing: there is no such folder"),
-        (["unfinished"], "verdict.json"),
         (["broken"], "metrics.csv"),
         (["run", "--out", "report.pdf"], "--out must end in .html, not report.pdf"),
         (["run", "--out", "no/where.html"], "cannot be written"),
@@ -51,9 +50,8 @@ def test_several_runs(here, finished_run, capsys):
 )
 def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys):
     Path("empty").mkdir()
-    for name in ("run", "unfinished", "broken"):
+    for name in ("run", "broken"):
         write_run(here / name, epochs=2)
-    Path("unfinished/verdict.json").unlink()
     Path("broken/metrics.csv").write_text("epoch,loss\n1\n")
     assert main(["report", *words]) == 2
     said = capsys.readouterr()
@@ -62,6 +60,22 @@ def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys):
     assert sentence in said.err
     assert said.err.count("\n") == 1
     assert not list(here.rglob("*.html")) + list(here.rglob("*.pdf"))
+
+
+@pytest.mark.parametrize("epochs", [0, 2])
+def test_a_run_that_is_not_finished(epochs, here, capsys):
+    """Interrupted in the first epoch, or later."""
+    write_run(here / "run", epochs=2)
+    Path("run/verdict.json").unlink()
+    if not epochs:
+        Path("run/metrics.csv").write_text(Path("run/metrics.csv").read_text().splitlines()[0] + "\n")
+        Path("run/geometry.jsonl").write_text("")
+    write_run(here / "other", epochs=3)
+    assert main(["report", "run"]) == 0
+    text = Path("run/report.html").read_text()
+    assert f"Not finished: after epoch {epochs} of 2 the run was interrupted, or it goes on." in text
+    assert "orthoframe train --resume run" in text
+    assert main(["report", "run", "other"]) == 0
 
 
 def test_without_runs(here, capsys):

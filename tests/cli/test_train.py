@@ -6,11 +6,13 @@ import re
 import select
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.training.runs import arguments, command, json_of, recomputed, rows_of, small, started
 
 from orthoframe.cli import main
+from orthoframe.cli._training import training_bar
 from orthoframe.cli.train import with_recipe
 from orthoframe.reporting import read_run
 from orthoframe.training import RECIPES
@@ -98,18 +100,22 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
     [
         (["--model", "vgg"], "--model must be one of resnet18, resnet34, densenet40, mlp, vit, not 'vgg'"),
         (["--epochs", "0"], "--epochs must be at least 1, not 0"),
-        (["--temperature", "hot"], "--temperature must be a positive number or a schedule such as 0.1->0.5, not 'hot'"),
+        (["--temperature", "hot"], "or a schedule such as '0.1->0.5' (with the quotes) or 0.1:0.5, not 'hot'"),
+        (["--temperature", "0.1-"], "a shell takes > for itself unless it is in quotes"),
+        (["--seed", "1" * 23], "--seed must be at least 0 and below 2^63"),
+        (["--ratio", "inf"], "--ratio must be a number from 1 (balanced), not inf"),
         (["--data", "letters"], "there is no data 'letters'; choose one of digits"),
         (["--majority", "1000"], "class 0 has 134 samples, and 1000 were asked for"),
-        (["--features", "5"], "needs at least one dimension for each class"),
+        (["--features", "5"], "needs at least one dimension for each class; use --features 10 or more"),
         (["--head", "none", "--features", "64"], "--features needs --head linear"),
         (["--recipe", "best"], "--recipe must be one of quick, paper, not 'best'"),
         (["--recipe=best"], "--recipe must be one of quick, paper, not 'best'"),
         (["--resume", "run", "--out", "other"], "--resume names the folder already; leave --out out"),
         (["--resume", "run", "--lr", "0.2"], "--resume takes the settings from its folder; leave the others out"),
         (["--resume", "run", "--recipe", "paper"], "--resume takes the settings from its folder"),
+        (["--resume", "run", "--epochs", "60"], "it is another run; start anew with --epochs 60 --out FOLDER"),
         (["--resume", "nowhere"], "nowhere/config.json: there is no run to go on with"),
-        (["--data", "mnist", "--data-dir", "empty"], "mnist is not complete under empty"),
+        (["--data", "mnist", "--data-dir", "empty"], "mnist is not complete under "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -126,7 +132,34 @@ def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys, mon
     assert said.err.startswith("orthoframe: ")
     assert sentence in said.err
     assert said.err.count("\n") == 1
-    assert not [path for path in here.rglob("*") if path.name not in ("empty", "mnist", ".mnist.lock")]
+    assert not list(here.rglob("*"))
+
+
+def test_names_with_square_brackets(here, capsys):
+    """They look like markup of what draws the table."""
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8)).astype(np.uint8)
+    np.savez("odd.npz", x=pixels, y=np.repeat(["[/a]", "[bold]:smile:"], 20))
+    words = ["--data", "npz:odd.npz", "--imbalance", "none", "--width", "16", "--epochs", "2", "--precision", "32"]
+    assert main(["train", *words, "--out", "[/run]"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"worst class +\d\.\d{4} \((\[/a\]|\[bold\]:smile:)\)", out), out
+    with training_bar() as bar:
+        bar.add_task("[/a]", words="[/b]")
+        for column in bar.columns:
+            column(bar.tasks[0])
+    # The data is found from elsewhere too.
+    Path("elsewhere").mkdir()
+    Path("[/run]/verdict.json").unlink()
+    os.chdir("elsewhere")
+    assert main(["train", "--resume", "../[/run]"]) == 0
+
+
+def test_a_ratio_that_is_not_reached_is_noted(here, capsys):
+    assert main(["train", *arguments(epochs=1, ratio=1e9), "--out", "run"]) == 0
+    assert capsys.readouterr().err == (
+        "orthoframe: --ratio 1e+09 is not reached: the smallest class has 1 image and the largest 24, which is a ratio "
+        "of 24\n"
+    )
 
 
 @pytest.mark.parametrize("words", [["--epochs", "ten"], ["--epoch"], ["--unknown", "1"], ["--lr"]], ids=" ".join)

@@ -52,3 +52,10 @@ def test_training_and_test_images_are_alike():
         Data(images(), images(channels=3), "mine")
     with pytest.raises(DataError, match="mine: the classes of"):
         Data(images(), images(classes=("a", "c")), "mine")
+
+
+def test_images_know_where_they_were():
+    whole = images(6)
+    assert whole.origins([3, 1]) == [3, 1]
+    part = whole.subset([5, 3, 1]).subset(torch.tensor([2, 0]))
+    assert part.places.tolist() == part.origins([0, 1]) == [1, 5]

@@ -233,7 +233,9 @@ def test_without_a_network_too(serve, tmp_path):
     with pytest.raises(DataError, match=r"answered 404 Not Found for .*; put train-images-idx3-ubyte\.gz, .* into"):
         load_data("fashion-mnist", tmp_path)
     assert len(server.asked) == 1
-    assert tree(tmp_path) == []
+    with pytest.raises(DataError, match="answered 404"):
+        load_data("fashion-mnist", tmp_path / "not" / "there")
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="every folder can be written to")

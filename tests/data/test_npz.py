@@ -92,6 +92,9 @@ def test_a_broken_file_is_refused_by_name(tmp_path):
         path.write_bytes(content)
         with pytest.raises(DataError, match=r"mine\.npz: "):
             load_data(name)
+    path.write_text("hello")
+    with pytest.raises(DataError, match=r"mine\.npz: not an \.npz file; save one with numpy\.savez"):
+        load_data(name)
     np.save(tmp_path / "one.npy", GREY)
     with pytest.raises(DataError, match=r"one\.npy: one array, and an \.npz file was expected"):
         load_data(f"npz:{tmp_path / 'one.npy'}")

@@ -65,7 +65,7 @@ def test_there_must_be_a_folder(tmp_path):
         read_run(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize("name", ["config.json", "metrics.csv", "geometry.jsonl", "verdict.json"])
+@pytest.mark.parametrize("name", ["config.json", "metrics.csv", "geometry.jsonl"])
 def test_files_that_must_be_there(folder, name):
     (folder / name).unlink()
     with pytest.raises(ReportError, match=f"{name}: No such file; a run folder has"):
@@ -157,6 +157,18 @@ def test_what_is_wrong_is_said(folder, name, old, new, message):
     assert old == "*" or old in text
     (folder / name).write_text(new if old == "*" else text.replace(old, new, 1))
     with pytest.raises(ReportError, match=message):
+        read_run(folder)
+
+
+def test_without_a_verdict_it_is_not_finished(folder):
+    (folder / "verdict.json").unlink()
+    found = read_run(folder).verdict
+    assert (found.reached, found.signature) == (False, "not finished, stopped after epoch 4 of 4")
+    assert found.words == "Not finished: after epoch 4 of 4 the run was interrupted, or it goes on."
+    (folder / "nan-batch.json").write_text("{}")
+    assert read_run(folder).verdict.causes == ("the loss is no number",)
+    (folder / "verdict.json").mkdir()
+    with pytest.raises(ReportError, match=r"verdict\.json: Is a directory"):
         read_run(folder)
 
 

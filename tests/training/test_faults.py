@@ -97,28 +97,6 @@ def test_signal_to_the_command(number, tmp_path):
     assert state["epoch"] + state["steps"] > 0
 
 
-@pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_a_loss_that_is_no_number(tmp_path, capsys):
-    folder = tmp_path / "run"
-    assert main(["train", *arguments(lr=1e30), "--out", str(folder)]) == 1
-    complaint = capsys.readouterr().err
-    assert complaint.count("\n") == 1
-    assert complaint.startswith("orthoframe: the loss is nan in step ")
-    assert " of epoch 1 (samples " in complaint
-    assert "; the largest feature before the norm is " in complaint
-    assert complaint.endswith("; try a smaller --lr or --precision 32\n")
-    # The samples are those of the step.
-    step = int(complaint.split("step ")[1].split()[0])
-    shown = [int(word) for word in complaint.split("(samples ")[1].split(", ...")[0].split(", ")]
-    from orthoframe.training._setup import set_up
-
-    batch = set_up(small()).plan.batches(0)[step - 1]
-    assert shown == batch[:16].tolist()
-    # What was saved last is from before.
-    state, _ = load_checkpoint(folder)
-    assert all(torch.isfinite(value).all() for value in state["parts"].values())
-
-
 def limited(words, log, size):
     """The command in a process that may not write files of more than so many bytes."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))

@@ -106,8 +106,8 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert said.count("The floor of the loss") == 1
     assert not (shared / "encoder.safetensors").exists()
 
-    names = ("entropy", "pooled", "hopeless", "nowhere", "plain", "odd")
-    entropy, pooled, hopeless, nowhere, plain, odd = (tmp_path / name for name in names)
+    names = ("entropy", "pooled", "hopeless", "nowhere", "plain", "odd", "framed")
+    entropy, pooled, hopeless, nowhere, plain, odd, framed = (tmp_path / name for name in names)
     small_words = ["train", *arguments(**{**UNEVEN, "majority": 12, "epochs": 2})]
     words_alone = words[: words.index("--devices")]
     every = joined(
@@ -119,12 +119,13 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
         [*words_alone, "--out", plain],
         [*words_alone, "--out", plain],
         [*words_alone, "--devices", "3", "--out", odd],
+        [*words, "--binding", "none", "--prototypes", "--out", framed],
     )
     with python(*TORCHRUN, 2, "--standalone", SCRIPT, *every) as process:
         ((said, complaint),) = ended([process])
     # What the first process answers to each, and the second, which keeps silent.
     statuses = sorted(line for line in said.splitlines() if line.startswith("status"))
-    assert statuses == sorted(["status 0"] * 4 + ["status 1"] + ["status 2"] * 3 + ["status 0"] * 8)
+    assert statuses == sorted(["status 0"] * 5 + ["status 1"] + ["status 2"] * 3 + ["status 0"] * 9)
 
     assert losses_agree(shared, alone)
     assert json_of(shared / "config.json")["devices"] == 2
@@ -132,6 +133,9 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     alone_entropy = tmp_path / "alone-entropy"
     train(small(loss="cross-entropy", **UNEVEN), alone_entropy)
     assert losses_agree(entropy, alone_entropy)
+    alone_framed = tmp_path / "alone-framed"
+    train(small(binding="none", prototypes=True, **UNEVEN), alone_framed)
+    assert losses_agree(framed, alone_framed)
 
     # BatchNorm: a note, once, and a run that ends.
     note = "each of the 2 processes takes BatchNorm statistics of its own part of a batch"
@@ -141,7 +145,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
 
     assert complaint.count("orthoframe: the loss is nan in step") == 1
     assert complaint.count("config.json: there is no run to go on with") == 1
-    for folder in (shared, entropy, pooled, plain):
+    for folder in (shared, entropy, pooled, plain, framed):
         assert said.count(f"report: {folder / 'report.html'}") == 1
 
     # Without --devices the two that torchrun started share the run; a second start and a contradiction are refused.

@@ -32,6 +32,7 @@ OPTIONS = [
     {"imbalance": "long-tail", "ratio": 10.0},
     {"imbalance": "none", "ratio": 1.0},
     {"views": 2},
+    {"views": 2, "settle": 0.0},
     {"augment": False},
     {"settle": 0.0, "decay": "thirds"},
     {"temperature": "0.1->0.5"},
@@ -69,7 +70,9 @@ def check(outcome, settings):
             floors = [
                 float(
                     loss_floor(
-                        y.repeat(settings.views), temperature=row["temperature"], denominator=settings.denominator
+                        y.repeat(settings.views_in(epoch)),
+                        temperature=row["temperature"],
+                        denominator=settings.denominator,
                     )
                 )
                 for y in labels
@@ -96,7 +99,7 @@ def check(outcome, settings):
 
     found = json_of(folder / "certificate.json")
     batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
-    options = {"views": settings.views, "denominator": settings.denominator}
+    options = {"views": settings.views_in(settings.epochs - 1), "denominator": settings.denominator}
     assert found["holds"] == certify(task.train.labels.numpy(), batches, **options).holds
     assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
     assert json_of(folder / "verdict.json") == outcome.verdict
@@ -202,7 +205,7 @@ def test_plan_of_another_folder_is_refused(tmp_path):
 
 
 def test_plans_are_as_the_settings_say(tmp_path):
-    settings = small(scheme="balanced", binding="redrawn", views=2, seed=3)
+    settings = small(scheme="balanced", binding="redrawn", views=2, settle=0.0, seed=3)
     outcome = train(settings, tmp_path / "run")
     _, task = recomputed(outcome.folder)
     wanted = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)

@@ -33,15 +33,29 @@ from orthoframe.training._setup import set_up
         ({"epochs": 0}, "--epochs must be at least 1"),
         ({"devices": 0}, "--devices must be at least 1"),
         ({"measure_every": 0}, "--measure-every must be at least 1"),
+        ({"bound_classes": 0}, "--bound-classes must be at least 1"),
+        ({"bound_examples": 0}, "--bound-examples must be at least 1"),
+        ({"test_images": 0}, "--test-images must be at least 1"),
         ({"seed": -1}, "--seed must be at least 0"),
-        ({"ratio": 0.5}, "--ratio must be at least 1, not 0.5"),
-        ({"ratio": math.nan}, "--ratio must be at least 1, not nan"),
+        ({"seed": 2**63}, "--seed must be at least 0 and below 2^63, not 9223372036854775808"),
+        ({"ratio": 0.5}, "--ratio must be a number from 1 (balanced), not 0.5"),
+        ({"ratio": math.nan}, "--ratio must be a number from 1 (balanced), not nan"),
+        ({"ratio": math.inf}, "--ratio must be a number from 1 (balanced), not inf"),
         ({"lr": 0.0}, "--lr must be positive, not 0.0"),
         ({"lr": math.inf}, "--lr must be positive, not inf"),
         ({"weight_decay": -1e-4}, "--weight-decay must be at least 0"),
         ({"settle": 1.0}, "--settle must be a part of the epochs from 0 to below 1, not 1.0"),
-        ({"temperature": "0"}, "--temperature must be a positive number or a schedule such as 0.1->0.5, not '0'"),
+        (
+            {"temperature": "0"},
+            "--temperature must be a positive number or a schedule such as '0.1->0.5' (with the quotes) or 0.1:0.5, "
+            "not '0'",
+        ),
+        ({"temperature": "0.1-"}, "not '0.1-'; a shell takes > for itself unless it is in quotes"),
+        ({"temperature": 0}, "--temperature must be"),
+        ({"temperature": True}, "--temperature must be"),
+        ({"temperature": None}, "--temperature must be a text, not None"),
         ({"temperature": "0.1->"}, "--temperature must be"),
+        ({"temperature": "0.1:0.2:0.3"}, "--temperature must be"),
         ({"temperature": "0.1->0.2->0.3"}, "--temperature must be"),
         ({"temperature": "nan"}, "--temperature must be"),
         ({"temperature": "warm"}, "--temperature must be"),
@@ -49,8 +63,18 @@ from orthoframe.training._setup import set_up
         ({"head": "none", "features": 64}, "--features needs --head linear"),
         ({"loss": "cross-entropy", "denominator": "sincere"}, "--denominator is for --loss supcon"),
         ({"loss": "cross-entropy", "temperature": "0.2"}, "--temperature is for --loss supcon"),
+        ({"loss": "cross-entropy", "prototypes": True}, "--prototypes are for --loss supcon"),
+        ({"binding": "none", "bound_classes": 3}, "need --binding fixed, redrawn or random, not none"),
+        ({"binding": "present", "bound_examples": 2}, "need --binding fixed, redrawn or random, not present"),
         ({"scheme": "full", "batch_size": 64}, "leave --batch-size out"),
         ({"augment": False, "views": 2}, "--views 2 without augmentation are 2 times the same image"),
+        ({"epochs": 3.5}, "--epochs must be a whole number, not 3.5"),
+        ({"epochs": None}, "--epochs must be a whole number, not None"),
+        ({"width": "16"}, "--width must be a whole number, not '16'"),
+        ({"lr": "fast"}, "--lr must be a number, not 'fast'"),
+        ({"compile": 1}, "--compile must be true or false, not 1"),
+        ({"data": 3}, "--data must be a text, not 3"),
+        ({"data_dir": 3}, "--data-dir must be a folder, not 3"),
     ],
     ids=str,
 )
@@ -69,11 +93,12 @@ def test_what_is_not_allowed_is_refused_in_a_sentence(options, sentence):
         ({"data": "npz:nowhere.npz"}, "nowhere.npz"),
         ({"majority": 1000}, "class 0 has 134 samples, and 1000 were asked for"),
         ({"majority": 1}, "the largest class would have 1 image; it needs 2"),
-        ({"ratio": math.inf}, "ratio must be a number from 1"),
-        ({"features": 9}, "an orthogonal frame needs at least one dimension for each class"),
-        ({"width": 9}, "an orthogonal frame needs at least one dimension for each class"),
-        ({"model": "vit", "width": 18}, "width must be a multiple of 4"),
-        ({"scheme": "balanced", "batch_size": 9}, "needs a batch_size of at least 10"),
+        ({"features": 9}, "an orthogonal frame needs at least one dimension for each class; use --features 10 or more"),
+        ({"width": 9, "head": "none"}, "for each class; use a larger --width, or --head linear"),
+        ({"model": "vit", "width": 18}, "--width must be a multiple of 4"),
+        ({"scheme": "balanced", "batch_size": 9}, "--scheme balanced needs a --batch-size of at least 10"),
+        ({"bound_classes": 11}, "--bound-classes is 11, and there are 10 classes"),
+        ({"bound_examples": 14}, "class 5 has 13 samples, and --bound-examples 14; use at most that many"),
         (
             {"model": "resnet18", "width": 4, "batch_size": 243, "binding": "none"},
             "the smallest batch has 1 image for a process, and BatchNorm needs 2; choose another --batch-size",
@@ -99,6 +124,24 @@ def test_settings_survive_their_file():
     odd = Settings(data_dir=Path("somewhere"), majority=7, temperature="0.1->0.5", compile=True)
     assert Settings.from_dict({**odd.to_dict(), "version": "9", "unknown": 1}) == odd
     assert Settings.from_dict(Settings().to_dict()) == Settings()
+
+
+def test_a_temperature_may_be_a_number():
+    assert Settings(temperature=0.5) == Settings(temperature="0.5")
+    Settings(temperature=1).check()
+    assert Settings.from_dict({"temperature": 0.5}).temperature == "0.5"
+    assert Temperature.of(0.5) == Temperature.of("0.5")
+
+
+def test_paths_are_absolute_whatever_they_were(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    given = Settings(data="npz:some/file.npz", data_dir=Path("there"))
+    found = given.absolute()
+    assert (found.data, found.data_dir) == (f"npz:{tmp_path / 'some/file.npz'}", tmp_path / "there")
+    assert found.absolute() == found
+    assert replace(found, data=given.data, data_dir=given.data_dir) == given
+    assert Settings(data="folder:../x").absolute().data == f"folder:{tmp_path.parent / 'x'}"
+    assert Settings().absolute() == Settings()
 
 
 def test_recipes_are_settings():
@@ -153,6 +196,7 @@ def test_temperature_goes_evenly_in_its_logarithm():
     assert found == pytest.approx([0.1 * 5 ** (epoch / 8) for epoch in range(9)])
     assert Temperature.of(" 0.5 -> 0.1 ").at(0, 2) == 0.5
     assert Temperature.of("0.5->0.1").at(1, 2) == pytest.approx(0.1)
+    assert Temperature.of("0.1:0.5") == rising  # a shell needs no quotes
     assert Temperature.of("0.1->0.5").at(0, 1) == pytest.approx(0.5)  # of a single epoch the end counts
 
 

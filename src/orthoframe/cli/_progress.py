@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 def progress() -> Progress:
     """A bar on standard error, shown only on a terminal and gone when it is done."""
     return Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # names of files may have square brackets
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),

@@ -23,19 +23,9 @@ from orthoframe.training._setup import Task
 def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> int:
     """Train with a progress bar and write the report; the exit status."""
     on_epoch = _curves(path) if tensorboard else None
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[words]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
+    with training_bar() as bar:
         try:
-            outcome = train(settings, path, _watcher(bar, on_epoch))
+            outcome = train(settings, path, training_watcher(bar, on_epoch))
             if outcome is not None:
                 _write_report(path)
         except (TrainingError, Interrupted) as error:
@@ -64,7 +54,22 @@ def _failed(error: TrainingError | Interrupted, path: Path) -> int:
     return 1 if isinstance(error, Stopped) else 2
 
 
-def _watcher(bar: Progress, on_epoch: Callable[[dict[str, Any]], None] | None) -> Watcher:
+def training_bar() -> Progress:
+    """The bar of a run: epochs, loss, gap and distance, on a terminal only."""
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[words]}", markup=False),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
+
+
+def training_watcher(bar: Progress, on_epoch: Callable[[dict[str, Any]], None] | None = None) -> Watcher:
+    """What shows a run on a bar, and tells what is known before it."""
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
 
@@ -155,5 +160,5 @@ def _print(outcome: Outcome) -> None:
     for title, items in (("Why", verdict["causes"]), ("Try", verdict["advice"])):
         for item in items:
             print(f"  {title}: {item}")
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
     print(f"report: {outcome.folder / 'report.html'}")

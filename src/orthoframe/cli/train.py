@@ -55,8 +55,13 @@ class Train(Settings):
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:
             raise BadInput("--resume names the folder already; leave --out out")
-        if self.recipe != "quick" or settings != Settings():
+        if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
             raise BadInput("--resume takes the settings from its folder; leave the others out")
+        if settings.epochs != Settings.epochs:
+            raise BadInput(
+                "--resume goes on with the epochs that the run has: the learning rate depends on their number, so with "
+                f"others it is another run; start anew with --epochs {settings.epochs} --out FOLDER"
+            )
 
 
 def with_recipe(arguments: list[str]) -> Train:

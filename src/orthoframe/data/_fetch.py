@@ -3,6 +3,8 @@
 import os
 import tarfile
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,11 +40,8 @@ def find_files(
         return paths
     if not download and not (source.archive and (folder / source.archive).is_file()):
         raise DataError(_what_to_do(name, source, folder, "download=False"))
-    from filelock import FileLock
-
     try:
-        (folder / source.folder).mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / f".{source.folder}.lock"):
+        with _made(folder / source.folder), _locked(folder / f".{source.folder}.lock"):
             if source.archive:
                 _fetch_archive(source, folder, source.archive, progress)
             else:
@@ -50,6 +49,31 @@ def find_files(
     except OSError as error:
         raise DataError(_what_to_do(name, source, folder, str(error))) from error
     return paths
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """A folder that is there, and those above it; what was made for it and is still empty in the end is removed."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        with suppress(OSError):  # it is not empty, or another process was faster
+            for path in new:
+                path.rmdir()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """One process at a time; the file is removed with the lock, which those who wait notice."""
+    from filelock import FileLock
+
+    with FileLock(path):
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _fetch_files(source: Source, folder: Path, progress: "Progress | None") -> None:

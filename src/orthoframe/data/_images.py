@@ -19,6 +19,7 @@ class LabelledImages:
         pixels: uint8, [n, channels, height, width].
         labels: int64, [n], from 0 to k-1.
         classes: The names of the k classes.
+        places: int64, [n], where each image was in the data that these are a part of; None for all of it, in order.
 
     Raises:
         TypeError: For another dtype.
@@ -33,6 +34,7 @@ class LabelledImages:
     pixels: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+    places: Tensor | None = None
 
     def __post_init__(self) -> None:
         if self.pixels.dtype != torch.uint8 or self.labels.dtype != torch.int64:
@@ -60,7 +62,14 @@ class LabelledImages:
         index = torch.as_tensor(indices, dtype=torch.int64, device=self.pixels.device)
         # Copies whole images, which is several times as fast as pixels[index].
         pixels = self.pixels.index_select(0, index)
-        return LabelledImages(pixels, self.labels.index_select(0, index.to(self.labels.device)), self.classes)
+        places = torch.tensor(self.origins(index.cpu()), dtype=torch.int64)
+        return LabelledImages(pixels, self.labels.index_select(0, index.to(self.labels.device)), self.classes, places)
+
+    def origins(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> list[int]:
+        """Where the images at `indices` were in the data as it was read, before any subset."""
+        index = torch.as_tensor(indices, dtype=torch.int64)
+        found: list[int] = (index if self.places is None else self.places[index]).tolist()
+        return found
 
 
 @dataclass(frozen=True, eq=False)

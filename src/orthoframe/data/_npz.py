@@ -60,6 +60,10 @@ def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, La
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with open(path, "rb") as stream:  # numpy leaves a file open that turns out to be broken
+            start = stream.read(6)
+            if not start.startswith((b"PK", b"\x93NUMPY")):  # numpy would take it for a pickle
+                raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
+            stream.seek(0)
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, NpzFile):
                 raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")

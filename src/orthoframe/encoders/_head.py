@@ -76,6 +76,10 @@ class FrameHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Unit rows `[rows, out_features]` of features `[rows, in_features]`."""
+        return unit_rows(self.before_norm(features))
+
+    def before_norm(self, features: Tensor) -> Tensor:
+        """The same rows after the activation, before they are made unit rows."""
         if features.ndim != 2:
             raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
         if not features.is_floating_point():
@@ -83,7 +87,7 @@ class FrameHead(nn.Module):
         rows = features if self.linear is None else self.linear(features)
         if rows.dtype in (torch.float16, torch.bfloat16):
             rows = rows.float()
-        return unit_rows(FUNCTIONS[self.activation](rows))
+        return FUNCTIONS[self.activation](rows)
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""

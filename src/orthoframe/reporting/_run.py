@@ -4,6 +4,7 @@ import csv
 import io
 import math
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from orthoframe.reporting._fields import (
 )
 from orthoframe.reporting._measured import Measured, parse_measured
 from orthoframe.training import COLUMNS
+from orthoframe.training._folder import NAN_FILE
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 
@@ -31,10 +33,10 @@ class Verdict:
     """How a run ended, in words."""
 
     words: str
-    reached: bool
     signature: str
-    causes: tuple[str, ...]
-    advice: tuple[str, ...]
+    reached: bool = False
+    causes: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,17 +84,36 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     path = Path(folder)
     if not path.is_dir():
         raise ReportError(f"{path}: there is no such folder; {_HINT}")
+    ended = (path / "verdict.json").exists()
+    config = parse_object(read_text(path / "config.json", _HINT), str(path / "config.json"))
+    metrics = _read_metrics(path / "metrics.csv", ended)
     return Run(
         name=path.resolve().name or str(path),
-        config=parse_object(read_text(path / "config.json", _HINT), str(path / "config.json")),
-        metrics=_read_metrics(path / "metrics.csv"),
+        config=config,
+        metrics=metrics,
         measured=_read_measured(path / "geometry.jsonl"),
         certificate=_read_certificate(path / "certificate.json"),
-        verdict=_read_verdict(path / "verdict.json"),
+        verdict=_read_verdict(path / "verdict.json") if ended else _not_finished(path, config, len(metrics["epoch"])),
     )
 
 
-def _read_metrics(path: Path) -> dict[str, tuple[float | None, ...]]:
+def _not_finished(path: Path, config: dict[str, Any], epochs: int) -> Verdict:
+    """In the place of a verdict: how far the run is, and what to do."""
+    asked = config.get("epochs")
+    done = f"epoch {epochs}{f' of {asked}' if isinstance(asked, int) else ''}"
+    signature = f"not finished, stopped after {done}"
+    if (path / NAN_FILE).exists():
+        return Verdict(
+            f"Not finished: after {done} the loss was no number; {NAN_FILE} has the batch.",
+            signature,
+            causes=("the loss is no number",),
+            advice=("a smaller --lr or --precision 32, in a new run",),
+        )
+    again = f"orthoframe train --resume {shlex.quote(str(path))}"
+    return Verdict(f"Not finished: after {done} the run was interrupted, or it goes on.", signature, advice=(again,))
+
+
+def _read_metrics(path: Path, ended: bool) -> dict[str, tuple[float | None, ...]]:
     rows = csv.reader(io.StringIO(read_text(path, _HINT), newline=""), strict=True)
     try:
         header = next(rows, [])
@@ -107,6 +128,8 @@ def _read_metrics(path: Path) -> dict[str, tuple[float | None, ...]]:
             table.append([_entry(entries[name], f"{path}, line {rows.line_num}: {name}") for name in COLUMNS])
     except csv.Error as error:
         raise ReportError(f"{path}, line {rows.line_num}: not a .csv file ({error})") from None
+    if not table and not ended:  # it was stopped in the first epoch
+        return dict.fromkeys(COLUMNS, ())
     if not table:
         raise ReportError(f"{path}: there is no epoch; a run writes a line for each one that it ends")
     columns = dict(zip(COLUMNS, zip(*table, strict=True), strict=True))

@@ -34,6 +34,9 @@ COLUMNS = (
 )
 """The columns of `metrics.csv`."""
 
+NAN_FILE = "nan-batch.json"
+"""What stopped a run whose loss is no number."""
+
 
 class RunFolder:
     """Where a run keeps its files.
@@ -86,6 +89,7 @@ class RunFolder:
         try:
             for leftover in self.path.glob(".orthoframe.*"):  # of a process that was killed
                 leftover.unlink()
+            (self.path / NAN_FILE).unlink(missing_ok=True)  # of the attempt before
             if not resumed:
                 self.check_free()  # now that nobody else can start one
             yield
@@ -111,7 +115,7 @@ class RunFolder:
             settings.check()
         except FileNotFoundError:
             raise TrainingError(f"{file}: there is no run to go on with") from None
-        except (OSError, ValueError, TypeError) as error:
+        except (OSError, ValueError, TypeError, AttributeError) as error:
             raise TrainingError(f"{file}: not the settings of a run ({error})") from None
         return settings
 

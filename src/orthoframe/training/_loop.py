@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from orthoframe.data import Augment
 from orthoframe.losses import SupConLoss, collapsed_loss, loss_floor
-from orthoframe.training._errors import Stopped, TrainingError
+from orthoframe.training._errors import NoNumber, TrainingError
 from orthoframe.training._evaluate import Measured, evaluate
 from orthoframe.training._schedules import Temperature, learning_rate
 from orthoframe.training._setup import Task
@@ -86,14 +86,12 @@ class Loop:
             The row.
 
         Raises:
-            Stopped: If the loss is no number.
+            NoNumber: If the loss is no number.
         """
         settings, epoch = self.task.settings, self.state.epoch
         start = time.perf_counter() - self.state.seconds
         self.criterion.temperature = temperature = self.temperature.at(epoch, settings.epochs)
         batches = self.task.plan.batches(epoch)
-        settled = epoch >= (1 - settings.settle) * settings.epochs
-        augment = Augment(0, flip=False) if settled else self.task.augment
         partial = self.state.partial
         rates = [
             learning_rate(
@@ -105,9 +103,9 @@ class Loop:
             batch = batches[number]
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[number]
-            partial["loss"].append(self.step(batch, epoch, number, augment))
+            partial["loss"].append(self.step(batch, epoch, number))
             if settings.loss == "supcon":
-                floor, collapsed = self._bounds(batch, temperature)
+                floor, collapsed = self._bounds(batch, epoch)
                 partial["floor"].append(floor)
                 partial["collapsed"].append(collapsed)
             self.state.steps, self.state.seconds = number + 1, time.perf_counter() - start
@@ -129,10 +127,10 @@ class Loop:
         self.state.rows.append(row)
         return row
 
-    def step(self, batch: Any, epoch: int, number: int, augment: Augment) -> float:
+    def step(self, batch: Any, epoch: int, number: int) -> float:
         """Draw, encode, compare, update; the loss before the update."""
-        images, labels = self._rows(batch, epoch, number, augment)
-        loss = self._loss(images, labels, len(batch) * self.task.settings.views)
+        images, labels = self._rows(batch, epoch, number)
+        loss = self._loss(images, labels, len(batch) * self.task.settings.views_in(epoch))
         value = self._checked(loss, images, epoch, number, batch)
         self.optimizer.zero_grad()
         self.fabric.backward(loss)
@@ -142,18 +140,19 @@ class Loop:
     def epoch_floor(self) -> float:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""
         epoch = self.state.epoch
-        temperature = self.temperature.at(epoch, self.task.settings.epochs)
-        return _mean([self._bounds(batch, temperature)[0] for batch in self.task.plan.batches(epoch)])
+        return _mean([self._bounds(batch, epoch)[0] for batch in self.task.plan.batches(epoch)])
 
-    def _bounds(self, batch: Any, temperature: float) -> tuple[float, float]:
+    def _bounds(self, batch: Any, epoch: int) -> tuple[float, float]:
         """The floor of a batch, and its loss if everything has collapsed."""
-        denominator: Any = self.task.settings.denominator
-        labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views)
+        settings = self.task.settings
+        denominator: Any = settings.denominator
+        temperature = self.temperature.at(epoch, settings.epochs)
+        labels = self.task.train.labels[torch.from_numpy(batch)].repeat(settings.views_in(epoch))
         keys = None if self.prototypes is None else range(len(self.prototypes))
         floor = loss_floor(labels, key_labels=keys, temperature=temperature, denominator=denominator)
         return float(floor), float(collapsed_loss(labels, key_labels=keys, denominator=denominator))
 
-    def _rows(self, batch: Any, epoch: int, number: int, augment: Augment) -> tuple[Tensor, Tensor]:
+    def _rows(self, batch: Any, epoch: int, number: int) -> tuple[Tensor, Tensor]:
         """This process's images and labels of a batch.
 
         What is drawn depends on the seed, the epoch and the batch alone: a resumed run, and one that is shared by
@@ -164,9 +163,11 @@ class Loop:
         chosen, labels = self.pixels.index_select(0, index), self.labels.index_select(0, index)
         seeds = np.random.SeedSequence([settings.seed, _AUGMENT, epoch, number])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        views = torch.cat([augment(chosen, generator) for _ in range(settings.views)])
+        augment = Augment(0, flip=False) if settings.settled(epoch) else self.task.augment
+        views = settings.views_in(epoch)
+        images = torch.cat([augment(chosen, generator) for _ in range(views)])
         mine = slice(fabric.global_rank, None, fabric.world_size)
-        return self.task.normaliser(views[mine]), labels.repeat(settings.views)[mine]
+        return self.task.normaliser(images[mine]), labels.repeat(views)[mine]
 
     def _loss(self, images: Tensor, labels: Tensor, rows: int) -> Tensor:
         """This process's part of the loss of a batch that has so many rows in all processes; the mean is the loss."""
@@ -178,11 +179,10 @@ class Loop:
         return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
 
     def _keys(self) -> tuple[Tensor, Tensor] | tuple[()]:
-        """The prototypes and their classes, from the first process only: the loss gathers those of all."""
+        """The prototypes and their classes, all in every process: the loss gathers rows, but not keys."""
         if self.prototypes is None:
             return ()
-        rows = self.prototypes if self.fabric.global_rank == 0 else self.prototypes[:0]
-        return rows, torch.arange(len(rows), device=rows.device)
+        return self.prototypes, torch.arange(len(self.prototypes), device=self.prototypes.device)
 
     def any_process(self, answer: bool) -> bool:
         """Whether any process says yes; each must ask."""
@@ -199,13 +199,11 @@ class Loop:
         value = float(loss)
         if math.isfinite(value):
             return value
-        with torch.no_grad():
-            largest = float(self.task.encoder.backbone(images).abs().max())
-        shown = ", ".join(map(str, batch[:16].tolist())) + (", ..." if len(batch) > 16 else "")
-        raise Stopped(
-            f"the loss is {value} in step {number + 1} of epoch {epoch + 1} (samples {shown}); the largest feature "
-            f"before the norm is {largest:.4g}; try a smaller --lr or --precision 32"
-        )
+        encoder = self.task.encoder
+        with torch.no_grad(), self.fabric.autocast():
+            found = encoder.head.before_norm(encoder.backbone(images)).abs().max()
+        largest = float(self.fabric.all_gather(found).max())  # type: ignore[union-attr]
+        raise NoNumber(value, number + 1, epoch + 1, self.task.train.origins(batch), largest)
 
     def _measure(self) -> dict[str, Any]:
         if self.fabric.global_rank == 0:

@@ -23,19 +23,25 @@ class Temperature:
     last: float
 
     @classmethod
-    def of(cls, text: str) -> "Temperature":
-        """Read `0.1`, or a schedule such as `0.1->0.5`.
+    def of(cls, given: str | float) -> "Temperature":
+        """Read `0.1`, or a schedule such as `0.1->0.5`, which may be written `0.1:0.5`.
 
         Raises:
             ValueError: For anything else.
         """
-        parts = text.split("->")
+        text = str(given)
+        parts = text.replace("->", ":").split(":")
         try:
             values = [float(part) for part in parts]
         except ValueError:
             values = []
         if len(values) not in (1, 2) or not all(0 < value < math.inf for value in values):
-            raise ValueError(f"--temperature must be a positive number or a schedule such as 0.1->0.5, not {text!r}")
+            # What is left of 0.1->0.5 in a shell, which writes to a file 0.5 instead.
+            quotes = "; a shell takes > for itself unless it is in quotes" if text.endswith("-") else ""
+            raise ValueError(
+                "--temperature must be a positive number or a schedule such as '0.1->0.5' (with the quotes) or "
+                f"0.1:0.5, not {text!r}{quotes}"
+            )
         return cls(values[0], values[-1])
 
     def at(self, epoch: int, epochs: int) -> float:

@@ -1,11 +1,13 @@
 """Everything that decides a run, in one record."""
 
+import os
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import tyro
 
+from orthoframe.training._options import check_type, flag
 from orthoframe.training._schedules import DECAYS, Temperature
 
 
@@ -64,8 +66,9 @@ class Settings:
     """supcon, or cross-entropy with a linear classifier on the same features."""
     denominator: _Name = "all"
     """Of the contrastive loss: all, sincere, negatives or class-average."""
-    temperature: Annotated[str, tyro.conf.arg(metavar="TAU")] = "0.1"
-    """A number, or a schedule such as 0.1->0.5, which changes evenly from the first epoch to the last."""
+    temperature: Annotated[str | float, tyro.conf.arg(metavar="TAU")] = "0.1"
+    """A number, or a schedule such as '0.1->0.5' (a shell needs the quotes) or 0.1:0.5, which changes evenly from the
+    first epoch to the last."""
     scheme: _Name = "reshuffle"
     """Which samples meet: full, partition, reshuffle, balanced or rare-hub."""
     binding: _Name = "fixed"
@@ -79,7 +82,7 @@ class Settings:
     batch_size: int = 128
     """Samples of a batch, before binding."""
     views: int = 1
-    """Augmented views of each sample in a batch."""
+    """Augmented views of each sample in a batch; one where images are shown as they are (--settle)."""
     augment: bool = True
     """Whether images are cropped and flipped at random."""
     settle: float = 0.4
@@ -105,23 +108,43 @@ class Settings:
     seed: int = 0
     """Decides everything that is random."""
 
+    def __post_init__(self) -> None:
+        if isinstance(self.temperature, int | float):
+            object.__setattr__(self, "temperature", str(self.temperature))
+
+    def settled(self, epoch: int) -> bool:
+        """Whether the images of an epoch are shown as they are."""
+        return epoch >= (1 - self.settle) * self.epochs
+
+    def views_in(self, epoch: int) -> int:
+        """Views of each sample in an epoch: of an image as it is, one."""
+        return 1 if self.settled(epoch) else self.views
+
+    def absolute(self) -> "Settings":
+        """The same settings, for whatever folder the process is in."""
+        kind, _, path = self.data.partition(":")
+        data = f"{kind}:{_absolute(path)}" if kind in ("folder", "npz") and path else self.data
+        return replace(self, data=data, data_dir=None if self.data_dir is None else Path(_absolute(self.data_dir)))
+
     def check(self) -> None:
         """Refuse values that are not allowed or contradict each other, in a sentence.
 
         Raises:
             ValueError: With that sentence.
         """
+        for field in fields(Settings):
+            check_type(field.name, field.default, getattr(self, field.name))
         for name, allowed in _choices().items():
             if getattr(self, name) not in allowed:
-                raise ValueError(f"{_flag(name)} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
+                raise ValueError(f"{flag(name)} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
         for name in _COUNTS:
             value = getattr(self, name)
             if value is not None and value < 1:
-                raise ValueError(f"{_flag(name)} must be at least 1, not {value}")
-        if self.seed < 0:
-            raise ValueError(f"--seed must be at least 0, not {self.seed}")
-        if not self.ratio >= 1:
-            raise ValueError(f"--ratio must be at least 1, not {self.ratio}")
+                raise ValueError(f"{flag(name)} must be at least 1, not {value}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"--seed must be at least 0 and below 2^63, not {self.seed}")
+        if not 1 <= self.ratio < float("inf"):
+            raise ValueError(f"--ratio must be a number from 1 (balanced), not {self.ratio}")
         if not 0 < self.lr < float("inf"):
             raise ValueError(f"--lr must be positive, not {self.lr}")
         if not 0 <= self.weight_decay < float("inf"):
@@ -198,5 +221,5 @@ def _choices() -> dict[str, tuple[str, ...]]:
     }
 
 
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+def _absolute(path: str | Path) -> str:
+    return os.path.abspath(os.path.expanduser(path))

@@ -11,6 +11,7 @@ from orthoframe.batches import BatchPlan, Certificate, certify
 from orthoframe.data import (
     Augment,
     Data,
+    DataError,
     LabelledImages,
     Normaliser,
     default_augmentation,
@@ -21,6 +22,7 @@ from orthoframe.data import (
 )
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
 from orthoframe.training._errors import TrainingError
+from orthoframe.training._options import in_options
 from orthoframe.training._settings import Settings
 
 # A plan that is drawn anew in every epoch is certified over this many together, or the whole run if it is shorter.
@@ -58,6 +60,16 @@ class Task:
         """Epochs that are looked at before the plan is said to have no certificate."""
         return 1 if self.repeats else min(self.settings.epochs, _CERTIFIED_EPOCHS)
 
+    def notes(self) -> list[str]:
+        """What is not quite as it was asked for."""
+        ratio, largest, smallest = self.settings.ratio, max(self.class_counts), min(self.class_counts)
+        if self.settings.imbalance == "none" or largest >= ratio * smallest:
+            return []
+        return [
+            f"--ratio {ratio:g} is not reached: the smallest class has {smallest} image and the largest {largest}, "
+            f"which is a ratio of {largest / smallest:g}"
+        ]
+
     def certificate(self) -> tuple[Certificate, int]:
         """The certificate of the plan, and the number of epochs that it is about."""
         epochs, first = self.certified_epochs, self._certificate(1)
@@ -70,7 +82,8 @@ class Task:
             fixed = np.arange(len(names), len(names) + len(self.train.classes))
             names = np.concatenate([names, np.asarray(self.train.classes)])
             every = (np.concatenate([batch, fixed]) for batch in every)
-        return certify(names, every, views=self.settings.views, denominator=self.settings.denominator)
+        # The views of the last epochs: the least, and what holds for them holds for more.
+        return certify(names, every, views=self.plan.views, denominator=self.settings.denominator)
 
 
 def set_up(settings: Settings, progress: Progress | None = None) -> Task:
@@ -102,13 +115,15 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             scheme=settings.scheme,  # type: ignore[arg-type]
             binding=settings.binding,  # type: ignore[arg-type]
             seed=settings.seed,
-            views=settings.views,
+            views=settings.views_in(settings.epochs - 1),
             per_class=settings.bound_examples,
             classes=None if settings.bound_classes is None else _first_classes(settings.bound_classes, k),
         )
         _check_rows(plan, encoder, settings)
-    except ValueError as error:
+    except DataError as error:
         raise TrainingError(str(error)) from None
+    except ValueError as error:
+        raise TrainingError(in_options(str(error))) from None
     except OSError as error:
         raise TrainingError(f"{settings.data}: {error}") from None
     classifier = None
@@ -148,7 +163,7 @@ def _check_rows(plan: BatchPlan, encoder: FrameEncoder, settings: Settings) -> N
     """Refuse batches that are too small for BatchNorm, which no epoch is without."""
     if not any(isinstance(part, torch.nn.BatchNorm2d) for part in encoder.modules()):
         return
-    rows = min(map(len, plan.batches(0))) * settings.views // settings.devices
+    rows = min(map(len, plan.batches(0))) * plan.views // settings.devices
     if rows < 2:
         raise ValueError(
             f"the smallest batch has {rows} image{'' if rows == 1 else 's'} for a process, and BatchNorm needs 2; "

@@ -14,10 +14,10 @@ from lightning_fabric import Fabric
 from orthoframe.batches import Certificate
 from orthoframe.training._checkpoint import drop_broken, load_checkpoint, save_checkpoint
 from orthoframe.training._diagnosis import diagnose
-from orthoframe.training._errors import Stopped, TrainingError
+from orthoframe.training._errors import NoNumber, Stopped, TrainingError
 from orthoframe.training._evaluate import Measured
 from orthoframe.training._export import save_encoder
-from orthoframe.training._folder import RunFolder
+from orthoframe.training._folder import NAN_FILE, RunFolder
 from orthoframe.training._loop import Loop
 from orthoframe.training._precision import choose_precision
 from orthoframe.training._processes import Processes, agree, find_processes, launch, make_fabric
@@ -78,8 +78,8 @@ def train(settings: Settings | None, path: Path, watcher: Watcher | None = None)
     """
     watcher = watcher or Watcher()
     folder, resumed = RunFolder(path), settings is None
-    if settings is None:
-        settings = folder.settings()
+    # Absolute paths, for it may be resumed from elsewhere.
+    settings = folder.settings() if settings is None else settings.absolute()
     processes = find_processes(settings.devices, resumed)
     if settings.devices != processes.count:
         if resumed and processes.first and watcher.on_note is not None:
@@ -129,6 +129,8 @@ def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher
     first, path = fabric.global_rank == 0, folder.path
     note = watcher.on_note if first and watcher.on_note is not None else lambda _: None
     certificate, epochs = task.certificate()
+    for sentence in task.notes():
+        note(sentence)
     loop = Loop(task, fabric)
     if loop.local_statistics:
         note(
@@ -193,7 +195,13 @@ def _run(loop: Loop, folder: RunFolder, watcher: Watcher, stop: threading.Event)
     if loop.state.epoch == 0 and loop.state.steps == 0:
         save()  # whatever comes, there is something to go on from
     while loop.state.epoch < epochs:
-        row = loop.run_epoch(on_step)
+        try:
+            row = loop.run_epoch(on_step)
+        except NoNumber as error:
+            if first:
+                folder.write_metrics(loop.state.rows, loop.state.geometries)  # for the report
+                folder.write_json(NAN_FILE, error.facts)
+            raise Stopped(error.sentence(folder.path / NAN_FILE)) from None
         if watcher.on_epoch is not None and first:
             watcher.on_epoch(row)
     save()
