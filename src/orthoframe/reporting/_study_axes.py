@@ -118,7 +118,7 @@ def _finish(axes: Axes, found: Chart, width: float) -> None:
     axes.spines[["left", "bottom"]].set_color("#9aa5b1")
     _ticks(axes.yaxis, found.log_y, found.y_limits)
     if found.ticks:
-        _named(axes, found, int((width - 0.9) * 13.5 / len(found.ticks)))
+        _named(axes, found, int((width - 0.9) * 14.4 / len(found.ticks)))
     else:
         _ticks(axes.xaxis, found.log_x, found.x_limits, whole=found.curves and found.x_title == "epoch")
 

@@ -51,9 +51,9 @@ def _legend(found: Chart, missing: bool, first: int, last: int, width: float) ->
         style: dict[str, Any] = {"marker": "^", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": QUIET}
         entries.append((NOT_REACHED, Line2D([], [], linestyle="none", **style)))
     title = for_matplotlib(found.legend, 40)
-    inches = [0.075 * len(text) + 0.45 for text, _ in entries]
+    inches = [0.066 * len(text) + 0.4 for text, _ in entries]
     room = width - 0.3
-    if sum(inches) + 0.075 * len(title) + 0.3 <= room:
+    if sum(inches) + 0.066 * len(title) + 0.3 <= room:
         return Legend(title, tuple(entries), first, last, max(1, len(entries)), min(1, len(entries)))
     columns = max(1, int(room / max(inches)))
     return Legend(title, tuple(entries), first, last, columns, math.ceil(len(entries) / columns))

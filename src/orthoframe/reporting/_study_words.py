@@ -54,6 +54,7 @@ COORDINATES = {
     "weight_decay": "weight decay",
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
+_BARE = ("data", "model", "loss")
 _COLOURS = {"supported": "good", "not supported": "bad"}
 _NEEDED = ("study", "question", "claims", "columns", "panels", "cells")
 
@@ -100,20 +101,20 @@ def value_words(value: Any) -> str:
 
 
 def where_words(where: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
-    """Coordinates as a reader would say them: texts as they are, numbers with their name.
+    """Coordinates as a reader would say them: with their names, but for those that say it themselves.
 
     Example:
-        >>> where_words({"data": "digits", "ratio": 10, "batch_size": 64})
-        'digits, R 10, batch size 64'
+        >>> where_words({"data": "digits", "ratio": 10, "batch_size": 64, "activation": "none"})
+        'digits, R 10, batch size 64, activation none'
     """
     chosen = where if names is None else [name for name in names if name in where]
     parts = [
         value_words(where[name])
-        if isinstance(where[name], str)
+        if name in _BARE
         else f"{_SIGNS.get(name) or coordinate_words(name)} {value_words(where[name])}"
         for name in chosen
     ]
-    return ", ".join(parts) or "all"
+    return ", ".join(parts) or "everywhere"
 
 
 def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
