@@ -20,12 +20,14 @@ class Point:
     """A cell: where it is drawn, and its numbers.
 
     Attributes:
+        left: A little beside it, where its seeds are seen.
         edge: Where its mark is at the top, if it was not reached.
     """
 
     x: float
     name: str
     found: Summary
+    left: float
     edge: float
 
 
@@ -191,7 +193,10 @@ class _Beside:
         """Where line `number` has a place; `step` is the part of the axis between two lines."""
         if not self.numeric:
             return place + 0.7 * ((number + 0.5) / self.lines - 0.5)
-        part = step * (number - (self.lines - 1) / 2)
+        return self.moved(place, step * (number - (self.lines - 1) / 2))
+
+    def moved(self, place: float, part: float) -> float:
+        """A place moved by a part of the axis."""
         low, high = self.limits
         return float(place * (high / low) ** part) if self.log else place + (high - low) * part
 
@@ -210,7 +215,7 @@ def _points(
         place = cell["where"][x]
         here, name = at[repr(place)], value_words(place)
         spot, edge = beside(here, number, min(0.008, 0.04 / beside.lines)), beside(here, number, 0.03)
-        points.append(Point(spot, name, summary(cell, quantity), edge))
+        points.append(Point(spot, name, summary(cell, quantity), beside.moved(spot, -0.018), edge))
     return Line(style, points=tuple(sorted(points, key=lambda point: point.x)))
 
 

@@ -13,7 +13,7 @@ from orthoframe.reporting._study_words import (
     deciding,
     for_html,
     interval_words,
-    quantity_words,
+    measured_words,
     varying,
     where_words,
 )
@@ -40,19 +40,18 @@ def forest_picture(name: str, claim: Mapping[str, Any]) -> Picture:
         if known:
             data.append(_intervals(known, kind, quantity))
     spread = [value for value in ends if value is not None]
-    limits = _spread(min(spread), max(spread), log)
+    limits = _spread(min(spread), max(spread), log, 0.3 if notes else 0.08)
     line = {"color": INK, "width": 1.4, "dash": "dash"}
     shape = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": threshold, "x1": threshold, "line": line}
     bound = f"at least {short(threshold)}" if claim.get("at_most") is None else f"at most {short(threshold)}"
     place = math.log10(threshold) if log else threshold
     notes.append({"yref": "paper", "y": 1, "yanchor": "bottom", "x": place, "text": bound, "showarrow": False})
-    horizontal = (
-        log_axis(limits, for_html(quantity_words(quantity))) if log else axis(for_html(quantity_words(quantity)))
-    )
+    title = for_html(measured_words(claim))
+    horizontal = log_axis(limits, title) if log else axis(title)
     said = [label(where_words(part["where"], names), 44) for part in parts]
     return Picture(
         name,
-        f"Intervals of {quantity_words(quantity)} against the threshold",
+        f"Intervals of {measured_words(claim)} against the threshold",
         90 + 24 * max(1, len(parts)),
         data,
         layout(
@@ -113,8 +112,9 @@ def _unknown(row: int, quantity: str, ink: str) -> dict[str, Any]:
     return {"text": text, "font": {"color": ink, "size": 11}, **place}
 
 
-def _spread(low: float, high: float, log: bool) -> tuple[float, float]:
+def _spread(low: float, high: float, log: bool, right: float) -> tuple[float, float]:
+    """Limits with some room; at the right with as much as the words there need."""
     if log:
-        return low / (high / low) ** 0.08, high * (high / low) ** 0.08
-    room = 0.08 * (high - low) or abs(high) * 0.1 or 1.0
-    return low - room, high + room
+        return low / (high / low) ** 0.08, high * (high / low) ** right
+    width = (high - low) or abs(high) or 1.0
+    return low - 0.08 * width, high + right * width

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_forest import forest_picture
 from orthoframe.reporting._study_plots import panel_picture
 from orthoframe.reporting._study_text import cell_table, failure_words, found_words, made
-from orthoframe.reporting._study_words import checked, colour, for_html, varying, where_words
+from orthoframe.reporting._study_words import checked, colour, for_html, rule_words, varying, where_words
 from orthoframe.reporting._words import settings, tag
 
 _MAPS = 8
@@ -65,7 +66,7 @@ def _study(number: int, study: Mapping[str, Any]) -> str:
     remark = f"<p>{for_html(study['remark'])}</p>" if study.get("remark") else ""
     parts = [
         f'<section class="verdict {colour(overall)}" id="study-{number}"><h2>{for_html(study["study"])}</h2>'
-        f'<p class="words">{for_html(study["question"])}</p>{remark}{tag(colour(overall), overall)}</section>'
+        f'{tag(colour(overall), overall)}<p class="words">{for_html(study["question"])}</p>{remark}</section>'
     ]
     if study["claims"]:
         parts.append(section("Claims", "", "".join(_claim(number, *entry) for entry in enumerate(study["claims"]))))
@@ -86,11 +87,10 @@ def _study(number: int, study: Mapping[str, Any]) -> str:
     if study.get("failures"):
         failed = "".join(f"<li>{for_html(failure_words(entry))}</li>" for entry in study["failures"])
         parts.append(section("Runs that failed", "", f"<ul>{failed}</ul>"))
-    facts = {
-        title: f"<code>{for_html(value)}</code>" if title == "command" else for_html(value)
-        for title, value in made(study).items()
-    }
-    parts.append(section("How it was made", "", settings(facts)))
+    facts = made(study)
+    command = f'<p class="command"><code>{for_html(facts.pop("command"))}</code></p>'
+    shown = settings({title: for_html(value) for title, value in facts.items()})
+    parts.append(section("How it was made", "", command + shown))
     return "\n".join(parts)
 
 
@@ -100,7 +100,7 @@ def _claim(number: int, place: int, claim: Mapping[str, Any]) -> str:
         plot = forest_picture(f"plot-{number}-claim-{place}", claim).to_html()
     return (
         f'<article class="claim"><h3>{for_html(claim["text"])}</h3>{tag(colour(claim["decision"]), claim["decision"])}'
-        f'<p class="note">Source: {for_html(claim["source"])}. Rule: {for_html(claim["rule"])}. '
+        f'<p class="note">Source: {for_html(claim["source"])}. Rule: {for_html(rule_words(claim))}. '
         f"Found: {for_html(found_words(claim))}.</p>{plot}</article>"
     )
 
@@ -126,7 +126,8 @@ def _maps(number: int, cells: Sequence[Mapping[str, Any]]) -> str:
     pictures = []
     for place, (where, matrix) in enumerate(found):
         cosines = np.array([[math.nan if value is None else value for value in row] for row in matrix])
-        drawn = small_cosine_picture(f"{number}-{place}", range(len(matrix)), cosines).to_html()
+        picture = small_cosine_picture(f"{number}-{place}", range(len(matrix)), cosines)
+        drawn = replace(picture, height=250).to_html()
         caption = f"<figcaption>{for_html(where_words(where, names))}</figcaption>"
         pictures.append(f"<figure>{caption}{drawn}</figure>")
     return "".join(pictures)

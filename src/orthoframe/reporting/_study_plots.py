@@ -1,10 +1,11 @@
 """The panels of a study for its HTML page."""
 
 import math
+import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import MUTED, Picture, axis, label, layout, log_axis, rounded, short
+from orthoframe.reporting._figure import MUTED, Picture, axis, layout, log_axis, rounded, short
 from orthoframe.reporting._study_chart import Chart, Line, bar
 from orthoframe.reporting._study_style import DASHES, MARKS
 from orthoframe.reporting._study_words import NOT_REACHED, for_html, interval_words
@@ -89,7 +90,7 @@ def _points(line: Line, found: Chart, group: str) -> list[dict[str, Any]]:
     base: dict[str, Any] = {"type": "scatter", "mode": "markers", "legendgroup": group, "name": name}
     many = [point for point in line.points if point.found.seeds > 1]
     seeds = base | {
-        "x": [rounded(point.x) for point in many for _ in point.found.values],
+        "x": [rounded(point.left) for point in many for _ in point.found.values],
         "y": [rounded(value) for point in many for value in point.found.values],
         "marker": {"color": ink, "size": 5, "symbol": symbol, "opacity": 0.4},
         "showlegend": False,
@@ -98,6 +99,7 @@ def _points(line: Line, found: Chart, group: str) -> list[dict[str, Any]]:
     bars = [bar(point.found, found.log_y) for point in line.points]
     means = [point.found.mean for point in line.points]
     mean = base | {
+        "showlegend": bool(found.legend),
         "mode": "lines+markers" if found.joined else "markers",
         "x": [rounded(point.x) for point in line.points],
         "y": _numbers(means),
@@ -159,10 +161,17 @@ def _horizontal(found: Chart) -> dict[str, Any]:
     made = log_axis(found.x_limits, title) if found.log_x else axis(title)
     if found.ticks:
         made |= {"tickvals": [rounded(place) for place, _ in found.ticks], "tickfont": {"size": 11}}
-        made |= {"ticktext": [label(name, 24) for _, name in found.ticks]}
+        made |= {"ticktext": _names(found), "tickangle": 0 if found.joined else "auto", "ticklabeloverflow": "allow"}
         if not found.joined:
             made["showgrid"] = False
     return made | {"range": span(found.x_limits, found.log_x)}
+
+
+def _names(found: Chart) -> list[str]:
+    """Names of places, in lines where there are many."""
+    letters = max(8, 60 // len(found.ticks))
+    shown = [name if len(name) <= 30 else f"{name[:29]}…" for _, name in found.ticks]
+    return ["<br>".join(for_html(line) for line in textwrap.wrap(name, letters)) or "(no name)" for name in shown]
 
 
 def _vertical(found: Chart) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from orthoframe.reporting._study_words import (
     deciding,
     interval_words,
     quantity_words,
+    rule_words,
     value_words,
     varying,
     where_words,
@@ -109,7 +110,7 @@ def study_text(study: Mapping[str, Any]) -> str:
             [
                 markdown(claim["text"]),
                 markdown(claim["source"]),
-                markdown(claim["rule"]),
+                markdown(rule_words(claim)),
                 markdown(found_words(claim)),
                 f"**{markdown(claim['decision'])}**",
             ]
@@ -138,7 +139,7 @@ def found_words(claim: Mapping[str, Any]) -> str:
     worst = deciding(claim)
     if worst is None:
         return "no cell decides it"
-    said = interval_words(worst["mean"], worst["low"], worst["high"], claim["quantity"])
+    said = interval_words(worst["mean"], worst["low"], worst["high"], claim["quantity"]).replace(NOTHING, "not known")
     cells = claim["comparisons"]
     names = varying([part["where"] for part in cells])
     if len(cells) == 1:

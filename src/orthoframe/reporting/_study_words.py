@@ -142,6 +142,22 @@ def interval_words(mean: float | None, low: float | None, high: float | None, qu
     return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
 
 
+def measured_words(claim: Mapping[str, Any]) -> str:
+    """What a claim measures: its rule in words, without the threshold.
+
+    Example:
+        >>> measured_words({"quantity": "gap", "rule": "gap, ratio to binding none, at most 0.5"})
+        'loss above its floor, ratio to binding none'
+    """
+    return re.sub(r",? at (most|least) \S+$", "", rule_words(claim))
+
+
+def rule_words(claim: Mapping[str, Any]) -> str:
+    """The rule of a claim, with its quantity in words."""
+    rule, quantity = str(claim["rule"]), str(claim["quantity"])
+    return quantity_words(quantity) + rule.removeprefix(quantity) if rule.startswith(quantity) else rule
+
+
 def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The comparison that is worst for a claim: it decides."""
     comparisons = claim["comparisons"]
