@@ -1,18 +1,17 @@
 """The layout of a study's panel: lines, points and limits, for whatever draws them."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 from orthoframe.reporting._study_cells import Summary, chosen, coordinate_values, curve, summary
+from orthoframe.reporting._study_places import Beside, Limits, even, limits_of
 from orthoframe.reporting._study_style import Style, styles
 from orthoframe.reporting._study_words import coordinate_words, is_number, quantity_words, value_words
 
 Path = tuple[tuple[float, ...], tuple[float, ...]]
 Band = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
-Limits = tuple[float, float]
 
 
 @dataclass(frozen=True)
@@ -92,17 +91,17 @@ def chart(study: Mapping[str, Any], panel: Mapping[str, Any]) -> Chart:
     log_x = "x" in log and (curves or (numeric and min(places) > 0))
     if curves:
         lines = [_curves(looks[key], group, x, quantity, log) for key, group in groups.items()]
-        limits = _limits([place for line in lines for path in line.paths for place in path[0]], log_x, 0.02)
+        limits = limits_of([place for line in lines for path in line.paths for place in path[0]], log_x, 0.02)
     else:
-        limits = _limits(places, log_x, 0.06) if numeric else (-0.5, max(len(places), 1) - 0.5)
+        limits = limits_of(places, log_x, 0.06) if numeric else (-0.5, max(len(places), 1) - 0.5)
         at = {repr(place): float(place) if numeric else float(number) for number, place in enumerate(places)}
-        beside = _Beside(1 if coloured else len(groups), limits, numeric, log_x)
+        beside = Beside(1 if coloured else len(groups), limits, numeric, log_x)
         lines = [
             _points(looks[key], group, x, quantity, at, beside, 0 if coloured else number)
             for number, (key, group) in enumerate(groups.items())
         ]
     y_limits, top = _vertical(lines, panel.get("level"), "y" in log)
-    few = numeric and len(places) <= 7 and (log_x or _even(places))
+    few = numeric and len(places) <= 7 and (log_x or even(places))
     return Chart(
         title=panel["title"],
         x_title=coordinate_words(x),
@@ -180,34 +179,13 @@ def _placed(cell: Mapping[str, Any], x: str, quantity: str, log: str) -> bool:
     return x in cell["where"] and (shown or found.missing > 0)
 
 
-@dataclass(frozen=True)
-class _Beside:
-    """How far lines stand beside their place, so that they do not cover one another."""
-
-    lines: int
-    limits: Limits
-    numeric: bool
-    log: bool
-
-    def __call__(self, place: float, number: int, step: float) -> float:
-        """Where line `number` has a place; `step` is the part of the axis between two lines."""
-        if not self.numeric:
-            return place + 0.7 * ((number + 0.5) / self.lines - 0.5)
-        return self.moved(place, step * (number - (self.lines - 1) / 2))
-
-    def moved(self, place: float, part: float) -> float:
-        """A place moved by a part of the axis."""
-        low, high = self.limits
-        return float(place * (high / low) ** part) if self.log else place + (high - low) * part
-
-
 def _points(
     style: Style,
     cells: Sequence[Mapping[str, Any]],
     x: str,
     quantity: str,
     at: Mapping[str, float],
-    beside: _Beside,
+    beside: Beside,
     number: int,
 ) -> Line:
     points = []
@@ -217,21 +195,6 @@ def _points(
         spot, edge = beside(here, number, min(0.008, 0.04 / beside.lines)), beside(here, number, 0.03)
         points.append(Point(spot, name, summary(cell, quantity), beside.moved(spot, -0.018), edge))
     return Line(style, points=tuple(sorted(points, key=lambda point: point.x)))
-
-
-def _limits(values: Iterable[float], log: bool, room: float) -> Limits:
-    """From the smallest to the largest, with some room."""
-    shown = [value for value in values if value > 0 or not log]
-    if not shown:
-        return (0.1, 1.0) if log else (0.0, 1.0)
-    low, high = min(shown), max(shown)
-    if log:
-        # At least half a decade, or rounding would look like a mountain range.
-        room = max(math.log10(high / low) * room, (0.5 - math.log10(high / low)) / 2)
-        return low / 10**room, high * 10**room
-    if low == high:
-        low, high = low - (abs(low) * 0.2 or 1.0), high + (abs(high) * 0.2 or 1.0)
-    return low - (high - low) * room, high + (high - low) * room
 
 
 def _vertical(lines: Sequence[Line], level: float | None, log: bool) -> tuple[Limits, float | None]:
@@ -249,15 +212,9 @@ def _vertical(lines: Sequence[Line], level: float | None, log: bool) -> tuple[Li
     elif firm:
         reach = max(firm) - min(firm) or abs(firm[0])
         ends = [min(max(end, min(firm) - reach), max(firm) + reach) for end in ends]
-    low, high = _limits([*firm, *ends], log, 0.06)
+    low, high = limits_of([*firm, *ends], log, 0.06)
     if not any(point.found.missing for line in lines for point in line.points):
         return (low, high), None
     if log:
         return (low, high * (high / low) ** 0.16), high * (high / low) ** 0.08
     return (low, high + 0.16 * (high - low)), high + 0.08 * (high - low)
-
-
-def _even(places: Sequence[float]) -> bool:
-    """Whether names of these places would stand far enough from one another."""
-    steps = [after - before for before, after in pairwise(places)]
-    return min(steps) * 8 >= places[-1] - places[0]

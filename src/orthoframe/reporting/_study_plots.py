@@ -161,9 +161,8 @@ def _horizontal(found: Chart) -> dict[str, Any]:
     made = log_axis(found.x_limits, title) if found.log_x else axis(title)
     if found.ticks:
         made |= {"tickvals": [rounded(place) for place, _ in found.ticks], "tickfont": {"size": 11}}
-        made |= {"ticktext": _names(found), "tickangle": 0 if found.joined else "auto", "ticklabeloverflow": "allow"}
-        if not found.joined:
-            made["showgrid"] = False
+        made |= {"ticktext": _names(found), "ticklabeloverflow": "allow"}
+        made |= {"tickangle": 0} if found.joined else {"showgrid": False}
     return made | {"range": span(found.x_limits, found.log_x)}
 
 

@@ -202,4 +202,4 @@ def markdown(text: Any, *, paragraph: bool = False) -> str:
     # Brackets make a link only with what follows them.
     said = re.sub(r"([\\`*|$~]|\](?=[\[(:]))", r"\\\1", said)
     said = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", said)
-    return re.sub(r"^(\d*)([#>+.-])", r"\1\\\2", said) if paragraph else said
+    return re.sub(r"^(?:(\d+)([.)])(?=\s)|()([#>+-]))", r"\1\\\2\4", said) if paragraph else said
