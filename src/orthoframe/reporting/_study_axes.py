@@ -20,7 +20,7 @@ TYPE = 9.5
 
 def draw(axes: Axes, found: Chart, width: float) -> None:
     """Draw a panel that is so many inches wide."""
-    title = for_matplotlib(textwrap.fill(found.title, int(width * 12.5)))
+    title = for_matplotlib(textwrap.fill(found.title, int(width * 11.2)))
     axes.set_title(title, fontsize=TYPE + 0.5, color=INK, loc="left", pad=8)
     if not found.lines:
         axes.text(0.5, 0.5, "no values", ha="center", va="center", color=QUIET, fontsize=TYPE)
