@@ -5,6 +5,9 @@ from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._geometry import geometry_figure
 from orthoframe.reporting._report import write_report
 from orthoframe.reporting._run import Run, read_run
+from orthoframe.reporting._study_figure import study_figure
+from orthoframe.reporting._study_page import write_study_page
+from orthoframe.reporting._study_text import write_claims_page, write_study
 from orthoframe.reporting._training import training_figure
 from orthoframe.reporting._ufm import ufm_figure, write_sphere_gif
 
@@ -18,4 +21,8 @@ __all__ = [
     "read_run",
     "training_figure",
     "write_report",
+    "study_figure",
+    "write_study",
+    "write_study_page",
+    "write_claims_page",
 ]

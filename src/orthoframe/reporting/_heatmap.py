@@ -36,7 +36,7 @@ def cosine_picture(measured: Sequence[Measured]) -> Picture:
     shown = [measured[place] for place in _chosen(len(measured), len(measured[0].names))]
     last = shown[-1]
     k = len(last.names)
-    trace = _cells(last)
+    trace = _cells(last.names, last.cosines)
     trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.5}
     labels = [f"{label(name)} ({count:,})" for name, count in zip(last.names, last.counts, strict=True)]
     figure = layout(
@@ -50,29 +50,29 @@ def cosine_picture(measured: Sequence[Measured]) -> Picture:
     return Picture("plot-cosines", "Cosines of class means at an epoch", 640 if k <= NAMED else 600, [trace], figure)
 
 
-def small_cosine_picture(name: str, measured: Measured) -> Picture:
+def small_cosine_picture(name: str, names: Sequence[int | str], cosines: NDArray[np.float64]) -> Picture:
     """Cosines of class means of one run beside others, without a colour bar."""
-    k = len(measured.names)
-    trace = {**_cells(measured), "showscale": False}
+    k = len(names)
+    trace = {**_cells(names, cosines), "showscale": False}
     if k > 6:
         trace.pop("texttemplate", None)
     figure = layout(
         margin={"l": 10, "r": 10, "t": 10, "b": 10},
-        xaxis=class_axis(measured.names, constrain="domain", turned=True, showline=False),
-        yaxis=class_axis(measured.names, constrain="domain", scaleanchor="x", autorange="reversed", showline=False),
+        xaxis=class_axis(names, constrain="domain", turned=True, showline=False),
+        yaxis=class_axis(names, constrain="domain", scaleanchor="x", autorange="reversed", showline=False),
     )
     if k > 12:
         figure["xaxis"]["showticklabels"] = figure["yaxis"]["showticklabels"] = False
     return Picture(f"plot-cosines-{name}", "Cosines of class means at the last epoch", 320, [trace], figure)
 
 
-def _cells(measured: Measured) -> dict[str, Any]:
-    names = categories(measured.names)
+def _cells(classes: Sequence[int | str], cosines: NDArray[np.float64]) -> dict[str, Any]:
+    names = categories(classes)
     trace: dict[str, Any] = {
         "type": "heatmap",
         "x": names,
         "y": names,
-        "z": _numbers(measured.cosines),
+        "z": _numbers(cosines),
         "zmin": -1,
         "zmax": 1,
         "colorscale": DIVERGING,

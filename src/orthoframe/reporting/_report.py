@@ -4,8 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.resources import files
-from pathlib import Path
 from typing import IO
 
 from orthoframe.reporting import _words as words
@@ -14,6 +12,7 @@ from orthoframe.reporting._curves import below_zero, collapse_picture, frame_pic
 from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._figure import NAMED
 from orthoframe.reporting._heatmap import cosine_picture, ownership_picture, small_cosine_picture
+from orthoframe.reporting._page import SCALE, section, write_page
 from orthoframe.reporting._run import Run
 
 
@@ -31,47 +30,11 @@ def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) 
     """
     if not runs:
         raise ReportError("there is no run to report; give one or more")
-    page = _page(_one(runs[0]) if len(runs) == 1 else _several(runs), _title(runs)).encode()
-    if isinstance(file, str | os.PathLike):
-        Path(file).write_bytes(page)
-    else:
-        file.write(page)
+    write_page(_one(runs[0]) if len(runs) == 1 else _several(runs), _title(runs), file)
 
 
 def _title(runs: Sequence[Run]) -> str:
     return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
-
-
-def _page(body: str, title: str) -> str:
-    from plotly.offline import get_plotlyjs
-
-    here = files("orthoframe.reporting")
-    style, script = ((here / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
-    # The policy lets the page load nothing: not even a mistake in it could ask a network for something.
-    policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<link rel="icon" href="data:,">
-<title>{words.escape(title)} · orthoframe</title>
-<style>
-{style}</style>
-</head>
-<body>
-<main>
-<header><span class="brand">orthoframe</span><h1>{words.escape(title)}</h1></header>
-<noscript><p>The pictures of this report need JavaScript; everything else is here.</p></noscript>
-{body}
-</main>
-<script>{get_plotlyjs()}</script>
-<script>
-{script}</script>
-</body>
-</html>
-"""
 
 
 def _one(run: Run) -> str:
@@ -84,29 +47,29 @@ def _one(run: Run) -> str:
             beside = "Point at a cell to see its classes."
         moved = " Move the slider to see other epochs." if len(run.measured) > 1 else ""
         parts += [
-            _section(
+            section(
                 "Cosines of class means",
                 f"At an orthogonal frame all but the diagonal is 0. {beside}{moved}",
                 cosine_picture(run.measured).to_html(),
             ),
-            _section(
+            section(
                 "Which class owns each dimension",
                 f"At the last measured epoch, {end.epoch}. Means that are orthogonal and non-negative share no "
                 "dimension, so at a frame each has one owner (a part of 1). "
                 f"{len(end.owners) - dead:,} of {len(end.owners):,} dimensions are live.",
                 ownership_picture(end).to_html(),
             ),
-            _section(
+            section(
                 "Accuracy of each class, and its size",
                 f"Of the nearest class centre at epoch {end.epoch}, the largest class first.",
                 accuracy_picture(end).to_html(),
             ),
         ]
     else:
-        parts.append(_section("Geometry", "It was not measured in this run.", ""))
+        parts.append(section("Geometry", "It was not measured in this run.", ""))
     parts += [
-        _section("The certificate of the batches", "", words.certificate_section(run)),
-        _section("Configuration", "", words.configuration(run)),
+        section("The certificate of the batches", "", words.certificate_section(run)),
+        section("Configuration", "", words.configuration(run)),
     ]
     return "\n".join(parts)
 
@@ -116,24 +79,23 @@ def _several(runs: Sequence[Run]) -> str:
     runs = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
     maps = "".join(
         f"<figure><figcaption>{words.swatch(number)}{words.escape(run.name)}</figcaption>"
-        f"{small_cosine_picture(str(number), run.measured[-1]).to_html()}</figure>"
+        f"{small_cosine_picture(str(number), run.measured[-1].names, run.measured[-1].cosines).to_html()}</figure>"
         for number, run in enumerate(runs)
         if run.measured
     )
     parts = [
-        _section("Runs", "The settings in which they differ, and how they ended.", words.table_of_runs(runs, names)),
-        _section("Verdicts", "", words.verdicts(runs, names)),
+        section("Runs", "The settings in which they differ, and how they ended.", words.table_of_runs(runs, names)),
+        section("Verdicts", "", words.verdicts(runs, names)),
         _curves(runs),
     ]
     if maps:
-        scale = '<div class="scale"><span>&minus;1</span><i></i><span>1</span></div>'
         parts += [
-            _section(
+            section(
                 "Cosines of class means",
                 "At the last measured epoch of each run; at an orthogonal frame all but the diagonal is 0.",
-                f'{scale}<div class="maps">{maps}</div>',
+                f'{SCALE}<div class="maps">{maps}</div>',
             ),
-            _section(
+            section(
                 "Accuracy of each class, and its size",
                 "Of the nearest class centre, on the test set where there is one; the largest class first.",
                 compared_accuracy_picture(runs).to_html(),
@@ -166,15 +128,9 @@ def _curves(runs: Sequence[Run]) -> str:
     frame = "Distance of the Gram matrix of class means to that of a frame: 0 at the frame."
     collapse = "Spread within classes against spread between them: 0 when classes have collapsed."
     charts = [
-        _section("Loss", loss, loss_picture(runs).to_html()),
-        _section("Gap above the floor", gap, gap_picture(runs).to_html()),
-        _section(f"Distance to a frame, {words.DELTA}", frame, frame_picture(runs).to_html()),
-        _section(f"Collapse of classes, {words.BETA}", collapse, collapse_picture(runs).to_html()),
+        section("Loss", loss, loss_picture(runs).to_html()),
+        section("Gap above the floor", gap, gap_picture(runs).to_html()),
+        section(f"Distance to a frame, {words.DELTA}", frame, frame_picture(runs).to_html()),
+        section(f"Collapse of classes, {words.BETA}", collapse, collapse_picture(runs).to_html()),
     ]
     return f'<div class="charts">{"".join(charts)}</div>'
-
-
-def _section(title: str, note: str, content: str) -> str:
-    """A part of the page; the title is markup."""
-    said = f'<p class="note">{note}</p>' if note else ""
-    return f"<section><h2>{title}</h2>{said}{content}</section>"

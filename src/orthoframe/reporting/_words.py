@@ -2,7 +2,7 @@
 
 import html
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orthoframe.reporting._figure import NOTHING, RUN_COLOURS, short
@@ -28,12 +28,14 @@ def status(verdict: Verdict) -> str:
 
 
 def mark(verdict: Verdict) -> str:
-    """A coloured mark, with the signature in words: colour alone tells nothing to some."""
-    sign = {"good": "✓", "wait": "…", "bad": "✕"}[status(verdict)]
-    return (
-        f'<span class="mark {status(verdict)}"><span aria-hidden="true">{sign}</span> '
-        f"{escape(verdict.signature)}</span>"
-    )
+    """The mark of a verdict, with its signature."""
+    return tag(status(verdict), verdict.signature)
+
+
+def tag(colour: str, said: str) -> str:
+    """A coloured mark (good, wait or bad) with words: colour alone tells nothing to some."""
+    sign = {"good": "✓", "wait": "…", "bad": "✕"}[colour]
+    return f'<span class="mark {colour}"><span aria-hidden="true">{sign}</span> {escape(said)}</span>'
 
 
 def verdict_section(run: Run) -> str:
@@ -95,7 +97,11 @@ def _worst(name: int | str | None, kind: str) -> str:
 
 def duration(run: Run) -> str:
     """Seconds of all epochs, in units that suit them."""
-    seconds = sum(value for value in run.metrics["seconds"] if value is not None)
+    return lasted(sum(value for value in run.metrics["seconds"] if value is not None))
+
+
+def lasted(seconds: float) -> str:
+    """A time in units that suit it."""
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
@@ -142,10 +148,13 @@ def _pairs(pairs: list[list[int | str]]) -> str:
 
 def configuration(run: Run) -> str:
     """Every setting, those too that this report does not know."""
-    entries = "".join(
-        f"<div><dt>{escape(key)}</dt><dd>{_setting(value)}</dd></div>" for key, value in run.config.items()
-    )
-    return f'<dl class="settings">{entries}</dl>'
+    return settings({key: _setting(value) for key, value in run.config.items()})
+
+
+def settings(entries: Mapping[str, str]) -> str:
+    """Names and values side by side; the values are markup."""
+    rows = "".join(f"<div><dt>{escape(key)}</dt><dd>{value}</dd></div>" for key, value in entries.items())
+    return f'<dl class="settings">{rows}</dl>'
 
 
 def _setting(value: Any) -> str:

@@ -1,0 +1,94 @@
+"""Legends below the panels of a study; panels with the same lines share one."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from orthoframe.reporting._study_axes import INK, QUIET, TYPE, look
+from orthoframe.reporting._study_chart import Chart
+from orthoframe.reporting._study_words import NOT_REACHED, for_matplotlib
+
+_ENTRY = 0.21  # inches of a line of it
+
+
+@dataclass(frozen=True)
+class Legend:
+    """A legend: its title and entries, the panels that it is below, and its rows."""
+
+    title: str
+    entries: tuple[tuple[str, Line2D], ...]
+    first: int
+    last: int
+    columns: int
+    rows: int
+
+    @property
+    def height(self) -> float:
+        """Inches."""
+        return _ENTRY * (self.rows + (self.rows > 1 and bool(self.title))) + 0.05
+
+
+def legends_below(row: Sequence[Chart], width: float) -> list[Legend]:
+    """The legends of a row of panels that are so many inches wide."""
+    told = [found for found in row if found.legend]
+    same = {(found.legend, tuple(line.style for line in found.lines)) for found in told}
+    if len(told) > 1 and len(same) == 1:
+        missing = any(found.top is not None for found in row)
+        return [_legend(told[0], missing, 0, len(row), width * len(row))]
+    legends = [_legend(found, found.top is not None, place, place + 1, width) for place, found in enumerate(row)]
+    return [legend for legend in legends if legend.entries]
+
+
+def _legend(found: Chart, missing: bool, first: int, last: int, width: float) -> Legend:
+    entries = [(for_matplotlib(line.style.label, 40), _handle(found, line)) for line in found.lines]
+    if not found.legend:
+        entries = []
+    if missing:
+        style: dict[str, Any] = {"marker": "^", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": QUIET}
+        entries.append((NOT_REACHED, Line2D([], [], linestyle="none", **style)))
+    title = for_matplotlib(found.legend, 40)
+    inches = [0.066 * len(text) + 0.4 for text, _ in entries]
+    room = width - 0.3
+    if sum(inches) + 0.066 * len(title) + 0.3 <= room:
+        return Legend(title, tuple(entries), first, last, max(1, len(entries)), min(1, len(entries)))
+    columns = max(1, int(room / max(inches)))
+    return Legend(title, tuple(entries), first, last, columns, math.ceil(len(entries) / columns))
+
+
+def _handle(found: Chart, line: Any) -> Line2D:
+    mark, dash = look(line)
+    style: dict[str, Any] = {"color": line.style.colour, "linestyle": dash, "linewidth": 1.7}
+    if not found.curves:
+        style |= {"marker": mark, "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.7}
+        style["linestyle"] = dash if found.joined else "none"
+    return Line2D([], [], **style)
+
+
+def draw_legend(axes: Axes, legend: Legend) -> None:
+    """Draw a legend into axes that hold nothing else."""
+    axes.set_axis_off()
+    entries = list(legend.entries)
+    above = legend.rows > 1 and legend.title
+    if legend.title and not above:
+        entries.insert(0, (f"{legend.title}:", Line2D([], [], linestyle="none")))
+    axes.legend(
+        [mark for _, mark in entries],
+        [text for text, _ in entries],
+        title=legend.title if above else None,
+        title_fontsize=TYPE - 1,
+        ncols=legend.columns + (len(entries) > len(legend.entries)),
+        loc="upper center",
+        frameon=False,
+        fontsize=TYPE - 1,
+        labelcolor=INK,
+        borderaxespad=0,
+        borderpad=0.1,
+        handlelength=1.6,
+        columnspacing=1.2,
+        handletextpad=0.5,
+        labelspacing=0.35,
+    )

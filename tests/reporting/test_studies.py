@@ -1,0 +1,279 @@
+"""Pictures and pages of studies: what they show, that odd results do not break them, and that bytes stay the same."""
+
+import io
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+
+import pytest
+
+import study_results as made
+from orthoframe.reporting import ReportError, study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting._study_chart import chart
+from orthoframe.reporting._study_text import markdown, study_text
+from orthoframe.reporting._study_words import deciding
+
+STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
+EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
+
+
+def page(*studies):
+    file = io.BytesIO()
+    write_study_page(studies, file)
+    return file.getvalue().decode()
+
+
+def claims_page(*studies):
+    file = io.BytesIO()
+    write_claims_page(studies, file)
+    return file.getvalue().decode()
+
+
+def pictures(text):
+    found = re.findall(r'<script type="application/json" data-plot="([^"]+)">(.*?)</script>', text)
+    assert len({name for name, _ in found}) == len(found)
+    return {name: json.loads(content) for name, content in found}
+
+
+def first_chart(study, **more):
+    return chart(study, {**study["panels"][0], **more})
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_kind_of_panel_is_drawn(name):
+    file = io.BytesIO()
+    study_figure(STUDIES[name]).savefig(file, format="png", dpi=50)
+    assert file.getvalue().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("study", [EMPTY, made.study("none", [], [])], ids=["no cells", "no panels"])
+def test_nothing_to_draw_is_no_error(study):
+    study_figure(study).savefig(io.BytesIO(), format="png", dpi=50)
+    assert "## How it was made" in study_text(study)
+    page(study)
+
+
+def test_points_have_the_numbers_of_the_cells():
+    found = first_chart(STUDIES["imbalance"])
+    assert [line.style.label for line in found.lines] == ["relu", "none"]
+    assert [text for _, text in found.ticks] == ["1", "3", "10", "30", "100"]
+    cell = next(c for c in STUDIES["imbalance"]["cells"] if c["where"]["ratio"] == 10)
+    values = [result["final"]["delta_of"] for result in cell["results"].values()]
+    point = found.lines[0].points[2].found
+    assert point.values == tuple(values)
+    assert point.mean == pytest.approx(sum(values) / 3)
+    assert point.low < min(values) < max(values) < point.high
+
+
+def test_curves_have_the_geometric_mean_and_a_band():
+    line = first_chart(STUDIES["batching"]).lines[0]
+    curves = [result["curve"] for result in STUDIES["batching"]["cells"][0]["results"].values()]
+    ((places, mean),) = line.paths
+    assert places == tuple(curves[0]["epoch"])
+    last = [curve["delta_of"][-1] for curve in curves]
+    assert mean[-1] == pytest.approx((last[0] * last[1] * last[2]) ** (1 / 3))
+    assert (line.band[1][-1], line.band[2][-1]) == (min(last), max(last))
+
+
+def test_curves_of_different_places_are_drawn_apart():
+    flows = chart(STUDIES["extreme"], STUDIES["extreme"]["panels"][1])
+    assert any(len(line.paths) == 3 and line.band is None for line in flows.lines)
+
+
+def test_cells_never_fall_on_one_another():
+    # Nothing says that the imbalances are told apart, and their means may not be mixed.
+    found = first_chart(STUDIES["accuracies"], where={}, lines=["loss"])
+    assert [line.style.label for line in found.lines] == [
+        *("supcon, R 10", "supcon, R 100", "cross-entropy, R 10", "cross-entropy, R 100")
+    ]
+    places = [point.x for line in found.lines for point in line.points]
+    assert len(set(places)) == len(places) == 16
+
+
+def test_a_value_has_one_colour_in_all_panels():
+    curves, _, points = (chart(STUDIES["batching"], panel) for panel in STUDIES["batching"]["panels"])
+    assert points.legend == ""
+    assert [line.style.colour for line in curves.lines] == [line.style.colour for line in points.lines]
+    assert len({line.style.colour for line in curves.lines}) == 5
+
+
+def test_times_that_were_not_reached_stand_at_the_top():
+    found = first_chart(STUDIES["extreme"])
+    missing = [point for line in found.lines for point in line.points if point.found.missing]
+    assert [(point.name, point.found.missing, point.found.mean) for point in missing] == [("10,000", 3, None)]
+    reached = [value for line in found.lines for point in line.points for value in point.found.values]
+    assert max(reached) < found.top < found.y_limits[1]
+
+
+def test_some_seeds_that_did_not_reach():
+    cells = made.cells({"n": [1, 2]}, lambda where, draw, seed: made.result({"epochs_to_of": [5.0, None, 7.0][seed]}))
+    study = made.study("some", cells, [made.panel("epochs_to_of", "n", log="y")], columns=["epochs_to_of"])
+    point = first_chart(study).lines[0].points[0].found
+    assert (point.mean, point.values, point.missing) == (None, (5.0, 7.0), 1)
+    assert "| 1 | 3 | not reached by 1 of 3 |" in study_text(study)
+    study_figure(study).savefig(io.BytesIO(), format="png", dpi=50)
+
+
+def test_a_log_axis_shows_only_what_it_can():
+    assert first_chart(STUDIES["odd"], log="xy").lines == ()
+    assert len(first_chart(STUDIES["odd"], log="").lines[0].points) == 2
+
+
+def test_the_worst_comparison_decides():
+    assert deciding(STUDIES["imbalance"]["claims"][0])["where"]["ratio"] == 10
+    assert deciding(STUDIES["imbalance"]["claims"][1])["where"]["ratio"] == 100
+    assert deciding(STUDIES["extreme"]["claims"][0])["mean"] is None
+    parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in (5, 3, 4)]
+    assert deciding(made.claim("", parts, at_most=None, at_least=0))["where"] == {"n": 3}
+    assert deciding(made.claim("", [])) is None
+
+
+def test_the_page_in_markdown():
+    text = study_text(STUDIES["imbalance"])
+    assert text.startswith("# imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
+    rule, found = "distance to the frame, Δ_GM at most 0.1", "0.25 [0.2, 0.3] (the worst of 3: R 100)"
+    assert f"| paper | {rule} | {found} | **not supported** |" in text
+    assert "![Does it reach the frame?](imbalance.png)" in text
+    assert "| data | imbalance R | activation | seeds | distance to the frame, Δ_GM | collapse, β_NC |" in text
+    assert re.search(r"\| digits \| 10 \| relu \| 3 \| 0\.\d+ \[0\.\d+, 0\.\d+\] \|", text)
+    assert "Small networks." in text
+    assert text.endswith("- scale: desk\n- seeds: 3\n- version: 0.3.0\n- commit: abc123\n- time: 9 min\n")
+    assert "```bash\northoframe study imbalance --scale desk\n```" in text
+    assert "Runs that failed" not in text
+
+
+def test_odd_results_in_markdown():
+    text = study_text(STUDIES["odd"])
+    assert "not known (n 1)" in text
+    assert "no cell decides it" in text
+    assert "0.5 (n 1, text a)" in text
+    assert "| new quantity | epochs to Δ_GM ≤ 0.1 |" in text
+    assert "- commit: \u2013" in text
+    assert "- n 3, seed 0: " in text
+    assert "What to know" not in text
+    assert "<b>" not in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert {len(re.findall(r"(?<!\\)\|", line)) for line in tables} == {6, 8}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# no heading", r"\# no heading"),
+        ("1. no list", r"1\. no list"),
+        ("2.5 is a number", "2.5 is a number"),
+        ("a_b _c_ *d*", r"a_b \_c\_ \*d\*"),
+        ("[a](b) [1, 2]", r"[a\](b) [1, 2]"),
+        ("two\nlines & <i>", "two lines &amp; &lt;i>"),
+    ],
+)
+def test_text_stays_text(text, expected):
+    assert markdown(text, paragraph=True) == expected
+
+
+def test_files_are_whole_and_the_same(tmp_path):
+    for folder in ("a", "b"):
+        write_study(STUDIES["imbalance"], tmp_path / folder / "deep")
+    names = sorted(path.name for path in (tmp_path / "a" / "deep").iterdir())
+    assert names == ["imbalance.md", "imbalance.png"]
+    for name in names:
+        assert (tmp_path / "a" / "deep" / name).read_bytes() == (tmp_path / "b" / "deep" / name).read_bytes()
+    assert page(*STUDIES.values()) == page(*STUDIES.values())
+
+
+@pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
+def test_a_name_must_be_one_of_a_file(tmp_path, name):
+    with pytest.raises(ReportError, match="a study's name must be one of a file"):
+        write_study({**EMPTY, "study": name}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_page_of_claims(tmp_path):
+    text = claims_page(*STUDIES.values(), EMPTY)
+    assert "Claims: 8. In agreement with what was found: 2. Not in agreement: 2. Undecided: 4." in text
+    assert "## [imbalance](imbalance.md)" in text
+    assert "| The same without a bound on R. | paper | 0.25 [0.2, 0.3] (the worst of 3: R 100) | **no** |" in text
+    assert "| Binding reaches the frame. | paper | 0.02 [0.01, 0.03] (binding whole batch) | yes |" in text
+    assert "| undecided |" in text
+    assert "It has no claims." in text
+    write_claims_page([EMPTY], tmp_path / "claims.md")
+    assert (tmp_path / "claims.md").read_text() == claims_page(EMPTY)
+
+
+@pytest.mark.parametrize("write", [study_figure, page, claims_page, lambda study: write_study(study, ".")])
+def test_what_is_no_study_is_said(write):
+    with pytest.raises(ReportError, match="not the result of a study: it has no cells"):
+        write({name: value for name, value in EMPTY.items() if name != "cells"})
+    with pytest.raises(ReportError, match="there is no study to report"):
+        page()
+
+
+def test_every_picture_is_one_that_plotly_knows():
+    graph = pytest.importorskip("plotly.graph_objects")
+    for found in pictures(page(*STUDIES.values())).values():
+        graph.Figure(data=found["data"], layout=found["layout"])
+
+
+def test_the_page_in_html():
+    text = page(STUDIES["imbalance"], STUDIES["extreme"])
+    found = pictures(text)
+    assert [name for name in found if name.startswith("plot-0-")] == [
+        *("plot-0-claim-0", "plot-0-claim-1", "plot-0-panel-0", "plot-0-panel-1")
+    ]
+    # Of ten cells eight are shown.
+    assert sum(name.startswith("plot-cosines-0-") for name in found) == 8
+    shape = found["plot-0-claim-0"]["layout"]["shapes"][0]
+    assert (shape["x0"], shape["x1"]) == (0.1, 0.1)
+    assert found["plot-0-claim-0"]["data"][0]["x"] == [0.008, 0.02]
+    assert "not reached" in [note["text"] for note in found["plot-1-claim-0"]["layout"]["annotations"]]
+    assert text.count('class="mark bad"') == 2 * 2 + 1
+    assert "the loss is not finite" in text
+
+
+def test_very_many_comparisons_are_thinned():
+    parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in range(100)]
+    study = {**EMPTY, "claims": [made.claim("many", parts, at_most=1000)]}
+    rows = pictures(page(study))["plot-0-claim-0"]["layout"]["yaxis"]["ticktext"]
+    assert len(rows) == 40
+    assert rows[0] == "n 99"
+
+
+def test_names_are_text_and_nothing_else():
+    text = page(STUDIES["odd"])
+    bare = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    assert "<b>" not in bare
+    assert "&lt;b&gt;x&lt;/b&gt;" in bare
+    assert text.count("</script>") == len(pictures(text)) + 2
+    seen = []
+    parser = HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: seen.append(tag)
+    parser.feed(bare)
+    assert set(seen).isdisjoint({"b", "img", "iframe"})
+
+
+@pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium")
+def test_the_page_in_a_browser(tmp_path):
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium")
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path / 'p'}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    write_study_page(list(STUDIES.values()), tmp_path / "studies.html")
+    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    try:
+        browser.get((tmp_path / "studies.html").as_uri())
+        assert browser.get_log("browser") == []
+        assert browser.find_element("id", "verdicts").is_displayed()
+        words = [mark.text for mark in browser.find_elements("css selector", "#verdicts .mark")]
+        assert [word.split(" ", 1)[1] for word in words] == [
+            claim["decision"] for study in STUDIES.values() for claim in study["claims"]
+        ]
+        drawn = "return [...document.querySelectorAll('.plot')].filter(plot => plot.querySelector('.main-svg')).length"
+        assert browser.execute_script(drawn) == len(pictures((tmp_path / "studies.html").read_text()))
+        assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
+    finally:
+        browser.quit()
