@@ -73,7 +73,7 @@ def test_still_falling():
         ({"temperature": "0.1->2", "denominator": "sincere"}, "temperature 2 is far above", "--temperature 0.1, or"),
         ({"head": "none", "model": "resnet18", "width": 4}, "averages of ReLU maps", "--head linear"),
         # THEORY.md 4: 1/(1 + W(rho/e)) with rho = 27.7/3.27, of batches of 32 with 24 of 180 samples in a large class
-        ({"temperature": "0.1"}, "temperature 0.1 is far below 0.48, at", "--temperature 0.1->0.5"),
+        ({"temperature": "0.1"}, "temperature 0.1 is far below 0.48, at", "--temperature '0.1->0.5'"),
         ({"temperature": "0.5->0.1", "denominator": "sincere"}, "temperature 0.1 is far below", "0.1->0.5"),
         ({"temperature": "0.05", "denominator": "class-average"}, "temperature 0.05 is far below", "0.1->0.5"),
     ],

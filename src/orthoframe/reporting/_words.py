@@ -115,7 +115,7 @@ def certificate_section(run: Run) -> str:
         return '<p class="note">This run has no certificate: only a contrastive loss asks which examples meet.</p>'
     k = len(found["classes"])
     facts = [
-        f"{found['num_batches']:,} batches of {found['epochs']:,} epochs were looked at together",
+        f"{found['num_batches']:,} batches of {_epochs(found['epochs'])} were looked at together",
         f"{found['single_class_batches']:,} of them hold a single class",
         f"{found['memberships']:,} rows",
         f"{len(found['missing_pairs']):,} of {k * (k - 1) // 2:,} pairs of classes are not pushed apart"
@@ -198,3 +198,7 @@ def verdicts(runs: Sequence[Run], names: Sequence[str]) -> str:
         f"<dt>{swatch(number)}{escape(name)}</dt><dd>{escape(run.verdict.words)}</dd>"
         for number, (run, name) in enumerate(zip(runs, names, strict=True))
     ).join(('<dl class="verdicts">', "</dl>"))
+
+
+def _epochs(count: int) -> str:
+    return "1 epoch" if count == 1 else f"{count:,} epochs"

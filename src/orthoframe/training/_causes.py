@@ -99,7 +99,7 @@ def _fastest(task: Task) -> float | None:
     settings = task.settings
     if settings.loss != "supcon" or settings.denominator == "negatives":
         return None
-    rows = min(settings.batch_size, len(task.train)) * settings.views
+    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.epochs - 1)
     largest = max(task.class_counts) / len(task.train)
     positives = max(1.0, rows * largest - 1)
     negatives = (
@@ -132,7 +132,7 @@ def too_cold(task: Task) -> Cause | None:
         _either(
             f"a schedule that ends near {best:.2f}"
             if schedule.first < schedule.last
-            else "a schedule such as --temperature 0.1->0.5",
+            else "a schedule such as --temperature '0.1->0.5'",
             f"--denominator {others}",
         ),
     )
@@ -143,7 +143,7 @@ def unexplained(settings: Settings, progress: Trend) -> Cause:
     ways = ["another --seed", "a wider encoder", "a larger --lr"]
     schedule = Temperature.of(settings.temperature)
     if schedule.first >= schedule.last:
-        ways.append("a temperature schedule such as 0.1->0.5")
+        ways.append("a temperature schedule such as '0.1->0.5'")
     if progress == "slow":
         return "the distance falls slowly, and nothing that can be checked explains it", _either(
             "many more --epochs", *ways
