@@ -10,18 +10,19 @@ from orthoframe.training import RECIPES, Settings
 _DESK = Settings(augment=False, settle=0.0, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
     "digits": {},
-    "mnist": {"majority": 500, "test_images": 100},
-    "fashion-mnist": {"majority": 500, "test_images": 100},
-    "cifar10": {"majority": 50, "batch_size": 32, "test_images": 20},
+    "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05, "test_images": 100},
+    "fashion-mnist": {"majority": 500, "temperature": "0.1->0.5", "epochs": 80, "test_images": 100},
+    "cifar10": {},
 }
 _CONVOLUTIONS: dict[str, Any] = {
     # Narrow, on few images, and with a temperature that rises: what two cores can bring near a frame in minutes.
     "width": 8,
-    "majority": 50,
+    "majority": 20,
     "batch_size": 32,
-    "test_images": 20,
+    "lr": 0.01,
     "temperature": "0.1->0.5",
-    "epochs": 60,
+    "epochs": 120,
+    "test_images": 20,
 }
 _SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
@@ -46,6 +47,8 @@ def network(scale: Scale, data: str = "digits", model: str = "mlp", **changes: A
         settings = replace(Settings(**recipe), **{"data": data, "model": _paper_model(model), **kept})
     if settings.scheme == "full":
         settings = replace(settings, batch_size=Settings.batch_size)
+    if settings.loss == "cross-entropy":
+        settings = replace(settings, temperature=Settings.temperature)
     return settings
 
 
