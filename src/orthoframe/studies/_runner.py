@@ -111,13 +111,14 @@ def job_name(where: Mapping[str, Any], seed: int) -> str:
 
 
 def _engine(name: Engine) -> Callable[..., None]:
+    """What runs jobs; loaded only when it is used."""
     if name == "ray":
-        from orthoframe.studies import _ray
+        from orthoframe.studies._ray import run_jobs
 
-        return _ray.run_jobs
-    from orthoframe.studies import _pool
+        return run_jobs
+    from orthoframe.studies._pool import run_jobs as run_here
 
-    return _pool.run_jobs
+    return run_here
 
 
 def _cost(job: Job) -> float:
