@@ -31,7 +31,7 @@ class Study:
     RAY_ADDRESS=head:6379 orthoframe study all --scale paper --engine ray
     """
 
-    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME", help_behavior_hint=hint)] = ""
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME", help_behavior_hint=hint)] = None
     """Which study, or all."""
     listed: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
     """Tell which studies there are, and how many runs each has."""
@@ -60,8 +60,9 @@ class Study:
         if self.listed:
             list_studies(STUDIES, self.seeds)
             return 0
+        assert self.name is not None  # it was checked
         try:
-            return self._run(list(STUDIES) if self.name == "all" else [_dashed(self.name)])
+            return self._run(self.name.replace("_", "-"), list(STUDIES))
         except StudyError as error:
             raise BadInput(str(error)) from None
         except KeyboardInterrupt:
@@ -80,20 +81,20 @@ class Study:
         there = f"choose one of {', '.join([*names, 'all'])}"
         if not self.name:
             raise BadInput(f"which study? {there.capitalize()}")
-        if _dashed(self.name) not in [*names, "all"]:
+        if self.name.replace("_", "-") not in [*names, "all"]:
             raise BadInput(f"there is no study {self.name!r}; {there}")
 
-    def _run(self, names: list[str]) -> int:
+    def _run(self, chosen: str, names: list[str]) -> int:
         from orthoframe.cli._study import print_outcome, watching
         from orthoframe.studies._catalogue import STUDIES
         from orthoframe.studies._runner import run_study
         from orthoframe.studies._store import Store, store_folder
 
-        out = self.out or Path("studies") / f"{_dashed(self.name)}-{self.scale}"
+        out = self.out or Path("studies") / f"{chosen}-{self.scale}"
         _make(out)
         written: list[dict[str, Any]] = []
         failed = 0
-        for name in names:
+        for name in names if chosen == "all" else [chosen]:
             with watching(name) as watcher:
                 outcome = run_study(
                     STUDIES[name],
@@ -107,7 +108,7 @@ class Study:
                 )
             failed += len(outcome.failures)
             written.append(outcome.to_dict(self._command(name)))
-            folder = out / name if self.name == "all" else out
+            folder = out / name if chosen == "all" else out
             _make(folder)
             _write(name, written, folder, out / "report.html")
             print_outcome(outcome, folder / f"{name}.json")
@@ -119,10 +120,6 @@ class Study:
     def _command(self, name: str) -> str:
         seeds = "" if self.seeds is None else f" --seeds {self.seeds}"
         return f"orthoframe study {name} --scale {self.scale}{seeds}"
-
-
-def _dashed(name: str) -> str:
-    return name.replace("_", "-")
 
 
 def _make(folder: Path) -> None:

@@ -4,10 +4,10 @@ import time
 import warnings
 from pathlib import Path
 
-from orthoframe.data import DataError
+from orthoframe.data._errors import DataError
 from orthoframe.studies._jobs import Job
 from orthoframe.studies._store import Done, Store
-from orthoframe.training import Interrupted, TrainingError
+from orthoframe.training._errors import TrainingError
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
 
@@ -47,10 +47,10 @@ def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | N
 
 def sentence(error: Exception) -> str:
     """What an error says, in a line."""
-    if isinstance(error, Interrupted):
-        return "it was interrupted"
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
-    words = " ".join(str(error).split())
+    words, kind = " ".join(str(error).split()), type(error).__name__
+    if not words:
+        return f"unexpected {kind}"
     told = (TrainingError, DataError, ValueError)  # these are written for a reader
-    return words if isinstance(error, told) and words else f"unexpected {type(error).__name__}: {words}"
+    return words if isinstance(error, told) else f"unexpected {kind}: {words}"
