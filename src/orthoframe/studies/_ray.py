@@ -8,11 +8,12 @@ is looked for on the node, in the folder that was given or in the node's usual p
 import logging
 import math
 import os
+import sys
 import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,7 @@ def _cluster(workers: int | None) -> Iterator[Any]:
         where = f"the Ray cluster at RAY_ADDRESS={address}" if address else "a Ray cluster on this machine"
         raise StudyError(f"{where} cannot be reached: {words}; use --engine local, or mend it") from None
     try:
-        yield ray
+        with redirect_stdout(sys.stderr):  # where Ray tells of nodes that died; our output is for tables
+            yield ray
     finally:
         ray.shutdown()
