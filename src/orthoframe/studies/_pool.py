@@ -43,9 +43,11 @@ def run_jobs(
         on_start: Is told the key of each job that starts.
     """
     waiting = deque(jobs)
-    crew = [_Worker(store, data_dir) for _ in range(min(workers or os.cpu_count() or 1, len(jobs)))]
-    idle, busy = list(crew), dict[Any, tuple[_Worker, str]]()
+    crew, busy = list[_Worker](), dict[Any, tuple[_Worker, str]]()
     try:
+        for _ in range(min(workers or os.cpu_count() or 1, len(jobs))):
+            crew.append(_Worker(store, data_dir))
+        idle = list(crew)
         while waiting or busy:
             while waiting and idle:
                 worker, key = idle.pop(), waiting.popleft()

@@ -140,8 +140,8 @@ def _cluster(workers: int | None) -> Iterator[Any]:
         words = " ".join(str(error).split())
         where = f"the Ray cluster at RAY_ADDRESS={address}" if address else "a Ray cluster on this machine"
         raise StudyError(f"{where} cannot be reached: {words}; use --engine local, or mend it") from None
-    try:
-        with redirect_stdout(sys.stderr):  # where Ray tells of nodes that died; our output is for tables
+    with redirect_stdout(sys.stderr):  # where Ray may tell of nodes that died; our output is for tables
+        try:
             yield ray
-    finally:
-        ray.shutdown()
+        finally:
+            ray.shutdown()
