@@ -46,7 +46,9 @@ def test_the_command_answers():
     assert "orthogonal frame" in " ".join(help_text.stdout.split())
 
 
-@pytest.mark.parametrize("words", [["--help"], ["certify", "--help"], ["train", "--help"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words", [["--help"], ["certify", "--help"], ["train", "--help"], ["study", "--help"]], ids=" ".join
+)
 def test_help_loads_little_more_than_torch(words):
     script = f"""
 import sys

@@ -13,6 +13,7 @@ from orthoframe.cli.certify import Certify
 from orthoframe.cli.measure import Measure
 from orthoframe.cli.predict import Predict
 from orthoframe.cli.report import Report
+from orthoframe.cli.study import Study
 from orthoframe.cli.train import Train, with_recipe
 from orthoframe.cli.ufm import Ufm
 
@@ -36,8 +37,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Annotated[Certify, tyro.conf.subcommand("certify")],
         Annotated[Measure, tyro.conf.subcommand("measure")],
         Annotated[Ufm, tyro.conf.subcommand("ufm")],
+        Annotated[Study, tyro.conf.subcommand("study")],
     ]
-    verb: Train | Predict | Report | Certify | Measure | Ufm = tyro.cli(
+    verb: Train | Predict | Report | Certify | Measure | Ufm | Study = tyro.cli(
         verbs, prog="orthoframe", description=_ABOUT, args=arguments
     )
     try:

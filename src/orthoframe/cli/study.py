@@ -1,0 +1,140 @@
+"""`orthoframe study`: a question, many runs, and what they say about each claim."""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import tyro
+
+from orthoframe.cli._errors import BadInput
+from orthoframe.training._settings import hint
+
+_SCALES = ("smoke", "desk", "paper")
+_ENGINES = ("local", "ray")
+_Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hint)]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Run a study: a grid of trainings over several seeds, and what they say about each claim.
+
+    Every result is kept in the store, so that a study that was interrupted or killed goes on where it was, and another
+    seed runs only that seed. Exit status: 0 all runs are done, whatever the verdicts are; 1 some runs failed; 2 bad
+    input. For example:
+
+    orthoframe study --list
+
+    orthoframe study geometry --scale smoke
+
+    RAY_ADDRESS=head:6379 orthoframe study all --scale paper --engine ray
+    """
+
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME", help_behavior_hint=hint)] = None
+    """Which study, or all."""
+    listed: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
+    """Tell which studies there are, and how many runs each has."""
+    scale: Annotated[str, tyro.conf.arg(metavar="NAME")] = "smoke"
+    """How large: smoke (minutes), desk (hours on a desktop computer) or paper (the paper's setting; needs GPUs)."""
+    seeds: _Count = None
+    """Seeds of each cell of the grid (default: those of the scale)."""
+    engine: Annotated[str, tyro.conf.arg(metavar="NAME")] = "local"
+    """Where jobs run: local (the cores of this machine), or ray (the cluster at RAY_ADDRESS, else a local one)."""
+    workers: _Count = None
+    """Jobs at the same time (default: one for each core)."""
+    store: _Folder = None
+    """Where results are kept (default: ORTHOFRAME_STORE, or the user's cache)."""
+    data_dir: _Folder = None
+    """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
+    out: _Folder = None
+    """Where tables and figures go (default: studies/NAME-SCALE)."""
+
+    def run(self) -> int:
+        """Do it; the exit status."""
+        from orthoframe.cli._study import list_studies
+        from orthoframe.studies._catalogue import STUDIES
+        from orthoframe.studies._errors import StudyError
+
+        self._check(list(STUDIES))
+        if self.listed:
+            list_studies(STUDIES, self.seeds)
+            return 0
+        assert self.name is not None  # it was checked
+        try:
+            return self._run(self.name.replace("_", "-"), list(STUDIES))
+        except StudyError as error:
+            raise BadInput(str(error)) from None
+        except KeyboardInterrupt:
+            print("orthoframe: interrupted; the same command goes on where it was", file=sys.stderr)
+            return 130
+
+    def _check(self, names: list[str]) -> None:
+        for flag, value in (("--seeds", self.seeds), ("--workers", self.workers)):
+            if value is not None and value < 1:
+                raise BadInput(f"{flag} must be at least 1, not {value}")
+        for flag, chosen, allowed in (("--scale", self.scale, _SCALES), ("--engine", self.engine, _ENGINES)):
+            if chosen not in allowed:
+                raise BadInput(f"{flag} must be one of {', '.join(allowed)}, not {chosen!r}")
+        if self.listed:
+            return
+        there = f"choose one of {', '.join([*names, 'all'])}"
+        if not self.name:
+            raise BadInput(f"which study? {there.capitalize()}")
+        if self.name.replace("_", "-") not in [*names, "all"]:
+            raise BadInput(f"there is no study {self.name!r}; {there}")
+
+    def _run(self, chosen: str, names: list[str]) -> int:
+        from orthoframe.cli._study import print_outcome, watching
+        from orthoframe.studies._catalogue import STUDIES
+        from orthoframe.studies._runner import run_study
+        from orthoframe.studies._store import Store, store_folder
+
+        out = self.out or Path("studies") / f"{chosen}-{self.scale}"
+        _make(out)
+        written: list[dict[str, Any]] = []
+        failed = 0
+        for name in names if chosen == "all" else [chosen]:
+            with watching(name) as watcher:
+                outcome = run_study(
+                    STUDIES[name],
+                    cast(Any, self.scale),
+                    self.seeds,
+                    cast(Any, self.engine),
+                    Store(store_folder(self.store)),
+                    self.data_dir,
+                    self.workers,
+                    watcher,
+                )
+            failed += len(outcome.failures)
+            written.append(outcome.to_dict(self._command(name)))
+            folder = out / name if chosen == "all" else out
+            _make(folder)
+            _write(name, written, folder, out / "report.html")
+            print_outcome(outcome, folder / f"{name}.json")
+        if failed:
+            words = "1 run failed" if failed == 1 else f"{failed} runs failed"
+            print(f"orthoframe: {words}; the same command tries again", file=sys.stderr)
+        return 1 if failed else 0
+
+    def _command(self, name: str) -> str:
+        seeds = "" if self.seeds is None else f" --seeds {self.seeds}"
+        return f"orthoframe study {name} --scale {self.scale}{seeds}"
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"{folder}: {error.strerror or error}; choose another --out") from None
+
+
+def _write(name: str, written: list[dict[str, Any]], folder: Path, page: Path) -> None:
+    """Write the last of the studies into its folder, and the page of all so far."""
+    from orthoframe.cli._files import write_whole
+    from orthoframe.studies._outcome import as_json
+
+    content = as_json(written[-1])
+    write_whole(folder / f"{name}.json", lambda file: cast(None, file.write(content)))
+    # write_study(written[-1], folder)
+    # write_study_page(written, page)

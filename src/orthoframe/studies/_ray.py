@@ -1,0 +1,147 @@
+"""Jobs on a Ray cluster: an existing one, or one of this machine.
+
+Nodes need no common disk: a job runs in a folder of its node that is thrown away, its result comes back through Ray,
+and the process that started the study keeps it. Every node must have orthoframe installed, in the same version. Data
+is looked for on the node, in the folder that was given or in the node's usual place.
+"""
+
+import logging
+import math
+import os
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+from orthoframe.studies._errors import StudyError
+from orthoframe.studies._jobs import Job
+from orthoframe.studies._store import Done, Store
+from orthoframe.studies._work import attempt, sentence
+
+_RETRIES = 3  # of a job whose process or node died
+_POLL_SECONDS = 1.0
+_QUEUED = 2  # jobs handed to Ray for each core: what waits there asks an autoscaler for more nodes
+
+
+def run_jobs(
+    jobs: Mapping[str, Job],
+    store: Store,
+    data_dir: Path | None,
+    workers: int | None,
+    on_done: Callable[[str, Done], None],
+    on_start: Callable[[str], None] | None = None,
+) -> None:
+    """Run jobs in the order given, and keep their results.
+
+    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be.
+
+    Args:
+        jobs: By key.
+        store: Where results are kept; a folder of this machine.
+        data_dir: Where nodes look for data.
+        workers: Jobs at the same time; None for as many as the cluster has room for.
+        on_done: Is told the key of each job that ended, and how.
+        on_start: Is told the key of each job that is handed to Ray.
+
+    Raises:
+        StudyError: If Ray is not installed, or its cluster does not answer.
+    """
+    with _cluster(workers) as ray:
+        gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=_RETRIES)(_on_node)
+        waiting, running = deque(jobs), dict[Any, tuple[str, ExitStack]]()
+        with ExitStack() as claims:
+            while waiting or running:
+                for _ in range(min(len(waiting), _room(ray, workers) - len(running))):
+                    key = waiting.popleft()
+                    claim = claims.enter_context(ExitStack())
+                    if not claim.enter_context(store.claimed(key)):
+                        claim.close()
+                        waiting.append(key)  # another process has it; first come those that nobody has
+                    elif (done := store.get(key)) is not None:
+                        claim.close()
+                        on_done(key, done)
+                    else:
+                        running[task.remote(jobs[key], data_dir)] = key, claim
+                        if on_start is not None:
+                            on_start(key)
+                for reference in _ended(ray, list(running)):
+                    key, claim = running.pop(reference)
+                    done = _kept(store, key, jobs[key], _result(ray, reference))
+                    claim.close()
+                    on_done(key, done)
+
+
+def _on_node(job: Job, data_dir: Path | None) -> Done:
+    """What a node does; its errors come back as a sentence, so that Ray repeats only what a dying machine lost."""
+    import torch
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory(prefix="orthoframe.") as folder:
+        return attempt(job, Path(folder), data_dir)
+
+
+def _ended(ray: Any, references: list[Any]) -> list[Any]:
+    if not references:
+        time.sleep(_POLL_SECONDS)  # all that is left is with other processes
+        return []
+    ended: list[Any] = ray.wait(references, num_returns=1, timeout=_POLL_SECONDS)[0]
+    return ended
+
+
+def _result(ray: Any, reference: Any) -> Done:
+    try:
+        done: Done = ray.get(reference)
+    except ray.exceptions.RayError as error:
+        words = " ".join(str(error).split(". ")[0].split())
+        return Done(None, 0.0, f"its process died {_RETRIES + 1} times, or Ray lost it: {words}")
+    return done
+
+
+def _kept(store: Store, key: str, job: Job, done: Done) -> Done:
+    if done.failure is None:
+        try:
+            store.put(key, job, done)
+        except OSError as error:
+            return Done(None, done.seconds, sentence(error))
+    return done
+
+
+def _room(ray: Any, workers: int | None) -> int:
+    """How many jobs may be with Ray; nodes come and go."""
+    return workers or max(1, math.ceil(_QUEUED * ray.cluster_resources().get("CPU", 1)))
+
+
+@contextmanager
+def _cluster(workers: int | None) -> Iterator[Any]:
+    """Ray, connected to the cluster that `RAY_ADDRESS` names, or to one that lives as long as this."""
+    # Ray would repeat a job that needs more memory than there is for ever.
+    os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))
+    try:
+        import ray
+    except ImportError:
+        raise StudyError("--engine ray needs the package ray: pip install 'orthoframe[ray]'") from None
+    if ray.is_initialized():  # by whoever called, who also ends it
+        yield ray
+        return
+    address = os.environ.get("RAY_ADDRESS")
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    try:
+        if address:
+            ray.init(address="auto", **quiet)
+        else:
+            os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nobody has been asked
+            ray.init(address="local", num_cpus=workers, include_dashboard=False, **quiet)
+    except (OSError, RuntimeError, ValueError) as error:
+        words = " ".join(str(error).split())
+        where = f"the Ray cluster at RAY_ADDRESS={address}" if address else "a Ray cluster on this machine"
+        raise StudyError(f"{where} cannot be reached: {words}; use --engine local, or mend it") from None
+    with redirect_stdout(sys.stderr):  # where Ray may tell of nodes that died; our output is for tables
+        try:
+            yield ray
+        finally:
+            ray.shutdown()

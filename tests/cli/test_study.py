@@ -1,0 +1,168 @@
+"""`orthoframe study` as a user runs it."""
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+
+import pytest
+import torch
+from tests.studies.jobs import until
+from tests.studies.small_study import STUDY
+from tests.training.runs import command, json_of, started
+
+from orthoframe.cli import main
+from orthoframe.studies import _catalogue
+from orthoframe.training._checkpoint import NAME
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A folder of its own, and the small study in the place of the real ones."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORTHOFRAME_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr(_catalogue, "_PACKAGE", "tests.studies")
+    monkeypatch.setattr(_catalogue, "_MODULES", ("small_study", "not_there"))
+    return tmp_path
+
+
+def test_the_list(here, capsys):
+    assert main(["study", "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["study", "question", "smoke", "desk", "paper"]
+    assert re.split(" {2,}", lines[1].strip()) == ["small-study", STUDY.question, "4", "6", "6"]
+    assert len(lines) == 2
+    assert main(["study", "--list", "--seeds", "1"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-3:] == ["2", "2", "2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "which study? Choose one of small-study, all"),
+        (["gravity"], "there is no study 'gravity'; choose one of small-study, all"),
+        (["all", "--scale", "large"], "--scale must be one of smoke, desk, paper, not 'large'"),
+        (["all", "--engine", "steam"], "--engine must be one of local, ray, not 'steam'"),
+        (["all", "--seeds", "0"], "--seeds must be at least 1, not 0"),
+        (["all", "--workers", "-1"], "--workers must be at least 1, not -1"),
+        (["all", "--store", "file"], "file: File exists; choose another --store"),
+        (["all", "--out", "file/out"], "file/out: Not a directory; choose another --out"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys):
+    (here / "file").write_text("")
+    assert main(["study", *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err == f"orthoframe: {sentence}\n"
+
+
+def test_a_study_from_end_to_end(here, capsys):
+    assert main(["study", "small_study", "--workers", "1", "--seeds", "2"]) == 0
+    said = capsys.readouterr()
+    data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
+    assert data["command"] == "orthoframe study small-study --scale smoke --seeds 2"
+    assert (data["runs"], data["reused"], data["failures"]) == (4, 0, [])
+    assert set(data["cells"][0]["results"]["0"]["final"]) >= {"delta_of", "epochs_to_of", "balanced_accuracy"}
+    lines = said.err.splitlines()
+    assert lines[0] == "small-study: 4 runs, 0 of them in the store"
+    assert re.fullmatch(r"small-study 1/4: data digits, ratio [12], seed [01]: \d+\.\d s; \d+ s left", lines[1])
+    assert re.fullmatch(r"small-study 4/4: data digits, ratio [12], seed [01]: \d+\.\d s", lines[4])
+    assert len(lines) == 5
+    shown = said.out.splitlines()
+    assert shown[0] == "Do [digits] come near a frame in three epochs? (smoke; means over seeds with 95 % intervals)"
+    assert shown[1].split() == ["data", "ratio", "again", "delta_of", "epochs_to_of", "balanced_accuracy", "seeds"]
+    assert f"{data['cells'][0]['summary']['delta_of']['mean']:.3g} (" in shown[2]
+    assert "not reached" in shown[2]
+    assert shown[5] == "not supported: They come near it. (nobody)"
+    assert shown[6].startswith("  rule: delta_of at most 0.001; worst: data digits, ratio ")
+    assert "no cell has a part in it" in said.out
+    assert shown[-1] == "studies/small-study-smoke/small-study.json"
+
+    # Again: nothing is run, and the numbers are the same.
+    assert main(["study", "all", "--seeds", "2", "--out", "out"]) == 0
+    assert capsys.readouterr().err == "small-study: 4 runs, 4 of them in the store\n"
+    again = json_of(here / "out" / "small-study" / "small-study.json")
+    assert {**again, "reused": 0} == data
+
+
+def test_runs_that_fail(here, capsys, monkeypatch):
+    """They are named with their reason, and the status is 1."""
+    from tests.studies import small_study
+
+    monkeypatch.setattr(small_study, "STUDY", small_study.noted_study(here / "log", ("", "raise")))
+    assert main(["study", "small-study", "--workers", "1", "--seeds", "1"]) == 1
+    said = capsys.readouterr()
+    assert "number 1, seed 0: failed: the moon is full" in said.err
+    assert said.err.endswith("orthoframe: 1 run failed; the same command tries again\n")
+    data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
+    assert data["failures"][0]["sentence"] == "the moon is full"
+    assert [len(cell["results"]) for cell in data["cells"]] == [1, 0]
+
+
+def test_a_local_ray_cluster(here, capsys, monkeypatch):
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert main(["study", "small-study", "--seeds", "1", "--engine", "ray", "--workers", "1"]) == 0
+    data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
+    assert [len(cell["results"]) for cell in data["cells"]] == [1, 1, 1]
+    assert len(list((here / "store").glob("*/result.json"))) == 2
+    assert capsys.readouterr().out.startswith("Do [digits]")
+
+
+def studying(words, log):
+    """The command on the small study, in a group of processes of its own as a terminal has."""
+    os.setsid()
+    os.environ.update(TERM="xterm-256color", COLUMNS="160")
+    _catalogue._PACKAGE, _catalogue._MODULES = "tests.studies", ("small_study",)
+    command(words, log)
+
+
+def test_ctrl_c(here):
+    """All processes of the terminal hear it: no traceback, no orphan, and the trainings are saved."""
+    log, store = here / "log", here / "store"
+    words = [
+        "study",
+        "small-study",
+        "--scale",
+        "paper",
+        "--seeds",
+        "1",
+        "--store",
+        str(store),
+        "--out",
+        str(here / "out"),
+    ]
+    with started(studying, [*words, "--workers", "1"], log) as process:
+        until(lambda: list(store.glob(f"*/run/{NAME}")), seconds=60)
+        os.killpg(process.pid, signal.SIGINT)
+        process.join(20)
+    assert process.exitcode == 130
+    assert log.read_text().splitlines()[1:] == ["orthoframe: interrupted; the same command goes on where it was"]
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
+    (saved,) = store.glob(f"*/run/{NAME}")
+    state = torch.load(saved, weights_only=True)["state"]
+    assert state["epoch"] + state["steps"] > 0
+    assert not list(store.glob("*/result.json"))
+
+
+def test_the_bar_on_a_terminal(here):
+    ours, theirs = pty.openpty()
+    words = ["study", "small-study", "--seeds", "1", "--workers", "1", "--store", str(here / "store")]
+    with started(studying, [*words, "--out", str(here / "out")], os.ttyname(theirs)) as process:
+        shown = b""
+        while process.is_alive() or select.select([ours], [], [], 0)[0]:
+            if select.select([ours], [], [], 0.1)[0]:
+                shown += os.read(ours, 65536)
+        process.join()
+    os.close(theirs)
+    os.close(ours)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert process.exitcode == 0, text
+    assert re.search(r"small-study .*0/2 +running: data digits, ratio \d, seed 0", text), text
+    assert re.search(r"small-study .*1/2 +running: data digits, ratio \d, seed 0; \d+ s left", text), text
+    assert json.loads((here / "out" / "small-study.json").read_text())["runs"] == 2

@@ -1,0 +1,41 @@
+"""Studies of seconds, in the place of the real ones."""
+
+from dataclasses import replace
+
+from tests.studies.jobs import Noted
+from tests.training.runs import small
+
+from orthoframe.studies._claims import Claim
+from orthoframe.studies._study import Cell, Panel, Study, trained
+
+
+def _grid(scale):
+    epochs = {"smoke": 3, "desk": 4, "paper": 100_000}[scale]
+    return [
+        trained({"data": "digits", "ratio": ratio}, small(ratio=float(ratio), epochs=epochs)) for ratio in (1, 2)
+    ] + [trained({"data": "digits", "ratio": 2, "again": "yes"}, small(ratio=2.0, epochs=epochs), seeds=1)]
+
+
+STUDY = Study(
+    name="small-study",
+    question="Do [digits] come near a frame in three epochs?",
+    claims=(
+        Claim("They come near it.", "nobody", "delta_of", {"data": "digits"}, at_most=0.001),
+        Claim("They never come there.", "nobody", "epochs_to_of", {"ratio": 2}, at_least=3),
+        Claim("Balance helps.", "nobody", "delta_of", {"ratio": 1}, {"ratio": 2}, at_most=10),
+        Claim("Letters are worse.", "nobody", "delta_of", {"data": "letters"}, at_most=1),
+    ),
+    grid=_grid,
+    columns=("delta_of", "epochs_to_of", "balanced_accuracy"),
+    panels=(Panel("Distance", "delta_of", "epoch", ("ratio",)),),
+)
+
+
+def noted_study(log, acts=("", "", "", "")):
+    """A study of jobs that note when they are run."""
+    grid = [
+        Cell({"number": number}, lambda seed, number=number, act=act: Noted(str(log), 10 * seed + number, act))
+        for number, act in enumerate(acts)
+    ]
+    claim = Claim("Small.", "nobody", "value", {"number": (0, 1)}, at_most=1e6)
+    return replace(STUDY, name="noted", claims=(claim,), grid=lambda scale: grid, columns=("value", "lost"))
