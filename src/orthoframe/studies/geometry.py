@@ -54,9 +54,9 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "At desk scale digits and MNIST are trained at a temperature of 0.1. On FashionMNIST and CIFAR-10 it rises from "
-        "0.1 to 0.5: at 0.1 they need more steps than two cores have time for. Convolutional networks are narrow (width "
-        "8 is an eighth of the paper's) and see 110 images, 20 or 2 of a class. The ResNet-18 of full width has one seed "
-        "and decides nothing."
+        "At desk scale digits and MNIST are trained at a temperature of 0.1. On FashionMNIST and CIFAR-10 it rises "
+        "from 0.1 to 0.5: at 0.1 they need more steps than two cores have time for. Convolutional networks are narrow "
+        "(width 8 is an eighth of the paper's) and see 110 images, 20 or 2 of a class. The ResNet-18 of full width has "
+        "one seed and decides nothing."
     ),
 )
