@@ -172,7 +172,7 @@ def extreme():
             )
         ],
         ["time_to_of", "delta_of"],
-        failures=[{"where": {"ratio": 10000, "denominator": "all"}, "seed": 1, "reason": "the loss is not finite"}],
+        failures=[{"where": {"ratio": 10000, "denominator": "all"}, "seed": 1, "sentence": "the loss is not finite"}],
     )
 
 
@@ -218,5 +218,5 @@ def odd():
         remark="",
         commit=None,
         seeds=1,
-        failures=[{"where": {"n": 3}, "seed": 0, "reason": DANGEROUS}],
+        failures=[{"where": {"n": 3}, "seed": 0, "sentence": DANGEROUS}],
     )

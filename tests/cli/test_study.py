@@ -24,7 +24,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORTHOFRAME_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(_catalogue, "_PACKAGE", "tests.studies")
-    monkeypatch.setattr(_catalogue, "_MODULES", ("small_study", "not_there"))
+    monkeypatch.setattr(_catalogue, "_MODULES", ("small_study",))
     return tmp_path
 
 
@@ -61,7 +61,7 @@ def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys):
 
 
 def test_a_study_from_end_to_end(here, capsys):
-    assert main(["study", "small_study", "--workers", "1", "--seeds", "2"]) == 0
+    assert main(["study", "small_study", "--scale", "smoke", "--workers", "1", "--seeds", "2"]) == 0
     said = capsys.readouterr()
     data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
     assert data["command"] == "orthoframe study small-study --scale smoke --seeds 2"
@@ -80,12 +80,14 @@ def test_a_study_from_end_to_end(here, capsys):
     assert shown[5] == "not supported: They come near it. (nobody)"
     assert shown[6].startswith("  rule: delta_of at most 0.001; worst: data digits, ratio ")
     assert "no cell has a part in it" in said.out
-    assert shown[-1] == "studies/small-study-smoke/small-study.json"
+    assert shown[-1] == "report: studies/small-study-smoke/report.html"
+    written = {path.name for path in (here / "studies" / "small-study-smoke").iterdir()}
+    assert written == {"small-study.json", "small-study.md", "small-study.png", "claims.md", "report.html"}
 
     # Again: nothing is run, and the numbers are the same.
-    assert main(["study", "all", "--seeds", "2", "--out", "out"]) == 0
+    assert main(["study", "all", "--scale", "smoke", "--seeds", "2", "--out", "out"]) == 0
     assert capsys.readouterr().err == "small-study: 4 runs, 4 of them in the store\n"
-    again = json_of(here / "out" / "small-study" / "small-study.json")
+    again = json_of(here / "out" / "small-study.json")
     assert {**again, "reused": 0} == data
 
 
@@ -94,7 +96,7 @@ def test_runs_that_fail(here, capsys, monkeypatch):
     from tests.studies import small_study
 
     monkeypatch.setattr(small_study, "STUDY", small_study.noted_study(here / "log", ("", "raise")))
-    assert main(["study", "small-study", "--workers", "1", "--seeds", "1"]) == 1
+    assert main(["study", "small-study", "--scale", "smoke", "--workers", "1", "--seeds", "1"]) == 1
     said = capsys.readouterr()
     assert "number 1, seed 0: failed: the moon is full" in said.err
     assert said.err.endswith("orthoframe: 1 run failed; the same command tries again\n")
@@ -106,7 +108,7 @@ def test_runs_that_fail(here, capsys, monkeypatch):
 def test_a_local_ray_cluster(here, capsys, monkeypatch):
     pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert main(["study", "small-study", "--seeds", "1", "--engine", "ray", "--workers", "1"]) == 0
+    assert main(["study", "small-study", "--scale", "smoke", "--seeds", "1", "--engine", "ray", "--workers", "1"]) == 0
     data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
     assert [len(cell["results"]) for cell in data["cells"]] == [1, 1, 1]
     assert len(list((here / "store").glob("*/result.json"))) == 2

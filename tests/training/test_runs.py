@@ -147,6 +147,14 @@ def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     assert away.measured.geometry.delta_of > 0.3
 
 
+def test_the_demo(tmp_path):
+    """The run without options, which the README promises: half a minute on one core."""
+    done = train(Settings(), tmp_path / "run")
+    assert done.verdict["reached"]
+    assert done.measured.geometry.delta_of <= 0.01
+    assert done.measured.test["balanced"] >= 0.92
+
+
 def test_certificate_of_reshuffled_batches_is_over_several_epochs(tmp_path):
     train(small(binding="none", epochs=6, batch_size=16), tmp_path / "run")
     found = json_of(tmp_path / "run" / "certificate.json")

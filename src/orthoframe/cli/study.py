@@ -35,8 +35,8 @@ class Study:
     """Which study, or all."""
     listed: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
     """Tell which studies there are, and how many runs each has."""
-    scale: Annotated[str, tyro.conf.arg(metavar="NAME")] = "smoke"
-    """How large: smoke (minutes), desk (hours on a desktop computer) or paper (the paper's setting; needs GPUs)."""
+    scale: Annotated[str, tyro.conf.arg(metavar="NAME")] = "desk"
+    """How large: smoke (seconds, says nothing), desk (some minutes on two cores) or paper (its setting; needs GPUs)."""
     seeds: _Count = None
     """Seeds of each cell of the grid (default: those of the scale)."""
     engine: Annotated[str, tyro.conf.arg(metavar="NAME")] = "local"
@@ -108,10 +108,9 @@ class Study:
                 )
             failed += len(outcome.failures)
             written.append(outcome.to_dict(self._command(name)))
-            folder = out / name if chosen == "all" else out
-            _make(folder)
-            _write(name, written, folder, out / "report.html")
-            print_outcome(outcome, folder / f"{name}.json")
+            _write(name, written, out)
+            print_outcome(outcome, out / f"{name}.json")
+        print(f"report: {out / 'report.html'}")
         if failed:
             words = "1 run failed" if failed == 1 else f"{failed} runs failed"
             print(f"orthoframe: {words}; the same command tries again", file=sys.stderr)
@@ -129,12 +128,14 @@ def _make(folder: Path) -> None:
         raise BadInput(f"{folder}: {error.strerror or error}; choose another --out") from None
 
 
-def _write(name: str, written: list[dict[str, Any]], folder: Path, page: Path) -> None:
-    """Write the last of the studies into its folder, and the page of all so far."""
+def _write(name: str, written: list[dict[str, Any]], out: Path) -> None:
+    """Write the last of the studies, and the pages of all so far."""
     from orthoframe.cli._files import write_whole
+    from orthoframe.reporting import write_claims_page, write_study, write_study_page
     from orthoframe.studies._outcome import as_json
 
     content = as_json(written[-1])
-    write_whole(folder / f"{name}.json", lambda file: cast(None, file.write(content)))
-    # write_study(written[-1], folder)
-    # write_study_page(written, page)
+    write_whole(out / f"{name}.json", lambda file: cast(None, file.write(content)))
+    write_study(written[-1], out)
+    write_whole(out / "report.html", lambda file: write_study_page(written, file))
+    write_whole(out / "claims.md", lambda file: write_claims_page(written, file))

@@ -168,7 +168,7 @@ def cell_table(study: Mapping[str, Any], say: Any) -> tuple[list[str], list[list
 
 def failure_words(failure: Mapping[str, Any]) -> str:
     """A run that failed, and why."""
-    return f"{where_words(failure['where'])}, seed {failure['seed']}: {failure['reason']}"
+    return f"{where_words(failure['where'])}, seed {failure['seed']}: {failure['sentence']}"
 
 
 def made(study: Mapping[str, Any]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.util import find_spec
 
 from orthoframe.studies._study import Study
 
@@ -33,10 +32,10 @@ class _Catalogue(Mapping[str, Study]):
         return study
 
     def __iter__(self) -> Iterator[str]:
-        return (module.replace("_", "-") for module in _MODULES if find_spec(f"{_PACKAGE}.{module}"))
+        return (module.replace("_", "-") for module in _MODULES)
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
+        return len(_MODULES)
 
 
 STUDIES: Mapping[str, Study] = _Catalogue()

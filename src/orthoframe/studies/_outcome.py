@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from orthoframe._version import __version__
-from orthoframe.studies._claims import Interval
+from orthoframe.studies._claims import Interval, together
 from orthoframe.studies._study import Comparison, Finding, Measured, Scale, Study, _counterpart
 
 
@@ -73,6 +73,7 @@ class Outcome:
             "runs": self.runs,
             "reused": self.reused,
             "seconds": self.seconds,
+            "verdict": together([finding.decision for finding in self.findings]),
             "columns": self.study.columns,
             "panels": [asdict(panel) for panel in self.study.panels],
             "claims": [self._claim(finding) for finding in self.findings],

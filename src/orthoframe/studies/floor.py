@@ -20,13 +20,13 @@ def grid(scale: Scale) -> list[Cell]:
                 temperature=temperature,
                 scheme="full",
                 binding="none",
-                epochs=1500,
+                epochs=800,
                 measure_every=50,
             )
             cells.append(trained(where, settings))
     where = {"data": "fashion-mnist", "ratio": 10, "temperature": 0.1}
     images = network(
-        scale, "fashion-mnist", ratio=10, majority=100, scheme="full", binding="none", epochs=1500, measure_every=50
+        scale, "fashion-mnist", ratio=10, majority=100, scheme="full", binding="none", epochs=800, measure_every=50
     )
     return [*cells, trained(where, images)]
 

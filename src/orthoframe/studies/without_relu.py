@@ -16,7 +16,7 @@ def grid(scale: Scale) -> list[Cell]:
         for activation in ("none", "relu"):
             where = {"features": "network", "activation": activation, "ratio": ratio}
             settings = network(
-                scale, ratio=ratio, activation=activation, scheme="full", binding="none", epochs=1500, measure_every=50
+                scale, ratio=ratio, activation=activation, scheme="full", binding="none", epochs=800, measure_every=50
             )
             cells.append(trained(where, settings))
         counts = (large,) * 5 + (max(1, large // ratio),) * 5

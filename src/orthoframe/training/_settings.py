@@ -90,7 +90,7 @@ class Settings:
     epochs: int = 1000
     """Passes over the data."""
     lr: float = 0.1
-    """Largest learning rate of SGD with momentum 0.9."""
+    """Largest learning rate of SGD with Nesterov momentum 0.9."""
     decay: _Name = "cosine"
     """How the learning rate falls: cosine (after a rise in the first twentieth), or thirds (by ten after each)."""
     weight_decay: float = 5e-4
