@@ -3,8 +3,8 @@
 ResNet-18 of width 16 on FashionMNIST with STEP imbalance 10. Ours are whole epochs as the command runs them: batches of
 the plan, floors, progress, checkpoints by time, and a measurement of all training and test images in every tenth. The
 bare loop sees the same batches, drawn and augmented in the same way, and has nothing else. They take turns, an epoch
-each; a repeat is ten epochs of both, and of several repeats the fastest counts. By default a tenth of the images is
-used, for training and for the test; `--majority 6000` takes all, and ten times as long.
+each; a repeat is ten epochs of both, and of several repeats the fastest counts. By default a thirtieth of the images
+is used, for training and for the test; `--majority 6000` takes all, and thirty times as long.
 
     python benchmarks/training.py --json docs/results/training.json
 """
@@ -106,8 +106,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default="fashion-mnist", help="another data set, to try this file")
     parser.add_argument("--data-dir", type=Path, help="where FashionMNIST is (default: ORTHOFRAME_DATA or the cache)")
-    parser.add_argument("--majority", type=int, default=600, help="images of a large class")
-    parser.add_argument("--repeats", type=int, default=3, help="of ten epochs each")
+    parser.add_argument("--majority", type=int, default=200, help="images of a large class")
+    parser.add_argument("--repeats", type=int, default=2, help="of ten epochs each")
     parser.add_argument("--json", type=Path, help="where to write all figures")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from orthoframe.reporting._study_words import NOT_REACHED, TIMES, interval_words
-from orthoframe.studies._claims import interval
+from orthoframe.reporting._study_words import NOT_REACHED, interval_words
+from orthoframe.studies._claims import POSITIVE, TIMES, interval
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ def _allows(where: Mapping[str, Any], name: str, wanted: Any) -> bool:
 
 
 def summary(cell: Mapping[str, Any], quantity: str) -> Summary:
-    """A quantity of a cell, as the claims take it: times by their logarithm, others as they are."""
+    """A quantity of a cell, as the claims take it: times and distances by their logarithm, others as they are."""
     found = [result["final"][quantity] for _, result in sorted(cell["results"].items()) if quantity in result["final"]]
     values = tuple(float(value) for value in found if value is not None and math.isfinite(value))
     missing = len(found) - len(values) if quantity in TIMES else 0
     if missing or not values:
         return Summary(None, None, None, values, missing)
-    over = interval(values, logarithm=quantity in TIMES)
+    over = interval(values, logarithm=quantity in POSITIVE)
     mean, low, high = (value if math.isfinite(value) else None for value in (over.mean, over.low, over.high))
     return Summary(mean, low, high, values, 0)
 

@@ -8,7 +8,6 @@ from orthoframe.reporting._figure import GREY, INK, Picture, axis, label, layout
 from orthoframe.reporting._study_plots import reach, span
 from orthoframe.reporting._study_words import (
     NOT_REACHED,
-    TIMES,
     colour,
     deciding,
     for_html,
@@ -17,6 +16,7 @@ from orthoframe.reporting._study_words import (
     varying,
     where_words,
 )
+from orthoframe.studies._claims import TIMES
 
 # More comparisons than these are not drawn one by one.
 _ROWS = 40

@@ -8,10 +8,9 @@ from typing import Any
 from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._figure import NOTHING, short
 from orthoframe.reporting._text import plain
+from orthoframe.studies._claims import TIMES
 
 NOT_REACHED = "not reached"
-TIMES = ("epochs_to_of", "time_to_of")
-"""Quantities that are null where they were not reached."""
 
 QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",

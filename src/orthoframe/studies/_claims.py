@@ -8,6 +8,10 @@ from typing import Any, Literal
 from scipy import stats
 
 Decision = Literal["supported", "not supported", "inconclusive"]
+TIMES = ("epochs_to_of", "time_to_of")
+"""Quantities that are None, and infinite for a claim, where they were not reached."""
+POSITIVE = (*TIMES, "delta_of", "delta_etf", "delta_predicted", "beta_nc")
+"""Never negative, and spread over orders of magnitude: their intervals are those of the logarithm."""
 _CONFIDENCE = 0.95
 
 
@@ -73,7 +77,7 @@ class Interval:
 
 
 def interval(values: Sequence[float], *, logarithm: bool = False) -> Interval:
-    """Student's interval of the mean; of ratios and times, that of the logarithm.
+    """Student's interval of the mean; of ratios, times and distances, that of the logarithm.
 
     A time that was never reached is infinite. If all are, so is the interval; if some are, nothing can be said.
 

@@ -5,15 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from orthoframe.studies._claims import Claim, Decision, Interval, interval, together
+from orthoframe.studies._claims import POSITIVE, TIMES, Claim, Decision, Interval, interval, together
 from orthoframe.studies._jobs import Free, Job, Training
 from orthoframe.training import Settings
 
 Scale = Literal["smoke", "desk", "paper"]
 SEEDS: dict[str, int] = {"smoke": 2, "desk": 3, "paper": 3}
 """Seeds of each cell, by scale."""
-
-_TIMES = ("epochs_to_of", "time_to_of")  # None where they were not reached
 
 
 @dataclass(frozen=True)
@@ -108,13 +106,13 @@ class Measured:
             value = result["final"].get(quantity)
             if value is not None:
                 found[seed] = float(value)
-            elif quantity in _TIMES and quantity in result["final"]:
+            elif quantity in TIMES and quantity in result["final"]:
                 found[seed] = math.inf
         return found
 
     def interval(self, quantity: str) -> Interval:
         """Over seeds."""
-        return interval(list(self.values(quantity).values()), logarithm=quantity in _TIMES)
+        return interval(list(self.values(quantity).values()), logarithm=quantity in POSITIVE)
 
 
 def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
