@@ -24,6 +24,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "epochs": 120,
     "test_images": 20,
 }
+_WHOLE = 200  # images of a large class in one batch of everything, at paper scale
 _SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
 
@@ -47,6 +48,8 @@ def network(scale: Scale, data: str = "digits", model: str = "mlp", **changes: A
         settings = replace(Settings(**recipe), **{"data": data, "model": _paper_model(model), **kept})
     if settings.scheme == "full":
         settings = replace(settings, batch_size=Settings.batch_size)
+        if scale == "paper":  # what one GPU can hold at once
+            settings = replace(settings, majority=_WHOLE if data != "digits" else None)
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings
