@@ -13,7 +13,7 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     smoke = scale == "smoke"
     for temperature in (0.1, 0.5):
-        for ratio in (10, 30, 100, 300, 1000) if not smoke else (2, 10):
+        for ratio in (10, 100, 1000) if not smoke else (2, 10):
             where = {"features": "free", "temperature": temperature, "ratio": ratio}
             cells.append(Cell(where, _flow(ratio, temperature)))
         for ratio in (10, 100, 1000, 3000) if not smoke else (2, 10):
