@@ -115,7 +115,7 @@ def test_crossing_between_two_measurements():
 
 
 def test_the_predicted_temperature_is_the_formula():
-    """THEORY: tau* = 1 / (1 + W(rho / e)), rho = negatives over positives."""
+    """tau* = 1 / (1 + W(rho / e)), rho = negatives over positives."""
     from scipy.special import lambertw
 
     from orthoframe.studies.temperature import _BEST

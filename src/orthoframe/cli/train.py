@@ -29,7 +29,7 @@ class Train(Settings):
     """
 
     recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
-    """Where defaults come from: quick, or paper (the paper's setting; needs a GPU)."""
+    """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
     """The run folder (default: a new one in runs/)."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None

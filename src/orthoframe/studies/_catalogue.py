@@ -19,6 +19,7 @@ _MODULES = (
     "activations",
     "complexity",
     "generalisation",
+    "fast",
 )
 
 

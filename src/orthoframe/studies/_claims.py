@@ -24,7 +24,7 @@ class Claim:
 
     Attributes:
         text: The sentence.
-        source: Where it comes from, such as `paper` or `THEORY 4`.
+        source: Where it comes from, such as `paper` or `our theory`.
         quantity: A name in `final` of the results.
         where: Coordinates of the cells that decide; a tuple allows several values.
         versus: Coordinates of the cell to compare with.

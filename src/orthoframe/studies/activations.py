@@ -27,22 +27,20 @@ STUDY = Study(
     claims=(
         Claim(
             "ReLU, abs and square reach the OF",
-            "THEORY 6",
+            "our theory",
             "delta_of",
             {"activation": ("relu", "abs", "square")},
             at_most=OF,
         ),
-        Claim("Softplus comes near it", "THEORY 6", "delta_of", {"activation": "softplus"}, at_most=OF),
+        Claim("Softplus comes near it", "our theory", "delta_of", {"activation": "softplus"}, at_most=OF),
         Claim(
             "GELU and none do not reach it",
-            "seed, next check 3",
+            "next check",
             "delta_of",
             {"activation": ("gelu", "none")},
             at_least=OF,
         ),
-        Claim(
-            "LeakyReLU does not reach it", "seed, next check 3", "delta_of", {"activation": "leaky-relu"}, at_least=OF
-        ),
+        Claim("LeakyReLU does not reach it", "next check", "delta_of", {"activation": "leaky-relu"}, at_least=OF),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "mean_cosine", "max_cosine", "epochs_to_of", "balanced_accuracy"),

@@ -27,7 +27,7 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     for way, options in WAYS.items():
         where = {"features": "digits", "batches": way}
-        cells.append(trained(where, network(scale, batch_size=_BATCH, epochs=50, measure_every=2, **options)))
+        cells.append(trained(where, network(scale, batch_size=_BATCH, **options)))
     # Ten epochs of batches together: over them reshuffling has had its chance. A partition has the same in each.
     epochs = 3 if scale == "smoke" else 10
     counts = (12,) * 3 + (3,) * 3 if scale == "smoke" else (20,) * 5 + (4,) * 5
@@ -104,7 +104,7 @@ STUDY = Study(
         ),
         Claim(
             "With half of the classes bound, free features of a fixed partition do not reach the OF",
-            "seed",
+            "paper",
             "delta_of",
             {"features": "free", "batches": "partition, half bound"},
             at_least=OF,

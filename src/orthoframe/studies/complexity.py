@@ -36,7 +36,7 @@ STUDY = Study(
     claims=(
         Claim(
             "Wider MLPs are faster",
-            "seed, question 3",
+            "open question",
             "epochs_to_of",
             {"data": "digits", "width": 1024},
             versus={"width": 64},
@@ -52,7 +52,7 @@ STUDY = Study(
         ),
         Claim(
             "A wider ResNet-18 is faster",
-            "seed, question 3",
+            "open question",
             "epochs_to_of",
             {"network": "resnet18"},
             versus={"network": "resnet18, narrow", "width": 4},
@@ -60,7 +60,7 @@ STUDY = Study(
         ),
         Claim(
             "A deeper ResNet is faster",
-            "seed, question 3",
+            "open question",
             "epochs_to_of",
             {"network": "resnet34"},
             versus={"network": "resnet18"},

@@ -28,7 +28,7 @@ STUDY = Study(
     claims=(
         Claim(
             "Balanced accuracy on held-out data is higher with the OF",
-            "seed, question 2",
+            "open question",
             "balanced_accuracy",
             {"geometry": "OF"},
             versus={"geometry": "ETF"},
@@ -37,7 +37,7 @@ STUDY = Study(
         ),
         Claim(
             "Minority accuracy on held-out data is higher with the OF, under imbalance",
-            "seed, question 2",
+            "open question",
             "minority_accuracy",
             {"geometry": "OF", "ratio": 10},
             versus={"geometry": "ETF"},
@@ -46,7 +46,7 @@ STUDY = Study(
         ),
         Claim(
             "The margin of minority classes on held-out data is larger with the OF, under imbalance",
-            "seed, question 2",
+            "open question",
             "minority_margin",
             {"geometry": "OF", "ratio": 10},
             versus={"geometry": "ETF"},
@@ -55,7 +55,7 @@ STUDY = Study(
         ),
         Claim(
             "Balanced accuracy is higher with the OF than with cross-entropy",
-            "seed, question 2",
+            "open question",
             "balanced_accuracy",
             {"geometry": "OF"},
             versus={"geometry": "cross-entropy"},

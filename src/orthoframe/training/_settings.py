@@ -197,6 +197,17 @@ RECIPES: dict[str, dict[str, Any]] = {
         "settle": 0.0,
         "measure_every": 10,
     },
+    "fast": {
+        "data": "fashion-mnist",
+        "model": "resnet18",
+        "prototypes": True,
+        "binding": "none",
+        "temperature": "0.1->0.5",
+        "batch_size": 32,
+        "lr": 0.03,
+        "settle": 0.7,
+        "epochs": 70,
+    },
 }
 """Settings that differ from the defaults, by the name of the recipe."""
 
