@@ -1,5 +1,6 @@
 """The networks of the studies, at each scale."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,36 +25,39 @@ _CONVOLUTIONS: dict[str, Any] = {
     "epochs": 120,
     "test_images": 20,
 }
-_WHOLE = 200  # images of a large class in one batch of everything, at paper scale
+_WHOLE = 200  # images of a large class in one batch of everything, at paper scale: what one GPU can hold
 _SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
 
-def network(scale: Scale, data: str = "digits", model: str = "mlp", **changes: Any) -> Settings:
+def network(
+    scale: Scale, data: str = "digits", model: str = "mlp", *, desk: Mapping[str, Any] | None = None, **changes: Any
+) -> Settings:
     """The settings of a network at a scale, with changes.
 
     At `smoke` everything is a tiny network on few digits; at `paper` it is the paper's setting.
+
+    Args:
+        scale: How large.
+        data: The data set.
+        model: The encoder; at `paper` a ResNet-18 takes the place of an MLP.
+        desk: What holds at `desk` only: how much two cores can do.
+        **changes: What the study is about, at every scale.
     """
     if scale == "smoke":
-        kept = {name: value for name, value in changes.items() if name not in ("epochs", "majority", "width")}
-        settings = replace(_SMOKE, **kept)
+        settings = replace(_SMOKE, **changes)
     elif scale == "desk":
         convolutions = {} if model == "mlp" else _CONVOLUTIONS
-        settings = replace(_DESK, **{"data": data, "model": model, **_DESK_OF[data], **convolutions, **changes})
+        base = {"data": data, "model": model, **_DESK_OF[data], **convolutions, **(desk or {})}
+        settings = replace(_DESK, **{**base, **changes})
     else:
-        recipe = dict(RECIPES["paper"])
+        recipe = {**RECIPES["paper"], "data": data, "model": "resnet18" if model == "mlp" else model}
         if data == "digits":  # too few images for the paper's majority
             recipe["majority"] = None
-        dropped = ("epochs", "majority", "width", "batch_size", "test_images", "measure_every")
-        kept = {name: value for name, value in changes.items() if name not in dropped}
-        settings = replace(Settings(**recipe), **{"data": data, "model": _paper_model(model), **kept})
+        settings = replace(Settings(**recipe), **changes)
     if settings.scheme == "full":
         settings = replace(settings, batch_size=Settings.batch_size)
-        if scale == "paper":  # what one GPU can hold at once
-            settings = replace(settings, majority=_WHOLE if data != "digits" else None)
+        if scale == "paper" and data != "digits":
+            settings = replace(settings, majority=_WHOLE)
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings
-
-
-def _paper_model(model: str) -> str:
-    return "resnet18" if model == "mlp" else model

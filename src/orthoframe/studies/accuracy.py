@@ -22,7 +22,12 @@ def grid(scale: Scale) -> list[Cell]:
         for ratio in ratios:
             for way, options in WAYS.items():
                 settings = network(
-                    scale, data, ratio=ratio, majority=majority, augment=True, epochs=80, measure_every=20, **options
+                    scale,
+                    data,
+                    desk={"majority": majority, "epochs": 80, "measure_every": 20},
+                    ratio=ratio,
+                    augment=True,
+                    **options,
                 )
                 cells.append(trained({"data": data, "ratio": ratio, "way": way}, settings))
     return cells

@@ -14,7 +14,7 @@ def grid(scale: Scale) -> list[Cell]:
     return [
         trained(
             {"activation": activation, "ratio": ratio},
-            network(scale, activation=activation, ratio=ratio, epochs=300, measure_every=10),
+            network(scale, desk={"epochs": 300, "measure_every": 10}, activation=activation, ratio=ratio),
         )
         for activation in (*ORTHANT, *SPHERE)
         for ratio in ((10, 100) if scale != "smoke" else (10,))

@@ -13,7 +13,7 @@ def grid(scale: Scale) -> list[Cell]:
     return [
         trained(
             {"activation": activation, "binding": binding, "batch_size": size},
-            network(scale, activation=activation, binding=binding, batch_size=size, epochs=100),
+            network(scale, desk={"epochs": 100}, activation=activation, binding=binding, batch_size=size),
         )
         for activation in ("relu", "none")
         for binding in ("fixed", "none")

@@ -17,7 +17,7 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     for width in WIDTHS if scale != "smoke" else (16, 64):
         where = {"data": "digits", "network": "mlp", "width": width}
-        cells.append(trained(where, network(scale, width=width)))
+        cells.append(trained(where, network(scale, desk={"width": width})))
     for name, model, width in (
         ("mlp", "mlp", 256),
         ("resnet18, narrow", "resnet18", 4),
@@ -26,7 +26,7 @@ def grid(scale: Scale) -> list[Cell]:
         ("densenet40", "densenet40", 4),
     ):
         where = {"data": "fashion-mnist", "network": name, "width": width}
-        cells.append(trained(where, network(scale, "fashion-mnist", model, **{**_FEW, "width": width})))
+        cells.append(trained(where, network(scale, "fashion-mnist", model, desk={**_FEW, "width": width})))
     return cells
 
 

@@ -5,6 +5,8 @@ from orthoframe.studies._jobs import OF
 from orthoframe.studies._networks import network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
 
+_LONG = {"epochs": 300, "measure_every": 10}
+
 
 def grid(scale: Scale) -> list[Cell]:
     """Both losses, three ratios."""
@@ -12,7 +14,7 @@ def grid(scale: Scale) -> list[Cell]:
     for ratio in (1, 10, 100) if scale != "smoke" else (1, 10):
         for loss in ("supcon", "cross-entropy"):
             where = {"data": "digits", "loss": loss, "ratio": ratio}
-            cells.append(trained(where, network(scale, ratio=ratio, loss=loss, epochs=300, measure_every=10)))
+            cells.append(trained(where, network(scale, desk=_LONG, ratio=ratio, loss=loss)))
     for loss in ("supcon", "cross-entropy"):
         where = {"data": "fashion-mnist", "loss": loss, "ratio": 10}
         cells.append(trained(where, network(scale, "fashion-mnist", ratio=10, loss=loss)))

@@ -21,12 +21,9 @@ def grid(scale: Scale) -> list[Cell]:
             settings = network(
                 scale,
                 "mnist",
+                desk={"majority": 3000, "batch_size": 256, "epochs": 20, "measure_every": 2},
                 ratio=ratio,
-                majority=3000,
-                batch_size=256,
                 temperature=f"{temperature:g}",
-                epochs=20,
-                measure_every=2,
             )
             cells.append(trained(where, settings))
     return cells

@@ -5,6 +5,7 @@ from orthoframe.studies._jobs import OF
 from orthoframe.studies._networks import network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
 
+_LONG = {"epochs": 800, "measure_every": 50}
 _LEFT = 0.01  # of the way from all features alike down to the floor
 
 
@@ -25,9 +26,7 @@ def grid(scale: Scale) -> list[Cell]:
             )
             cells.append(trained(where, settings))
     where = {"data": "fashion-mnist", "ratio": 10, "temperature": 0.1}
-    images = network(
-        scale, "fashion-mnist", ratio=10, majority=100, scheme="full", binding="none", epochs=800, measure_every=50
-    )
+    images = network(scale, "fashion-mnist", ratio=10, desk={**_LONG, "majority": 100}, scheme="full", binding="none")
     return [*cells, trained(where, images)]
 
 

@@ -17,7 +17,9 @@ def grid(scale: Scale) -> list[Cell]:
     for data in ("digits", "fashion-mnist"):
         for ratio in (1, 10) if scale != "smoke" else (10,):
             for way, options in WAYS.items():
-                settings = network(scale, data, ratio=ratio, augment=True, epochs=80, measure_every=20, **options)
+                settings = network(
+                    scale, data, desk={"epochs": 80, "measure_every": 20}, ratio=ratio, augment=True, **options
+                )
                 cells.append(trained({"data": data, "ratio": ratio, "geometry": way}, settings))
     return cells
 

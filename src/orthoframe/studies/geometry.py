@@ -23,7 +23,7 @@ def grid(scale: Scale) -> list[Cell]:
         where = {"data": data, "model": model, "imbalance": "step", "ratio": 10}
         cells.append(trained(where, network(scale, data, model, ratio=10)))
     where = {"data": "fashion-mnist", "model": "resnet18, width 64", "imbalance": "step", "ratio": 10}
-    wide = network(scale, "fashion-mnist", "resnet18", ratio=10, width=64, epochs=30)
+    wide = network(scale, "fashion-mnist", "resnet18", desk={"width": 64, "epochs": 30}, ratio=10)
     return [*cells, trained(where, wide, seeds=1)]
 
 

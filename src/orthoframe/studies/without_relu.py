@@ -5,6 +5,7 @@ from orthoframe.studies._jobs import Free
 from orthoframe.studies._networks import network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
 
+_LONG = {"epochs": 800, "measure_every": 50}
 _CLOSE = 0.1  # to the predicted Gram matrix
 
 
@@ -15,9 +16,7 @@ def grid(scale: Scale) -> list[Cell]:
     for ratio in (1, 10, 100) if scale != "smoke" else (1, 10):
         for activation in ("none", "relu"):
             where = {"features": "network", "activation": activation, "ratio": ratio}
-            settings = network(
-                scale, ratio=ratio, activation=activation, scheme="full", binding="none", epochs=800, measure_every=50
-            )
+            settings = network(scale, ratio=ratio, activation=activation, scheme="full", binding="none", desk=_LONG)
             cells.append(trained(where, settings))
         counts = (large,) * 5 + (max(1, large // ratio),) * 5
         for temperature in (0.1, 1.0):
