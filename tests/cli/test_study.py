@@ -91,6 +91,18 @@ def test_a_study_from_end_to_end(here, capsys):
     assert {**again, "reused": 0} == data
 
 
+def test_a_real_study(tmp_path, monkeypatch, capsys):
+    """The command of the guide."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ORTHOFRAME_STORE", str(tmp_path / "store"))
+    assert main(["study", "activations", "--scale", "smoke", "--seeds", "1", "--workers", "1"]) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("Which activations of the features lead to the orthogonal frame? (smoke;")
+    assert said.count("inconclusive: ") == 4  # one seed has no interval
+    page = (tmp_path / "studies" / "activations-smoke" / "activations.md").read_text()
+    assert "orthoframe study activations --scale smoke --seeds 1" in page
+
+
 def test_runs_that_fail(here, capsys, monkeypatch):
     """They are named with their reason, and the status is 1."""
     from tests.studies import small_study

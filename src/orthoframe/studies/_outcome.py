@@ -116,7 +116,7 @@ def _interval(interval: Interval, seeds: list[int]) -> dict[str, Any]:
 
 
 def as_plain(data: Any) -> Any:
-    """The same in types that JSON knows, with None for what is no finite number.
+    """The same in types that JSON knows: six digits of each number, None for what is no finite one.
 
     Example:
         >>> as_plain({"time": math.inf, "pair": (1, math.nan)})
@@ -126,14 +126,14 @@ def as_plain(data: Any) -> Any:
         return {str(name): as_plain(value) for name, value in data.items()}
     if isinstance(data, list | tuple):
         return [as_plain(value) for value in data]
-    if isinstance(data, float) and not math.isfinite(data):
-        return None
+    if isinstance(data, float):
+        return float(f"{data:.6g}") if math.isfinite(data) else None
     return data
 
 
 def as_json(data: Any) -> bytes:
     """A file of JSON that every reader understands."""
-    return (json.dumps(as_plain(data), indent=1, allow_nan=False) + "\n").encode()
+    return (json.dumps(as_plain(data), separators=(",", ":"), allow_nan=False) + "\n").encode()
 
 
 def source_commit() -> tuple[str | None, bool | None]:
