@@ -16,16 +16,11 @@ def grid(scale: Scale) -> list[Cell]:
         for ratio in (10, 100, 1000) if not smoke else (2, 10):
             where = {"features": "free", "temperature": temperature, "ratio": ratio}
             cells.append(Cell(where, _flow(ratio, temperature)))
-        for ratio in (10, 1000, 3000) if not smoke else (2, 10):
-            where = {"features": "MNIST", "temperature": temperature, "ratio": ratio}
-            settings = network(
-                scale,
-                "mnist",
-                desk={"majority": 3000, "batch_size": 256, "epochs": 20, "measure_every": 2},
-                ratio=ratio,
-                temperature=f"{temperature:g}",
-            )
-            cells.append(trained(where, settings))
+    budget = {"majority": 2000, "batch_size": 128, "epochs": 60}
+    for schedule in ("0.1", "0.1->0.5"):
+        for ratio in (10, 1000, 2000) if not smoke else (2, 10):
+            where = {"features": "MNIST", "temperature": schedule, "ratio": ratio}
+            cells.append(trained(where, network(scale, "mnist", desk=budget, ratio=ratio, temperature=schedule)))
     return cells
 
 
@@ -54,27 +49,26 @@ STUDY = Study(
             at_least=5.0,
         ),
         Claim(
-            "A network reaches the OF at R = 1000 and more",
+            "A network whose temperature rises reaches the OF at R = 1000 and more",
             "next check",
             "delta_of",
-            {"features": "MNIST", "temperature": 0.1, "ratio": (1000, 3000)},
+            {"features": "MNIST", "temperature": "0.1->0.5", "ratio": (1000, 2000)},
             at_most=OF,
         ),
         Claim(
-            "A network at 0.1: R = 1000 takes at most twice as long as R = 10",
-            "our theory",
-            "epochs_to_of",
-            {"features": "MNIST", "temperature": 0.1, "ratio": 1000},
-            versus={"ratio": 10},
-            at_most=2.0,
+            "So does one at 0.1",
+            "next check",
+            "delta_of",
+            {"features": "MNIST", "temperature": "0.1", "ratio": (1000, 2000)},
+            at_most=OF,
         ),
         Claim(
-            "A network at 0.5 takes five times as long or more",
+            "At 0.1 a network takes at most twice as long at R = 1000 as at R = 10",
             "our theory",
             "epochs_to_of",
-            {"features": "MNIST", "temperature": 0.5, "ratio": 1000},
+            {"features": "MNIST", "temperature": "0.1", "ratio": 1000},
             versus={"ratio": 10},
-            at_least=5.0,
+            at_most=2.0,
         ),
     ),
     grid=grid,
@@ -83,10 +77,11 @@ STUDY = Study(
         Panel(
             "Gradient flow of free features", "time_to_of", "ratio", ("temperature",), {"features": "free"}, None, "xy"
         ),
-        Panel("A network on MNIST", "delta_of", "ratio", ("temperature",), {"features": "MNIST"}, OF, "xy"),
+        Panel("A network on MNIST", "delta_of", "epoch", ("ratio", "temperature"), {"features": "MNIST"}, OF, "y"),
     ),
     remark=(
-        "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 3000 "
-        "images and half with 3000 / R, at least one; every batch is bound."
+        "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 images "
+        "and half with 2000 / R; every batch is bound. A network at 0.5 from the start is not among them: it merges "
+        "classes, as the study of the temperature shows."
     ),
 )
