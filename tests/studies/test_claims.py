@@ -75,20 +75,37 @@ def test_comparisons_are_seed_by_seed():
 
 
 def test_times_that_were_not_reached():
-    """Both: nothing is known. One: the ratio is infinite, or at most that to all the time there was."""
+    """They are longer than the run, and nobody knows how much: a ratio is known from one side, or not at all."""
     curve = {"epoch": [1, 40]}
     fast = cell({"way": "a"}, [10, 11, 12], "epochs_to_of", curve)
     never = cell({"way": "b"}, [None, None, None], "epochs_to_of", curve)
     never_too = cell({"way": "c"}, [None, None, None], "epochs_to_of", curve)
-    faster = Claim("faster", "us", "epochs_to_of", {"way": "a"}, versus={"way": "b"}, at_most=0.5)
-    found = decide(faster, [fast, never])
-    assert found.decision == "supported"
-    assert found.comparisons[0].interval.values == pytest.approx((10 / 40, 11 / 40, 12 / 40))
-    slower = Claim("slower", "us", "epochs_to_of", {"way": "b"}, versus={"way": "a"}, at_least=2.0)
-    assert decide(slower, [fast, never]).decision == "supported"
-    same = Claim("same", "us", "epochs_to_of", {"way": "c"}, versus={"way": "b"}, at_most=1.0)
-    assert decide(same, [never, never_too]).decision == "inconclusive"
-    assert decide(Claim("soon", "us", "epochs_to_of", {"way": "b"}, at_most=5.0), [never]).decision == "not supported"
+    some = cell({"way": "d"}, [10, None, 12], "epochs_to_of", curve)
+
+    def decision(way, versus, **threshold):
+        claim = Claim("", "us", "epochs_to_of", {"way": way}, versus={"way": versus}, **threshold)
+        return decide(claim, [fast, never, never_too, some]).decision
+
+    assert decision("a", "b", at_most=0.5) == "supported"  # at most 12/40, and its interval
+    assert decision("a", "b", at_most=0.1) == "inconclusive"  # it may be less, or not
+    assert decision("a", "b", at_least=0.8) == "not supported"
+    assert decision("b", "a", at_least=2.0) == "supported"  # at least 40/12
+    assert decision("b", "a", at_least=5.0) == "inconclusive"
+    assert decision("b", "a", at_most=2.0) == "not supported"
+    assert decision("b", "a", at_most=5.0) == "inconclusive"
+    for threshold in ({"at_most": 1.0}, {"at_least": 1.0}):
+        assert decision("c", "b", **threshold) == "inconclusive"
+        assert decision("d", "a", **threshold) == "inconclusive"
+    assert decide(Claim("", "us", "epochs_to_of", {"way": "b"}, at_most=5.0), [never]).decision == "not supported"
+    assert decide(Claim("", "us", "epochs_to_of", {"way": "b"}, at_most=50.0), [never]).decision == "inconclusive"
+
+
+def test_a_claim_may_have_two_ends():
+    near = Claim("near", "us", "delta_of", {"a": 1}, {"a": 2}, "difference", at_most=0.05, at_least=-0.05)
+    for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
+        cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.22 + shift]), cell({"a": 2}, [0.2, 0.21, 0.22])]
+        assert decide(near, cells).decision == decision
+    assert near.rule == "delta_of, difference to a 2, at least -0.05 and at most 0.05"
 
 
 def test_coordinates_agree():
@@ -98,8 +115,7 @@ def test_coordinates_agree():
     assert not agrees({"a": 3}, {"a": (1, 2)})
 
 
-def test_a_claim_has_one_threshold():
-    for wrong in ({}, {"at_most": 1.0, "at_least": 0.0}):
-        with pytest.raises(ValueError, match="one threshold"):
-            Claim("", "", "delta_of", {}, **wrong)
+def test_a_claim_has_a_threshold():
+    with pytest.raises(ValueError, match="has a threshold"):
+        Claim("", "", "delta_of", {})
     assert Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0).rule == "loss, ratio to a 1, at most 2"

@@ -1,6 +1,7 @@
 """The studies as they are designed: nothing is run but what takes seconds."""
 
 import math
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -59,7 +60,24 @@ def test_a_study_can_decide_its_claims(name):
             assert all(seeds[id(cell)] is None for cell in deciding), claim.text
         for panel in study.panels:
             assert panel.quantity in QUANTITIES
-            assert any(agrees(cell.where, panel.where) for cell in cells), panel.title
+            assert scale == "paper" or any(agrees(cell.where, panel.where) for cell in cells), panel.title
+
+
+@pytest.mark.parametrize("scale", ["desk", "paper"])
+@pytest.mark.parametrize("name", STUDIES)
+def test_cells_are_called_what_they_are(name, scale):
+    """Coordinates that are settings have the job's value, and no job stands under two names."""
+    study = STUDIES[name]
+    cells = study.grid(scale)
+    jobs = [cell.make(0) for cell in cells]
+    assert len({key(job) for job in jobs}) == len(jobs)
+    for cell, job in zip(cells, jobs, strict=True):
+        if not isinstance(job, Training):
+            continue
+        for field in fields(Settings):
+            if field.name in cell.where and field.name != "features":  # which are of a network, or free
+                given, told = getattr(job.settings, field.name), cell.where[field.name]
+                assert str(given) == str(told) or float(given) == float(told), (cell.where, field.name)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -112,6 +130,7 @@ def test_crossing_between_two_measurements():
     assert crossing([1, 5, 9], [1.0, 0.1, 0.05], 0.1) == 5.0
     assert crossing([0, 10], [1.0, 0.0], 0.1) == pytest.approx(0.0, abs=0.1)  # straight down, in the logarithm
     assert crossing([0, 10], [1.0, 0.2], 0.1) is None
+    assert crossing([0, 10, 20, 30], [1.0, 0.01, 0.2, 0.05], 0.1) == pytest.approx(25.0)  # for good
 
 
 def test_the_predicted_temperature_is_the_formula():

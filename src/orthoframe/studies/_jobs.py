@@ -176,23 +176,23 @@ class Flow:
 
 
 def crossing(times: Sequence[float], values: Sequence[float], level: float) -> float | None:
-    """When values first are at most a level: between two of them, evenly in the logarithm of the value.
+    """When values have come to a level for good: between two of them, evenly in the logarithm of the value.
 
     Example:
         >>> crossing([0, 10, 20], [1.0, 0.1, 0.001], 0.01)
         15.0
-        >>> crossing([0, 10], [1.0, 0.5], 0.01) is None
+        >>> crossing([0, 10, 20], [1.0, 0.001, 0.5], 0.01) is None
         True
     """
-    for place, value in enumerate(values):
-        if value > level:
-            continue
-        if place == 0:
-            return float(times[0])
-        before = math.log(values[place - 1] / level)
-        part = before / (before + math.log(level / max(value, 1e-300)))
-        return float(times[place - 1] + part * (times[place] - times[place - 1]))
-    return None
+    above = [place for place, value in enumerate(values) if value > level]
+    if not above:
+        return float(times[0])
+    last = above[-1]
+    if last + 1 == len(values):
+        return None
+    before = math.log(values[last] / level)
+    part = before / (before + math.log(level / max(values[last + 1], 1e-300)))
+    return float(times[last] + part * (times[last + 1] - times[last]))
 
 
 def _labels(class_counts: Sequence[int]) -> list[int]:

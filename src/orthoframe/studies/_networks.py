@@ -25,7 +25,10 @@ _CONVOLUTIONS: dict[str, Any] = {
     "epochs": 120,
     "test_images": 20,
 }
-_WHOLE = 200  # images of a large class in one batch of everything, at paper scale: what one GPU can hold
+# One batch of everything, at paper scale: as many images of a large class as one GPU can hold, and a step an epoch.
+_WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
+WIDE = ("digits", "cifar10")
+"""The data of the wide grids, at desk and at paper scale."""
 _SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
 
@@ -38,7 +41,7 @@ def network(
 
     Args:
         scale: How large.
-        data: The data set.
+        data: The data set; at `paper` CIFAR-10 takes the place of the digits.
         model: The encoder; at `paper` a ResNet-18 takes the place of an MLP.
         desk: What holds at `desk` only: how much two cores can do.
         **changes: What the study is about, at every scale.
@@ -50,14 +53,16 @@ def network(
         base = {"data": data, "model": model, **_DESK_OF[data], **convolutions, **(desk or {})}
         settings = replace(_DESK, **{**base, **changes})
     else:
-        recipe = {**RECIPES["paper"], "data": data, "model": "resnet18" if model == "mlp" else model}
-        if data == "digits":  # too few images for the paper's majority
-            recipe["majority"] = None
+        recipe = {**RECIPES["paper"], "data": data, "model": model}
+        if data == "digits":
+            recipe["data"] = "cifar10"
+        if model == "mlp":
+            recipe["model"] = "resnet18"
         settings = replace(Settings(**recipe), **changes)
     if settings.scheme == "full":
         settings = replace(settings, batch_size=Settings.batch_size)
-        if scale == "paper" and data != "digits":
-            settings = replace(settings, majority=_WHOLE)
+        if scale == "paper":
+            settings = replace(settings, **_WHOLE)
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings

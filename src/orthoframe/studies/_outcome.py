@@ -3,14 +3,14 @@
 import json
 import math
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from orthoframe._version import __version__
 from orthoframe.studies._claims import Interval, together
-from orthoframe.studies._study import Comparison, Finding, Measured, Scale, Study, _counterpart
+from orthoframe.studies._study import Comparison, Finding, Measured, Scale, Study
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class Outcome:
             "study": self.study.name,
             "question": self.study.question,
             "remark": self.study.remark,
+            "history": self.study.history,
             "scale": self.scale,
             "seeds": self.seeds,
             "command": command,
@@ -96,21 +97,14 @@ class Outcome:
             **asdict(finding.claim),
             "rule": finding.claim.rule,
             "decision": finding.decision,
-            "comparisons": [self._comparison(finding, part) for part in finding.comparisons],
+            "comparisons": [self._comparison(part) for part in finding.comparisons],
         }
 
-    def _comparison(self, finding: Finding, part: Comparison) -> dict[str, Any]:
-        claim = finding.claim
-        cell = next(cell for cell in self.cells if cell.where is part.where)
-        seeds = list(cell.values(claim.quantity))
-        if claim.versus is not None:
-            other = _counterpart(cell, claim.versus, self.cells)
-            assert other is not None  # it was compared with
-            seeds = [seed for seed in seeds if seed in other.values(claim.quantity)]
-        return {"where": part.where, "decision": part.decision, **_interval(part.interval, seeds)}
+    def _comparison(self, part: Comparison) -> dict[str, Any]:
+        return {"where": part.where, "decision": part.decision, **_interval(part.interval, part.seeds)}
 
 
-def _interval(interval: Interval, seeds: list[int]) -> dict[str, Any]:
+def _interval(interval: Interval, seeds: Sequence[int]) -> dict[str, Any]:
     values = {str(seed): value for seed, value in zip(seeds, interval.values, strict=True)}
     return {"mean": interval.mean, "low": interval.low, "high": interval.high, "values": values}
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from orthoframe.studies._jobs import Job, Training, key
+from orthoframe.studies._jobs import OF, Job, Training, crossing, key
 from orthoframe.studies._outcome import Failure, Outcome
 from orthoframe.studies._store import Done, Store
 from orthoframe.studies._study import SEEDS, Measured, Scale, Study, decide
@@ -83,7 +83,7 @@ def run_study(
     for (number, seed), name in keys.items():
         done = ended[name]
         if done.result is not None:
-            results[number][seed] = done.result
+            results[number][seed] = _timed(done.result)
         else:
             failures.append(Failure(cells[number].where, seed, name, done.failure or "it has no result"))
     measured = tuple(Measured(cell.where, found) for cell, found in zip(cells, results, strict=True))
@@ -98,6 +98,14 @@ def run_study(
         reused=reused,
         seconds=sum(done.seconds for done in ended.values()),
     )
+
+
+def _timed(result: dict[str, Any]) -> dict[str, Any]:
+    """A result with the time to the frame as it is defined now, whatever it was when the run was kept."""
+    final, curve = result.get("final", {}), result.get("curve", {})
+    if "epochs_to_of" not in final or not curve.get("delta_of"):
+        return result
+    return {**result, "final": {**final, "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF)}}
 
 
 def job_name(where: Mapping[str, Any], seed: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from orthoframe.studies._claims import POSITIVE, TIMES, Claim, Decision, Interval, interval, together
+from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, interval, together
 from orthoframe.studies._jobs import Free, Job, Training
 from orthoframe.training import Settings
 
@@ -63,6 +63,7 @@ class Study:
     columns: tuple[str, ...]  # quantities of the table
     panels: tuple[Panel, ...]
     remark: str = ""  # what a reader should know of the design
+    history: str = ""  # what was asked and found before the design was changed
 
     def jobs(self, scale: Scale, seeds: int | None = None) -> dict[tuple[int, int], Job]:
         """The jobs by number of their cell and seed."""
@@ -79,6 +80,7 @@ class Comparison:
     """A cell's part in a claim."""
 
     where: Mapping[str, Any]
+    seeds: tuple[int, ...]
     interval: Interval
     decision: Decision
 
@@ -99,15 +101,15 @@ class Measured:
     where: Mapping[str, Any]
     results: Mapping[int, Mapping[str, Any]]  # by seed
 
-    def values(self, quantity: str) -> dict[int, float]:
-        """A quantity by seed; infinite for a time that was not reached, nothing where it does not exist."""
+    def values(self, quantity: str) -> dict[int, Bounds]:
+        """What is known of a quantity, by seed; nothing where it does not exist."""
         found = {}
         for seed, result in self.results.items():
             value = result["final"].get(quantity)
             if value is not None:
-                found[seed] = float(value)
+                found[seed] = (float(value), float(value))
             elif quantity in TIMES and quantity in result["final"]:
-                found[seed] = math.inf
+                found[seed] = (_length(result), math.inf)
         return found
 
     def interval(self, quantity: str) -> Interval:
@@ -136,13 +138,13 @@ def decide(claim: Claim, cells: Sequence[Measured]) -> Finding:
         if not agrees(cell.where, claim.where):
             continue
         if claim.versus is None:
-            found = cell.interval(claim.quantity)
+            seeds, found = list(cell.values(claim.quantity)), cell.interval(claim.quantity)
         else:
             other = _counterpart(cell, claim.versus, cells)
             if other is None:
                 continue
-            found = _compared(claim, cell, other)
-        comparisons.append(Comparison(cell.where, found, claim.decide(found)))
+            seeds, found = _compared(claim, cell, other)
+        comparisons.append(Comparison(cell.where, tuple(seeds), found, claim.decide(found)))
     return Finding(claim, together([part.decision for part in comparisons]), tuple(comparisons))
 
 
@@ -151,31 +153,33 @@ def _counterpart(cell: Measured, versus: Mapping[str, Any], cells: Sequence[Meas
     return next((other for other in cells if other is not cell and dict(other.where) == wanted), None)
 
 
-def _compared(claim: Claim, cell: Measured, other: Measured) -> Interval:
+def _compared(claim: Claim, cell: Measured, other: Measured) -> tuple[list[int], Interval]:
     """Seed by seed, so that what a seed decides for both falls out."""
     mine, theirs = cell.values(claim.quantity), other.values(claim.quantity)
     seeds = sorted(mine.keys() & theirs.keys())
+    pairs = [(mine[seed], theirs[seed]) for seed in seeds]
     if claim.how == "difference":
-        return interval([mine[seed] - theirs[seed] for seed in seeds])
-    ratios = []
-    for seed in seeds:
-        if math.isinf(mine[seed]) and math.isinf(theirs[seed]):
-            ratios.append(math.nan)
-        elif math.isinf(theirs[seed]):
-            ratios.append(_at_most(mine[seed], other.results[seed]))
-        else:
-            ratios.append(mine[seed] / theirs[seed] if theirs[seed] else math.nan)
-    return interval(ratios, logarithm=True)
+        return seeds, interval([(one[0] - two[1], one[1] - two[0]) for one, two in pairs])
+    return seeds, interval([_ratio(one, two) for one, two in pairs], logarithm=True)
 
 
-def _at_most(mine: float, result: Mapping[str, Any]) -> float:
-    """The largest that the ratio can be to a time that was not reached: to all the time that there was."""
+def _ratio(one: Bounds, two: Bounds) -> Bounds:
+    """The smallest and the largest ratio; nan to what may be 0."""
+    if two[0] == 0:
+        return math.nan, math.nan
+    return one[0] / two[1], one[1] / two[0]
+
+
+def _length(result: Mapping[str, Any]) -> float:
+    """All the time that a run had."""
     curve = result["curve"]
-    return mine / float((curve.get("epoch") or curve.get("time"))[-1])
+    places: Sequence[float] = curve.get("epoch") or curve["time"]
+    return float(places[-1])
 
 
 def trained(where: Mapping[str, Any], settings: Settings, seeds: int | None = None) -> Cell:
-    """A cell of trainings that differ in their seed."""
+    """A cell of trainings that differ in their seed; data and model are called what they are."""
+    where = {name: getattr(settings, name) if name in ("data", "model") else value for name, value in where.items()}
     return Cell(where, lambda seed: Training(replace(settings, seed=seed)), seeds)
 
 

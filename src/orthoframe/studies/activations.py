@@ -7,32 +7,46 @@ from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
 
 ORTHANT = ("relu", "abs", "square", "softplus")
 SPHERE = ("gelu", "leaky-relu", "none")
+_LONG = {"epochs": 300, "measure_every": 10}
 
 
 def grid(scale: Scale) -> list[Cell]:
-    """Every activation at two ratios."""
-    return [
-        trained(
-            {"activation": activation, "ratio": ratio},
-            network(scale, desk={"epochs": 300, "measure_every": 10}, activation=activation, ratio=ratio),
-        )
-        for activation in (*ORTHANT, *SPHERE)
-        for ratio in ((10, 100) if scale != "smoke" else (10,))
-    ]
+    """Every activation: at two ratios, and with a temperature that rises, which is faster."""
+    cells = []
+    for activation in (*ORTHANT, *SPHERE):
+        for ratio, temperature in ((10, "0.1"), (100, "0.1"), (10, "0.1->0.5")) if scale != "smoke" else ((10, "0.1"),):
+            where = {"activation": activation, "ratio": ratio, "temperature": temperature}
+            settings = network(scale, desk=_LONG, activation=activation, ratio=ratio, temperature=temperature)
+            cells.append(trained(where, settings))
+    return cells
 
 
 STUDY = Study(
     name="activations",
     question="Which activations of the features lead to the orthogonal frame?",
     claims=(
+        Claim("ReLU reaches the OF in these epochs", "paper", "delta_of", {"activation": "relu"}, at_most=OF),
         Claim(
-            "ReLU, abs and square reach the OF",
+            "So do abs and square at a temperature of 0.1",
             "our theory",
             "delta_of",
-            {"activation": ("relu", "abs", "square")},
+            {"activation": ("abs", "square"), "temperature": "0.1"},
             at_most=OF,
         ),
-        Claim("Softplus comes near it", "our theory", "delta_of", {"activation": "softplus"}, at_most=OF),
+        Claim(
+            "So do abs and square with a temperature that rises",
+            "our theory",
+            "delta_of",
+            {"activation": ("abs", "square"), "temperature": "0.1->0.5"},
+            at_most=OF,
+        ),
+        Claim(
+            "Softplus comes near it with a temperature that rises",
+            "our theory",
+            "delta_of",
+            {"activation": "softplus", "temperature": "0.1->0.5"},
+            at_most=OF,
+        ),
         Claim(
             "GELU and none do not reach it",
             "next check",
@@ -45,8 +59,16 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "beta_nc", "mean_cosine", "max_cosine", "epochs_to_of", "balanced_accuracy"),
     panels=(
-        Panel("At the end", "delta_of", "activation", ("ratio",), {}, OF),
-        Panel("On the way, R = 10", "delta_of", "epoch", ("activation",), {"ratio": 10}, OF, "y"),
+        Panel("At the end", "delta_of", "activation", ("ratio", "temperature"), {}, OF, "y"),
+        Panel("On the way, R = 10", "delta_of", "epoch", ("activation",), {"ratio": 10, "temperature": "0.1"}, OF, "y"),
     ),
-    remark="Digits, STEP; the slope of LeakyReLU is that of torch, 0.01.",
+    remark=(
+        "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. That an activation does not reach the OF may "
+        "mean that it never would, or that 300 epochs are too few: what the orthant's activations do in the same "
+        "epochs stands beside it."
+    ),
+    history=(
+        "The first design had a temperature of 0.1 only, at which abs and softplus did not come near the OF either "
+        "(0.33 and 0.22 at R = 10): it could not tell slow from never. The temperature that rises was added."
+    ),
 )

@@ -46,6 +46,7 @@ STUDY = Study(
             {"activation": "relu", "batch_size": 32},
             versus={"batch_size": 256},
             how="difference",
+            at_least=-0.05,
             at_most=0.05,
         ),
         Claim("Without ReLU no batch size reaches the OF", "paper", "delta_of", {"activation": "none"}, at_least=0.3),

@@ -8,6 +8,7 @@ from orthoframe.studies._networks import network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
 
 _BATCH = 16
+_RISING = "0.1->0.5"
 # How batches are made, by the name that the study gives it.
 WAYS: dict[str, dict[str, Any]] = {
     "fixed partition": {"scheme": "partition", "binding": "none"},
@@ -26,9 +27,12 @@ def grid(scale: Scale) -> list[Cell]:
     """Every way with a network on the digits and with free features; the first three on CIFAR-10."""
     cells = []
     for way, options in WAYS.items():
-        where = {"features": "digits", "batches": way}
-        cells.append(trained(where, network(scale, batch_size=_BATCH, **options)))
-    # Ten epochs of batches together: over them reshuffling has had its chance. A partition has the same in each.
+        where = {"features": "network", "batches": way}
+        settings = network(
+            scale, desk={"epochs": 60, "measure_every": 2}, temperature=_RISING, batch_size=_BATCH, **options
+        )
+        cells.append(trained(where, settings))
+    # Ten epochs of batches together; a partition has the same in each.
     epochs = 3 if scale == "smoke" else 10
     counts = (12,) * 3 + (3,) * 3 if scale == "smoke" else (20,) * 5 + (4,) * 5
     for way, options in WAYS.items():
@@ -43,13 +47,13 @@ def grid(scale: Scale) -> list[Cell]:
             **bound,
         )
         cells.append(free({"features": "free", "batches": way}, job))
-    for way in FIRST_THREE:
+    for way in FIRST_THREE if scale != "paper" else ():  # there the network is this one
         where = {"features": "CIFAR-10, ResNet-18", "batches": way}
         cells.append(trained(where, network(scale, "cifar10", "resnet18", **WAYS[way])))
     return cells
 
 
-_NETWORKS = ("digits", "CIFAR-10, ResNet-18")
+_NETWORKS = ("network", "CIFAR-10, ResNet-18")
 
 STUDY = Study(
     name="batching",
@@ -77,6 +81,14 @@ STUDY = Study(
             versus={"batches": "fixed partition"},
             at_most=1.0,
         ),
+        Claim(
+            "Reshuffling brings free features closer than a fixed partition",
+            "paper",
+            "delta_of",
+            {"features": "free", "batches": "reshuffled"},
+            versus={"batches": "fixed partition"},
+            at_most=1.0,
+        ),
         Claim("Binding reaches the OF", "paper", "delta_of", {"batches": ("bound", "partition, bound")}, at_most=OF),
         Claim(
             "Binding is faster than reshuffling alone",
@@ -90,7 +102,7 @@ STUDY = Study(
             "Binding is faster than as many random rows",
             "control",
             "epochs_to_of",
-            {"features": "digits", "batches": "bound"},
+            {"features": "network", "batches": "bound"},
             versus={"batches": "random extra rows"},
             at_most=1.0,
         ),
@@ -98,7 +110,7 @@ STUDY = Study(
             "Binding is faster than redrawn rows of every class",
             "control",
             "epochs_to_of",
-            {"features": "digits", "batches": "bound"},
+            {"features": "network", "batches": "bound"},
             versus={"batches": "redrawn extra rows"},
             at_most=1.0,
         ),
@@ -113,7 +125,7 @@ STUDY = Study(
             "Three bound examples of a class are faster than one",
             "ours",
             "epochs_to_of",
-            {"features": "digits", "batches": "bound, 3 examples"},
+            {"features": "network", "batches": "bound, 3 examples"},
             versus={"batches": "bound"},
             at_most=1.0,
         ),
@@ -121,9 +133,18 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "beta_nc", "epochs_to_of", "certified", "balanced_accuracy"),
     panels=(
-        Panel("Digits, batches of 16", "delta_of", "epoch", ("batches",), {"features": "digits"}, OF, "y"),
+        Panel("A network, batches of 16", "delta_of", "epoch", ("batches",), {"features": "network"}, OF, "y"),
         Panel("CIFAR-10, ResNet-18", "delta_of", "epoch", ("batches",), {"features": "CIFAR-10, ResNet-18"}, OF, "y"),
         Panel("Free features", "delta_of", "batches", (), {"features": "free"}, OF),
     ),
-    remark="STEP imbalance, R = 10 (free features: 5). The two controls have batches of the same size as binding.",
+    remark=(
+        "STEP imbalance, R = 10 (free features: 5), a temperature that rises from 0.1 to 0.5 (free features: 0.5). The "
+        "network is an MLP on the digits at desk scale. The two controls have batches of the same size as binding. "
+        "Half of the classes are the larger ones. Free features see the batches of ten epochs together."
+    ),
+    history=(
+        "The first design trained the digits at a temperature of 0.1 for 50 epochs. Bound batches ended at 0.134, "
+        "redrawn rows at 0.090, random rows at 0.30, reshuffling alone and a fixed partition at 0.6; nothing but three "
+        "bound examples reached 0.1 in every seed, so that no time could be compared."
+    ),
 )

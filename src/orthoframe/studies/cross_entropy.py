@@ -2,7 +2,7 @@
 
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
+from orthoframe.studies._networks import WIDE, network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
 
 _LONG = {"epochs": 300, "measure_every": 10}
@@ -52,7 +52,7 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "beta_nc", "max_cosine", "balanced_accuracy", "worst_accuracy"),
     panels=(
-        Panel("Digits", "delta_of", "ratio", ("loss",), {"data": "digits"}, OF, "xy"),
+        Panel("Digits", "delta_of", "ratio", ("loss",), {"data": WIDE}, OF, "xy"),
         Panel("On the way, R = 10", "delta_of", "epoch", ("loss", "data"), {"ratio": 10}, OF, "y"),
     ),
 )

@@ -28,6 +28,14 @@ STUDY = Study(
     name="generalisation",
     question="Does the orthogonal frame generalise better than the ETF that training without ReLU leads to?",
     claims=(
+        Claim("The cells called OF are at the OF", "gate", "delta_of", {"geometry": "OF"}, at_most=0.1),
+        Claim(
+            "The balanced cells called ETF are at the ETF",
+            "gate",
+            "delta_etf",
+            {"geometry": "ETF", "ratio": 1},
+            at_most=0.1,
+        ),
         Claim(
             "Balanced accuracy on held-out data is higher with the OF",
             "open question",
