@@ -4,6 +4,8 @@ import math
 import random
 from itertools import product
 
+from orthoframe.studies._claims import POSITIVE, TIMES, interval
+
 
 def result(final, curve=None, cosines=None):
     return {"final": final, "curve": curve or {}, "cosines": cosines}
@@ -15,7 +17,23 @@ def cells(axes, make, seeds=3):
     for place, values in enumerate(product(*axes.values())):
         where = dict(zip(axes, values, strict=True))
         made = {str(seed): make(where, random.Random(1000 * place + seed), seed) for seed in range(seeds)}
-        found.append({"where": where, "results": made})
+        found.append({"where": where, "results": made, "summary": summary(made)})
+    return found
+
+
+def summary(results):
+    """As the study writes it."""
+    names = dict.fromkeys(name for made in results.values() for name in made["final"])
+    found = {}
+    for name in names:
+        values = {seed: made["final"].get(name) for seed, made in results.items() if name in made["final"]}
+        if name not in TIMES:
+            values = {seed: value for seed, value in values.items() if value is not None}
+        known = [value for value in values.values() if value is not None]
+        over = interval(known, logarithm=name in POSITIVE and min(known, default=0) > 0)
+        ends = (over.mean, over.low, over.high) if len(known) == len(values) else (math.nan,) * 3
+        mean, low, high = (end if math.isfinite(end) else None for end in ends)
+        found[name] = {"mean": mean, "low": low, "high": high, "values": values}
     return found
 
 

@@ -75,11 +75,11 @@ def test_a_study_from_end_to_end(here, capsys):
     shown = said.out.splitlines()
     assert shown[0] == "Do [digits] come near a frame in three epochs? (smoke; means over seeds with 95 % intervals)"
     assert shown[1].split() == ["data", "ratio", "again", "delta_of", "epochs_to_of", "balanced_accuracy", "seeds"]
-    assert f"{data['cells'][0]['summary']['delta_of']['mean']:.3g} (" in shown[2]
+    assert f"{data['cells'][0]['summary']['delta_of']['mean']:.3g} [" in shown[2]
     assert "not reached" in shown[2]
     assert shown[5] == "not supported: They come near it. (nobody)"
-    assert shown[6].startswith("  rule: delta_of at most 0.001; worst: data digits, ratio ")
-    assert "no cell has a part in it" in said.out
+    assert shown[6].startswith("  rule: delta_of at most 0.001; found: ")
+    assert "no cell decides it" in said.out
     assert shown[-1] == "report: studies/small-study-smoke/report.html"
     written = {path.name for path in (here / "studies" / "small-study-smoke").iterdir()}
     assert written == {"small-study.json", "small-study.md", "small-study.png", "claims.md", "report.html"}

@@ -9,12 +9,13 @@ import pytest
 from tests.studies.small_study import STUDY, noted_study
 
 import orthoframe
-from orthoframe.cli._study import worst
+from orthoframe.reporting._study_words import deciding
 from orthoframe.studies import _runner
 from orthoframe.studies._catalogue import _MODULES, STUDIES, _Catalogue
 from orthoframe.studies._jobs import key
-from orthoframe.studies._outcome import as_json, source_commit
+from orthoframe.studies._outcome import as_json
 from orthoframe.studies._runner import Watcher, run_study
+from orthoframe.studies._source import source_commit
 from orthoframe.studies._store import Done, Store
 from orthoframe.studies._study import Study
 from orthoframe.studies._work import compute
@@ -71,13 +72,13 @@ def test_everything_is_in_the_json(tmp_path):
     assert [part["where"] for part in near["comparisons"]] == [cell["where"] for cell in data["cells"]]
     assert near["rule"] == "delta_of at most 0.001"
     assert near["decision"] == "not supported"
-    assert never["comparisons"][0]["values"] == {"0": 2.0, "1": 3.0}
+    assert never["comparisons"][0]["values"] == {"0": None, "1": None}  # the curve decides, and it does not get there
     assert ratio["comparisons"][0]["values"] == pytest.approx({"0": 0.5, "1": 0.11 / 0.21})
     assert ratio["decision"] == "supported"
     assert letters["comparisons"] == []
     assert letters["decision"] == "inconclusive"
-    assert worst(outcome.findings[0]).where == {"data": "digits", "ratio": 2}
-    assert worst(outcome.findings[3]) is None
+    assert deciding(near)["where"] == {"data": "digits", "ratio": 2}
+    assert deciding(letters) is None
 
 
 def here(jobs, store, data_dir, workers, on_done, on_start):

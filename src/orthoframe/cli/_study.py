@@ -1,26 +1,24 @@
 """A study on the terminal: which there are, how one goes, what it found."""
 
-import math
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from orthoframe.studies._claims import Interval
+from orthoframe.reporting._study_cells import coordinates, summary, summary_words
+from orthoframe.reporting._study_text import found_words
 from orthoframe.studies._jobs import key
-from orthoframe.studies._outcome import Outcome
 from orthoframe.studies._runner import Watcher
 from orthoframe.studies._store import Done
-from orthoframe.studies._study import SEEDS, Comparison, Finding, Study
+from orthoframe.studies._study import SEEDS, Study
 
 _WIDE = 200  # characters of a line that goes to a file
-_GRAVITY = ("not supported", "inconclusive", "supported")
 
 
 def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
@@ -47,7 +45,7 @@ def watching(name: str) -> Iterator[Watcher]:
         disable=not terminal,
     ) as bar:
         task = bar.add_task(name, total=None, words="")
-        began, ended, failed, total, left = time.monotonic(), 0, 0, 0, 0
+        ended, failed, total, left, spent = 0, 0, 0, 0, 0.0
         running: dict[str, None] = {}
 
         def on_plan(runs: int, reused: int) -> None:
@@ -62,9 +60,10 @@ def watching(name: str) -> Iterator[Watcher]:
             show()
 
         def on_done(run: str, done: Done) -> None:
-            nonlocal ended, failed, left
+            nonlocal ended, failed, left, spent
             running.pop(run, None)
             ended, failed, left = ended + 1, failed + (done.failure is not None), left - 1
+            spent += done.seconds
             line = f"{run}: {f'{done.seconds:.1f} s' if done.failure is None else f'failed: {done.failure}'}"
             if not terminal:
                 print(f"{name} {total - left}/{total}: {line}{rest()}", file=sys.stderr, flush=True)
@@ -74,7 +73,10 @@ def watching(name: str) -> Iterator[Watcher]:
 
         def rest() -> str:
             """The time left, if the rest goes as what has ended."""
-            return f"; {_duration((time.monotonic() - began) / ended * left)} left" if ended and left else ""
+            if not (ended and left):
+                return ""
+            at_once = max(1, len(running))
+            return f"; {_duration(spent / ended * left / at_once)} left"
 
         def show() -> None:
             words = f"{failed} failed" if failed else ""
@@ -86,51 +88,20 @@ def watching(name: str) -> Iterator[Watcher]:
         yield Watcher(on_plan, on_start, on_done)
 
 
-def print_outcome(outcome: Outcome, file: Path) -> None:
-    """Print the cells and the verdicts."""
-    names = list(dict.fromkeys(name for cell in outcome.cells for name in cell.where))
-    table = Table(*names, *outcome.study.columns, "seeds", box=None, padding=(0, 2, 0, 0), title_justify="left")
-    for cell in outcome.cells:
-        where = [escape(str(cell.where.get(name, ""))) for name in names]
-        found = [_words(cell.interval(name)) for name in outcome.study.columns]
-        table.add_row(*where, *found, str(len(cell.results)))
-    print(f"{outcome.study.question} ({outcome.scale}; means over seeds with 95 % intervals)")
+def print_outcome(data: Mapping[str, Any], file: Path) -> None:
+    """Print the cells and the verdicts of a study, from its JSON."""
+    names = coordinates(data["cells"])
+    table = Table(*names, *data["columns"], "seeds", box=None, padding=(0, 2, 0, 0), title_justify="left")
+    for cell in data["cells"]:
+        where = [escape(str(cell["where"].get(name, ""))) for name in names]
+        found = [escape(summary_words(summary(cell, name), name)) for name in data["columns"]]
+        table.add_row(*where, *found, str(len(cell["results"])))
+    print(f"{data['question']} ({data['scale']}; means over seeds with 95 % intervals)")
     _console().print(table)
-    for finding in outcome.findings:
-        print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
-        print(f"  rule: {finding.claim.rule}; {_worst_words(finding)}")
+    for claim in data["claims"]:
+        print(f"{claim['decision']}: {claim['text']} ({claim['source']})")
+        print(f"  rule: {claim['rule']}; found: {found_words(claim)}")
     print(file)
-
-
-def worst(finding: Finding) -> Comparison | None:
-    """The cell that speaks most against a claim; None if no cell has a part in it."""
-    claim = finding.claim
-
-    def gravity(part: Comparison) -> tuple[int, float]:
-        edge = part.interval.low if claim.at_least is not None else -part.interval.high
-        return _GRAVITY.index(part.decision), -math.inf if math.isnan(edge) else edge
-
-    return min(finding.comparisons, key=gravity, default=None)
-
-
-def _worst_words(finding: Finding) -> str:
-    part = worst(finding)
-    if part is None:
-        return "no cell has a part in it"
-    where = ", ".join(f"{name} {value}" for name, value in part.where.items())
-    few = "" if len(part.interval.values) > 1 else " (an interval needs two seeds)"
-    return f"worst: {where}: {_words(part.interval)}{few}"
-
-
-def _words(interval: Interval) -> str:
-    if interval.mean == math.inf:
-        return "not reached"
-    if math.isnan(interval.mean):
-        some = [value for value in interval.values if math.isfinite(value)]
-        return f"{len(some)} of {len(interval.values)} reached" if some else "-"
-    if math.isnan(interval.low):
-        return f"{interval.mean:.3g}"
-    return f"{interval.mean:.3g} ({interval.low:.3g} to {interval.high:.3g})"
 
 
 def _duration(seconds: float) -> str:

@@ -1,5 +1,6 @@
 """`orthoframe study`: a question, many runs, and what they say about each claim."""
 
+import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +93,6 @@ class Study:
 
         out = self.out or Path("studies") / f"{chosen}-{self.scale}"
         _make(out)
-        written: list[dict[str, Any]] = []
         failed = 0
         for name in names if chosen == "all" else [chosen]:
             with watching(name) as watcher:
@@ -107,9 +107,9 @@ class Study:
                     watcher,
                 )
             failed += len(outcome.failures)
-            written.append(outcome.to_dict(self._command(name)))
-            _write(name, written, out)
-            print_outcome(outcome, out / f"{name}.json")
+            data = outcome.to_dict(self._command(name))
+            _write(data, names, out)
+            print_outcome(data, out / f"{name}.json")
         print(f"report: {out / 'report.html'}")
         if failed:
             words = "1 run failed" if failed == 1 else f"{failed} runs failed"
@@ -128,14 +128,15 @@ def _make(folder: Path) -> None:
         raise BadInput(f"{folder}: {error.strerror or error}; choose another --out") from None
 
 
-def _write(name: str, written: list[dict[str, Any]], out: Path) -> None:
-    """Write the last of the studies, and the pages of all so far."""
+def _write(data: dict[str, Any], names: list[str], out: Path) -> None:
+    """Write a study, and the pages of all that are in the folder."""
     from orthoframe.cli._files import write_whole
     from orthoframe.reporting import write_claims_page, write_study, write_study_page
     from orthoframe.studies._outcome import as_json
 
-    content = as_json(written[-1])
-    write_whole(out / f"{name}.json", lambda file: cast(None, file.write(content)))
-    write_study(written[-1], out)
-    write_whole(out / "report.html", lambda file: write_study_page(written, file))
-    write_whole(out / "claims.md", lambda file: write_claims_page(written, file))
+    content = as_json(data)
+    write_whole(out / f"{data['study']}.json", lambda file: cast(None, file.write(content)))
+    write_study(data, out)
+    every = [json.loads(file.read_text()) for name in names if (file := out / f"{name}.json").exists()]
+    write_whole(out / "report.html", lambda file: write_study_page(every, file))
+    write_whole(out / "claims.md", lambda file: write_claims_page(every, file))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from orthoframe.reporting._study_words import NOT_REACHED, interval_words
-from orthoframe.studies._claims import POSITIVE, TIMES, interval
 
 
 @dataclass(frozen=True)
@@ -35,23 +34,24 @@ def _allows(where: Mapping[str, Any], name: str, wanted: Any) -> bool:
 
 
 def summary(cell: Mapping[str, Any], quantity: str) -> Summary:
-    """A quantity of a cell, as the claims take it: times and distances by their logarithm, others as they are."""
-    found = [result["final"][quantity] for _, result in sorted(cell["results"].items()) if quantity in result["final"]]
-    values = tuple(float(value) for value in found if value is not None and math.isfinite(value))
-    missing = len(found) - len(values) if quantity in TIMES else 0
-    if missing or not values:
+    """A quantity of a cell over seeds, as the study took it."""
+    found = (cell.get("summary") or {}).get(quantity)
+    if found is None:
+        return Summary(None, None, None, (), 0)
+    values = tuple(float(value) for value in found["values"].values() if value is not None)
+    missing = len(found["values"]) - len(values)
+    if missing:
         return Summary(None, None, None, values, missing)
-    over = interval(values, logarithm=quantity in POSITIVE)
-    mean, low, high = (value if math.isfinite(value) else None for value in (over.mean, over.low, over.high))
-    return Summary(mean, low, high, values, 0)
+    return Summary(found["mean"], found["low"], found["high"], values, 0)
 
 
 def summary_words(found: Summary, quantity: str) -> str:
     """A field of a table."""
-    if found.missing and found.values:
-        return f"{NOT_REACHED} by {found.missing} of {found.seeds}"
-    missing = quantity if found.missing else ""
-    return interval_words(found.mean, found.low, found.high, missing)
+    if found.missing:
+        return f"{NOT_REACHED} by {found.missing} of {found.seeds}" if found.values else NOT_REACHED
+    if quantity == "certified" and found.values:
+        return f"{sum(found.values):.0f} of {found.seeds}"
+    return interval_words(found.mean, found.low, found.high)
 
 
 def coordinates(cells: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -4,10 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import GREY, INK, Picture, axis, label, layout, log_axis, rounded, short
+from orthoframe.reporting._figure import GREY, INK, NOTHING, Picture, axis, label, layout, log_axis, rounded, short
 from orthoframe.reporting._study_plots import reach, span
 from orthoframe.reporting._study_words import (
-    NOT_REACHED,
     colour,
     deciding,
     for_html,
@@ -16,10 +15,10 @@ from orthoframe.reporting._study_words import (
     varying,
     where_words,
 )
-from orthoframe.studies._claims import TIMES
 
 # More comparisons than these are not drawn one by one.
 _ROWS = 40
+_BOUNDS = {"at_least": "at least", "at_most": "at most"}
 _INKS = {"good": "#1a7f5a", "wait": "#a8690c", "bad": "#b83227"}
 _SYMBOLS = {"good": "circle", "wait": "diamond", "bad": "x"}
 
@@ -29,23 +28,26 @@ def forest_picture(name: str, claim: Mapping[str, Any]) -> Picture:
     parts = _worst(claim)
     names = varying([part["where"] for part in parts])
     quantity = claim["quantity"]
-    threshold = claim["at_least"] if claim.get("at_most") is None else claim["at_most"]
-    ends = [part[end] for part in parts for end in ("mean", "low", "high") if part[end] is not None] + [threshold]
+    thresholds = {word: claim[name] for name, word in _BOUNDS.items() if claim.get(name) is not None}
+    ends = [part[end] for part in parts for end in ("mean", "low", "high") if part[end] is not None]
+    ends += thresholds.values()
     log = min(ends) > 0 and max(ends) / min(ends) > 20
     data, notes = [], []
     for kind in ("good", "wait", "bad"):
         rows = [(row, part) for row, part in enumerate(parts) if colour(part["decision"]) == kind]
         known = [(row, part) for row, part in rows if part["mean"] is not None]
-        notes += [_unknown(row, quantity, _INKS[kind]) for row, part in rows if part["mean"] is None]
+        notes += [_unknown(row, part, _INKS[kind]) for row, part in rows if part["mean"] is None]
         if known:
             data.append(_intervals(known, kind, quantity))
     spread = [value for value in ends if value is not None]
     limits = _spread(min(spread), max(spread), log, 0.3 if notes else 0.08)
     line = {"color": INK, "width": 1.4, "dash": "dash"}
-    shape = {"type": "line", "yref": "paper", "y0": 0, "y1": 1, "x0": threshold, "x1": threshold, "line": line}
-    bound = f"at least {short(threshold)}" if claim.get("at_most") is None else f"at most {short(threshold)}"
-    place = math.log10(threshold) if log else threshold
-    notes.append({"yref": "paper", "y": 1, "yanchor": "bottom", "x": place, "text": bound, "showarrow": False})
+    shapes = []
+    for word, threshold in thresholds.items():
+        ends_of_line = {"y0": 0, "y1": 1, "x0": threshold, "x1": threshold}
+        shapes.append({"type": "line", "yref": "paper", **ends_of_line, "line": line})
+        at = {"x": math.log10(threshold) if log else threshold, "yref": "paper", "y": 1, "yanchor": "bottom"}
+        notes.append({**at, "text": f"{word} {short(threshold)}", "showarrow": False})
     title = for_html(measured_words(claim))
     horizontal = log_axis(limits, title) if log else axis(title)
     said = [label(where_words(part["where"], names), 44) for part in parts]
@@ -61,7 +63,7 @@ def forest_picture(name: str, claim: Mapping[str, Any]) -> Picture:
             yaxis=axis(tickvals=list(range(len(parts))), ticktext=said, range=[max(1, len(parts)) - 0.4, -0.6])
             | {"tickfont": {"size": 11}, "linecolor": GREY},
             annotations=notes,
-            shapes=[shape],
+            shapes=shapes,
         ),
     )
 
@@ -99,15 +101,15 @@ def _intervals(rows: Sequence[tuple[int, Mapping[str, Any]]], kind: str, quantit
         },
         "text": [
             f"{for_html(where_words(part['where']))}<br>"
-            f"{interval_words(part['mean'], part['low'], part['high'], quantity)}: {for_html(part['decision'])}"
+            f"{interval_words(part['mean'], part['low'], part['high'])}: {for_html(part['decision'])}"
             for part in parts
         ],
         "hovertemplate": "%{text}<extra></extra>",
     }
 
 
-def _unknown(row: int, quantity: str, ink: str) -> dict[str, Any]:
-    text = NOT_REACHED if quantity in TIMES else "not known"
+def _unknown(row: int, part: Mapping[str, Any], ink: str) -> dict[str, Any]:
+    text = interval_words(part["mean"], part["low"], part["high"]).replace(NOTHING, "not known")
     place = {"xref": "paper", "x": 1, "xanchor": "right", "y": row, "showarrow": False}
     return {"text": text, "font": {"color": ink, "size": 11}, **place}
 

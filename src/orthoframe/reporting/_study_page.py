@@ -14,7 +14,7 @@ from orthoframe.reporting._page import SCALE, section, write_page
 from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_forest import forest_picture
 from orthoframe.reporting._study_plots import panel_picture
-from orthoframe.reporting._study_text import cell_table, failure_words, found_words, made
+from orthoframe.reporting._study_text import MEANS, cell_table, failure_words, found_words, made
 from orthoframe.reporting._study_words import checked, colour, for_html, rule_words, varying, where_words
 from orthoframe.reporting._words import settings, tag
 
@@ -54,8 +54,8 @@ def _verdicts(studies: Sequence[Mapping[str, Any]]) -> str:
             rows.append(f"<tr>{name}<td>{said}</td><td>{found}</td><td>{decision}</td></tr>")
     return section(
         "Verdicts",
-        "The threshold of each claim was fixed before anything was run. It is supported if the 95 % interval of every "
-        "cell keeps to it, and not supported if that of one cell is beyond it.",
+        "The threshold of each claim was fixed before the runs that decide it; a design that was changed says so. It "
+        "is supported if the 95 % interval of every cell keeps to it, and not supported if that of one is beyond it.",
         '<div class="scroll"><table class="claims" id="verdicts"><thead><tr><th>study</th><th>claim</th><th>found</th>'
         f"<th>decision</th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>",
     )
@@ -64,6 +64,8 @@ def _verdicts(studies: Sequence[Mapping[str, Any]]) -> str:
 def _study(number: int, study: Mapping[str, Any]) -> str:
     overall = str(study.get("verdict") or "inconclusive")
     remark = f"<p>{for_html(study['remark'])}</p>" if study.get("remark") else ""
+    if study.get("history"):
+        remark += f"<p>Before: {for_html(study['history'])}</p>"
     parts = [
         f'<section class="verdict {colour(overall)}" id="study-{number}"><h2>{for_html(study["study"])}</h2>'
         f'{tag(colour(overall), overall)}<p class="words">{for_html(study["question"])}</p>{remark}</section>'
@@ -83,7 +85,7 @@ def _study(number: int, study: Mapping[str, Any]) -> str:
         note = "At an orthogonal frame all but the diagonal is 0. Of the first seed of each cell."
         parts.append(section("Cosines of class means", note, f'{SCALE}<div class="maps small">{maps}</div>'))
     if study["cells"]:
-        parts.append(section("All cells", "Means over seeds, with their 95 % intervals.", _table(study)))
+        parts.append(section("All cells", MEANS, _table(study)))
     if study.get("failures"):
         failed = "".join(f"<li>{for_html(failure_words(entry))}</li>" for entry in study["failures"])
         parts.append(section("Runs that failed", "", f"<ul>{failed}</ul>"))

@@ -115,7 +115,7 @@ def _points(line: Line, found: Chart, group: str) -> list[dict[str, Any]]:
             "width": 0,
         },
         "text": [
-            f"{for_html(point.name)}: {interval_words(point.found.mean, point.found.low, point.found.high, '')}"
+            f"{for_html(point.name)}: {interval_words(point.found.mean, point.found.low, point.found.high)}"
             for point in line.points
         ],
         "hovertemplate": "%{text}",

@@ -26,6 +26,7 @@ from orthoframe.reporting._study_words import (
 )
 from orthoframe.reporting._words import lasted
 
+MEANS = "Means over seeds (of distances and times geometric ones), with their 95 % intervals."
 AGREEMENT = {"supported": "yes", "not supported": "**no**"}
 _KEY = (
     "Large marks are means over seeds, small ones are seeds; bars are 95 % intervals of the mean, and an arrow says "
@@ -96,8 +97,8 @@ def _tally(studies: Sequence[Mapping[str, Any]]) -> str:
     yes, no = decisions.count("supported"), decisions.count("not supported")
     return (
         f"Claims: {len(decisions)}. In agreement with what was found: {yes}. Not in agreement: {no}. "
-        f"Undecided: {len(decisions) - yes - no}. The threshold of each was fixed before anything was run, and is on "
-        "the page of its study."
+        f"Undecided: {len(decisions) - yes - no}. The threshold of each was fixed before the runs that decide it, and "
+        "is on the page of its study, with what was changed in its design."
     )
 
 
@@ -121,8 +122,10 @@ def study_text(study: Mapping[str, Any]) -> str:
         parts += [f"![{markdown(study['question'])}]({quote(name, safe='')}.png)", _KEY]
     if study.get("remark"):
         parts += ["## What to know", markdown(study["remark"], paragraph=True)]
+    if study.get("history"):
+        parts += ["## What was changed", markdown(study["history"], paragraph=True)]
     if study["cells"]:
-        parts += ["## All cells", "Means over seeds, with their 95 % intervals.", table(*cell_table(study, markdown))]
+        parts += ["## All cells", MEANS, table(*cell_table(study, markdown))]
     if study.get("failures"):
         parts += [
             "## Runs that failed",
@@ -139,7 +142,7 @@ def found_words(claim: Mapping[str, Any]) -> str:
     worst = deciding(claim)
     if worst is None:
         return "no cell decides it"
-    said = interval_words(worst["mean"], worst["low"], worst["high"], claim["quantity"]).replace(NOTHING, "not known")
+    said = interval_words(worst["mean"], worst["low"], worst["high"]).replace(NOTHING, "not known")
     cells = claim["comparisons"]
     names = varying([part["where"] for part in cells])
     if len(cells) == 1:
@@ -180,7 +183,8 @@ def made(study: Mapping[str, Any]) -> dict[str, str]:
         "seeds": study.get("seeds"),
         "version": study.get("version"),
         "commit": study.get("commit"),
-        "time": None if seconds is None else lasted(seconds),
+        "commits of the runs": ", ".join(map(str, study.get("run_commits") or [])) or None,
+        "time of all runs, one after the other": None if seconds is None else lasted(seconds),
     }
     return {title: NOTHING if value is None else str(value) for title, value in facts.items()}
 

@@ -8,7 +8,6 @@ from typing import Any
 from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._figure import NOTHING, short
 from orthoframe.reporting._text import plain
-from orthoframe.studies._claims import TIMES
 
 NOT_REACHED = "not reached"
 
@@ -22,18 +21,19 @@ QUANTITIES = {
     "loss": "loss",
     "floor": "floor of the loss",
     "gap": "loss above its floor",
-    "part_left": "part of the loss above the floor that is left",
+    "part_left": "part of the way down to the floor that is left",
     "epochs_to_of": "epochs to Δ_GM ≤ 0.1",
-    "time_to_of": "time to the frame",
+    "time_to_of": "time of the flow to Δ_GM ≤ 0.01",
     "balanced_accuracy": "balanced accuracy",
     "worst_accuracy": "accuracy of the worst class",
-    "majority_accuracy": "accuracy of the largest class",
-    "minority_accuracy": "accuracy of the smallest class",
+    "majority_accuracy": "accuracy of the larger half of the classes",
+    "minority_accuracy": "accuracy of the smaller half of the classes",
     "test_balanced_accuracy": "balanced accuracy",
     "test_worst_accuracy": "accuracy of the worst class",
     "margin": "margin",
-    "minority_margin": "margin of the smallest class",
-    "certified": "part of seeds that is certified",
+    "minority_margin": "margin of the smaller half of the classes",
+    "certified": "seeds whose plan is certified",
+    "epochs_to_certify": "epochs that certify, as predicted",
     "dead_rows": "rows that are zero",
     "live_dimensions": "live dimensions",
     "seconds": "seconds of training",
@@ -129,16 +129,18 @@ def colour(decision: str) -> str:
     return _COLOURS.get(decision, "wait")
 
 
-def interval_words(mean: float | None, low: float | None, high: float | None, quantity: str) -> str:
+def interval_words(mean: float | None, low: float | None, high: float | None) -> str:
     """A mean with its interval, or what is known instead.
 
     Example:
-        >>> interval_words(0.02, 0.01, 0.03, "delta_of"), interval_words(None, None, None, "epochs_to_of")
-        ('0.02 [0.01, 0.03]', 'not reached')
+        >>> interval_words(0.02, 0.01, 0.03), interval_words(None, 40.0, None), interval_words(None, 0.0, 0.4)
+        ('0.02 [0.01, 0.03]', 'more than 40', 'less than 0.4')
     """
-    if mean is None:
-        return NOT_REACHED if quantity in TIMES else NOTHING
-    return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
+    if mean is not None:
+        return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
+    if high is None:
+        return f"more than {short(low)}" if low else NOTHING
+    return f"from {short(low)} to {short(high)}" if low else f"less than {short(high)}"
 
 
 def measured_words(claim: Mapping[str, Any]) -> str:
@@ -148,7 +150,7 @@ def measured_words(claim: Mapping[str, Any]) -> str:
         >>> measured_words({"quantity": "gap", "rule": "gap, ratio to binding none, at most 0.5"})
         'loss above its floor, ratio to binding none'
     """
-    return re.sub(r",? at (most|least) \S+$", "", rule_words(claim))
+    return re.sub(r",? at (most|least) \S+( and at most \S+)?$", "", rule_words(claim))
 
 
 def rule_words(claim: Mapping[str, Any]) -> str:

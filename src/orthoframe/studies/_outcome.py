@@ -2,14 +2,13 @@
 
 import json
 import math
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from orthoframe._version import __version__
 from orthoframe.studies._claims import Interval, together
+from orthoframe.studies._source import source_commit
 from orthoframe.studies._study import Comparison, Finding, Measured, Scale, Study
 
 
@@ -41,6 +40,7 @@ class Outcome:
         runs: How many jobs the study has; the same job in two cells is one.
         reused: How many of them had a result before.
         seconds: What all runs took together, one after the other, whenever they were run.
+        commits: Of the source that computed the runs, as far as it is known.
     """
 
     study: Study
@@ -52,6 +52,7 @@ class Outcome:
     runs: int
     reused: int
     seconds: float
+    commits: tuple[str, ...]
 
     def to_dict(self, command: str) -> dict[str, Any]:
         """Types that JSON knows; what is no finite number is None.
@@ -71,6 +72,7 @@ class Outcome:
             "version": __version__,
             "commit": commit,
             "modified": modified,
+            "run_commits": self.commits,
             "runs": self.runs,
             "reused": self.reused,
             "seconds": self.seconds,
@@ -128,22 +130,3 @@ def as_plain(data: Any) -> Any:
 def as_json(data: Any) -> bytes:
     """A file of JSON that every reader understands."""
     return (json.dumps(as_plain(data), separators=(",", ":"), allow_nan=False) + "\n").encode()
-
-
-def source_commit() -> tuple[str | None, bool | None]:
-    """The commit of this source, and whether files differ from it; None if it is not in a repository of its own."""
-    here = Path(__file__)
-    try:
-        subprocess.run(
-            ["git", "ls-files", "--error-unmatch", here.name], cwd=here.parent, capture_output=True, check=True
-        )
-        found = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=here.parent,
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None, None
-    return found.removesuffix("-dirty"), found.endswith("-dirty")

@@ -97,6 +97,7 @@ def run_study(
         runs=len(jobs),
         reused=reused,
         seconds=sum(done.seconds for done in ended.values()),
+        commits=tuple(sorted({done.commit for done in ended.values() if done.commit})),
     )
 
 

@@ -23,11 +23,13 @@ class Done:
         result: What it computed; None if it failed.
         seconds: How long it took.
         failure: Why it failed, in a sentence; None if it did not.
+        commit: Of the source that computed it; None if it is not known.
     """
 
     result: dict[str, Any] | None
     seconds: float
     failure: str | None = None
+    commit: str | None = None
 
 
 def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -70,10 +72,10 @@ class Store:
         """A result; None if there is none, or one that cannot be read."""
         try:
             data = json.loads((self.folder(key) / "result.json").read_bytes())
-            result, seconds = data["result"], float(data["seconds"])
+            result, seconds, commit = data["result"], float(data["seconds"]), data.get("commit")
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return Done(result, seconds) if isinstance(result, dict) else None
+        return Done(result, seconds, commit=commit) if isinstance(result, dict) else None
 
     def put(self, key: str, job: Job, done: Done) -> None:
         """Keep a result; whoever looks finds all of it or nothing.
@@ -83,7 +85,8 @@ class Store:
         Raises:
             OSError: If it cannot be written.
         """
-        text = json.dumps({"job": job.to_dict(), "result": done.result, "seconds": done.seconds}) + "\n"
+        kept = {"job": job.to_dict(), "result": done.result, "seconds": done.seconds, "commit": done.commit}
+        text = json.dumps(kept) + "\n"
         self.folder(key).mkdir(parents=True, exist_ok=True)
         write_whole(self.folder(key) / "result.json", lambda file: file.write(text.encode()))
 

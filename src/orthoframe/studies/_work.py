@@ -6,6 +6,7 @@ from pathlib import Path
 
 from orthoframe.data._errors import DataError
 from orthoframe.studies._jobs import Job
+from orthoframe.studies._source import source_commit
 from orthoframe.studies._store import Done, Store
 from orthoframe.training._errors import TrainingError
 
@@ -22,7 +23,7 @@ def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
             result = job.run(folder, data_dir)
     except Exception as error:
         return Done(None, time.perf_counter() - start, sentence(error))
-    return Done(result, time.perf_counter() - start)
+    return Done(result, time.perf_counter() - start, commit=source_commit()[0])
 
 
 def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
