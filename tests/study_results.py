@@ -17,7 +17,7 @@ def cells(axes, make, seeds=3):
     for place, values in enumerate(product(*axes.values())):
         where = dict(zip(axes, values, strict=True))
         made = {str(seed): make(where, random.Random(1000 * place + seed), seed) for seed in range(seeds)}
-        found.append({"where": where, "results": made, "summary": summary(made)})
+        found.append({"where": where, "results": made})
     return found
 
 
@@ -61,6 +61,7 @@ def study(name, found, panels, claims=(), columns=("delta_of",), **more):
         **{"seeds": 3, "command": f"orthoframe study {name} --scale desk", "version": "0.3.0", "commit": "abc123"},
         **{"seconds": 512.3, "verdict": "inconclusive", "failures": []},
     }
+    found = [{**cell, "summary": summary(cell["results"])} for cell in found]
     shown = {"claims": list(claims), "columns": list(columns), "panels": list(panels), "cells": found}
     return {**base, **shown, **more}
 

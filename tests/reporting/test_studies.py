@@ -11,6 +11,7 @@ import pytest
 
 import study_results as made
 from orthoframe.reporting import ReportError, study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting._figure import NOTHING
 from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_text import markdown, study_text
 from orthoframe.reporting._study_words import deciding
@@ -139,7 +140,10 @@ def test_the_page_in_markdown():
     assert "| data | imbalance R | activation | seeds | distance to the frame, Δ_GM | collapse, β_NC |" in text
     assert re.search(r"\| digits \| 10 \| relu \| 3 \| 0\.\d+ \[0\.\d+, 0\.\d+\] \|", text)
     assert "Small networks." in text
-    assert text.endswith("- scale: desk\n- seeds: 3\n- version: 0.3.0\n- commit: abc123\n- time: 9 min\n")
+    assert text.endswith(
+        f"- scale: desk\n- seeds: 3\n- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
+        "- time of all runs, one after the other: 9 min\n"
+    )
     assert "```bash\northoframe study imbalance --scale desk\n```" in text
     assert "Runs that failed" not in text
 
@@ -227,7 +231,7 @@ def test_the_page_in_html():
     shape = found["plot-0-claim-0"]["layout"]["shapes"][0]
     assert (shape["x0"], shape["x1"]) == (0.1, 0.1)
     assert found["plot-0-claim-0"]["data"][0]["x"] == [0.008, 0.02]
-    assert "not reached" in [note["text"] for note in found["plot-1-claim-0"]["layout"]["annotations"]]
+    assert "not known" in [note["text"] for note in found["plot-1-claim-0"]["layout"]["annotations"]]
     assert text.count('class="mark bad"') == 2 * 2 + 1
     assert "the loss is not finite" in text
 

@@ -118,11 +118,14 @@ def test_the_commit_is_that_of_the_source():
 
 
 def test_no_commit_outside_a_repository(tmp_path, monkeypatch):
-    monkeypatch.setattr("orthoframe.studies._outcome.__file__", str(tmp_path / "_outcome.py"))
+    monkeypatch.setattr("orthoframe.studies._source.__file__", str(tmp_path / "_source.py"))
+    source_commit.cache_clear()
     assert source_commit() == (None, None)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)  # somebody else's
-    (tmp_path / "_outcome.py").touch()
+    (tmp_path / "_source.py").touch()
+    source_commit.cache_clear()
     assert source_commit() == (None, None)
+    source_commit.cache_clear()
 
 
 def test_the_catalogue():

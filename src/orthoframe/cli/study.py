@@ -137,6 +137,7 @@ def _write(data: dict[str, Any], names: list[str], out: Path) -> None:
     content = as_json(data)
     write_whole(out / f"{data['study']}.json", lambda file: cast(None, file.write(content)))
     write_study(data, out)
-    every = [json.loads(file.read_text()) for name in names if (file := out / f"{name}.json").exists()]
+    files = [out / f"{name}.json" for name in dict.fromkeys([*names, data["study"]])]
+    every = [json.loads(file.read_text()) for file in files if file.exists()]
     write_whole(out / "report.html", lambda file: write_study_page(every, file))
     write_whole(out / "claims.md", lambda file: write_claims_page(every, file))
