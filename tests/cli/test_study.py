@@ -112,7 +112,7 @@ def test_runs_that_fail(here, capsys, monkeypatch):
     said = capsys.readouterr()
     assert "number 1, seed 0: failed: the moon is full" in said.err
     assert said.err.endswith("orthoframe: 1 run failed; the same command tries again\n")
-    data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
+    data = json_of(here / "studies" / "small-study-smoke" / "noted.json")
     assert data["failures"][0]["sentence"] == "the moon is full"
     assert [len(cell["results"]) for cell in data["cells"]] == [1, 0]
 
