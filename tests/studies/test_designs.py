@@ -34,6 +34,8 @@ QUANTITIES = {
     "dead_rows",
     "live_dimensions",
     "seconds",
+    "coverage",
+    "foretold",
     "delta_predicted",
     "epochs_to_certify",
     "time_to_of",
@@ -107,6 +109,7 @@ def test_free_features_end_where_the_certificate_says(tmp_path):
     apart = Free((6, 6, 3), 8, 0, 0.5, epochs=1, batch_size=4, scheme="partition", binding="none")
     frame, pieces = bound.run(tmp_path, None)["final"], apart.run(tmp_path, None)["final"]
     assert (frame["certified"], pieces["certified"]) == (1.0, 0.0)
+    assert (frame["foretold"], pieces["foretold"]) == (1.0, 1.0)
     assert frame["delta_of"] < 1e-6
     assert pieces["delta_of"] > 0.1
     assert pieces["gap"] == pytest.approx(0.0, abs=1e-9)
@@ -147,7 +150,7 @@ def test_the_predicted_temperature_is_the_formula():
 def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
     settings = Settings(majority=20, epochs=3, width=16, binding="none", augment=False, settle=0.0, batch_size=32)
     result = Training(settings).run(tmp_path, None)
-    assert set(result["final"]) | {"time_to_of"} == QUANTITIES
+    assert set(result["final"]) | {"time_to_of", "coverage", "foretold"} == QUANTITIES
     assert set(map(len, result["curve"].values())) == {len(result["curve"]["epoch"])}
     assert torch.tensor(result["cosines"]).diagonal().tolist() == pytest.approx([1.0] * 10)
     assert not (tmp_path / "run").exists()

@@ -49,7 +49,7 @@ def summary_words(found: Summary, quantity: str) -> str:
     """A field of a table."""
     if found.missing:
         return f"{NOT_REACHED} by {found.missing} of {found.seeds}" if found.values else NOT_REACHED
-    if quantity == "certified" and found.values:
+    if quantity in ("certified", "foretold") and found.values:
         return f"{sum(found.values):.0f} of {found.seeds}"
     return interval_words(found.mean, found.low, found.high)
 

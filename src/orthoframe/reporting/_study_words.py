@@ -33,6 +33,8 @@ QUANTITIES = {
     "margin": "margin",
     "minority_margin": "margin of the smaller half of the classes",
     "certified": "seeds whose plan is certified",
+    "coverage": "predicted probability to be certified",
+    "foretold": "seeds that end as the certificate says",
     "epochs_to_certify": "epochs that certify, as predicted",
     "dead_rows": "rows that are zero",
     "live_dimensions": "live dimensions",

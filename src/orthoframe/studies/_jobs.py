@@ -15,6 +15,8 @@ OF = 0.1
 """Features are said to have reached the orthogonal frame when Delta_GM is at most this."""
 
 _FORMAT = 1  # of results; another number makes every job run again
+_AT_FRAME = 1e-3  # Delta_GM of free features that have ended at a frame
+_UNBOUND = ("reshuffle", "none")  # the batches that coverage is about
 _SIZES = 20  # different class sizes up to which the geometry without ReLU is predicted
 
 
@@ -94,7 +96,7 @@ class Free:
 
     def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
         """Solve."""
-        from orthoframe.batches import BatchPlan, certify
+        from orthoframe.batches import BatchPlan, certify, coverage
         from orthoframe.ufm import solve_ufm
 
         labels = _labels(self.class_counts)
@@ -129,6 +131,10 @@ class Free:
             "gap": solution.gap,
             "certified": float(certificate.holds),
         }
+        if self.nonnegative:  # the certificate says whether the frame is the only end
+            final["foretold"] = float(certificate.holds == (found.delta_of <= _AT_FRAME))
+        if self.epochs is not None and self.batch_size is not None and (self.scheme, self.binding) == _UNBOUND:
+            final["coverage"] = coverage(self.class_counts, self.batch_size, self.epochs).probability
         if batches is None and not self.nonnegative:
             final["delta_predicted"] = _to_predicted(found, self.temperature, self.denominator)
         return {"final": final, "curve": {}, "cosines": found.cosines.tolist()}
