@@ -1,5 +1,7 @@
 """Where do features end without ReLU, and is that what the convex programme predicts?"""
 
+from typing import Any
+
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import Free
 from orthoframe.studies._networks import network
@@ -10,18 +12,18 @@ _CLOSE = 0.1  # to the predicted Gram matrix
 
 
 def grid(scale: Scale) -> list[Cell]:
-    """Full batches, for which the prediction is made: a network, and free features."""
+    """Full batches, for which the prediction is made: networks, and free features."""
     cells = []
-    large, small = (40, 10) if scale == "smoke" else (100, 20)
+    large = 40 if scale == "smoke" else 200  # two samples are left of it at R = 100
     for ratio in (1, 10, 100) if scale != "smoke" else (1, 10):
-        for activation in ("none", "relu"):
-            where = {"features": "network", "activation": activation, "ratio": ratio}
-            settings = network(scale, ratio=ratio, activation=activation, scheme="full", binding="none", desk=_LONG)
-            cells.append(trained(where, settings))
-        counts = (large,) * 5 + (max(1, large // ratio),) * 5
-        for temperature in (0.1, 1.0):
-            where = {"features": f"free, tau {temperature:g}", "activation": "none", "ratio": ratio}
-            cells.append(free(where, Free(counts, small, 0, temperature=temperature, nonnegative=False)))
+        for activation, temperature in (("none", "0.1"), ("relu", "0.1"), ("none", "0.5")):
+            where = {"features": "network", "activation": activation, "temperature": float(temperature), "ratio": ratio}
+            changes: dict[str, Any] = {"ratio": ratio, "activation": activation, "temperature": temperature}
+            cells.append(trained(where, network(scale, desk=_LONG, scheme="full", binding="none", **changes)))
+        counts = (large,) * 5 + (large // ratio,) * 5
+        for tau in (0.1, 1.0):
+            where = {"features": "free", "activation": "none", "temperature": tau, "ratio": ratio}
+            cells.append(free(where, Free(counts, 20, 0, temperature=tau, nonnegative=False)))
     return cells
 
 
@@ -31,24 +33,31 @@ STUDY = Study(
     claims=(
         Claim("Without ReLU there is no OF", "paper", "delta_of", {"activation": "none"}, at_least=0.3),
         Claim(
-            "Networks without ReLU end at the predicted geometry",
+            "Networks without ReLU end at the predicted geometry at a temperature of 0.1",
             "our theory",
             "delta_predicted",
-            {"activation": "none", "features": "network"},
+            {"activation": "none", "features": "network", "temperature": 0.1},
+            at_most=_CLOSE,
+        ),
+        Claim(
+            "Networks without ReLU end at the predicted geometry at a temperature of 0.5",
+            "our theory",
+            "delta_predicted",
+            {"activation": "none", "features": "network", "temperature": 0.5},
             at_most=_CLOSE,
         ),
         Claim(
             "Free features end at the predicted geometry",
             "our theory",
             "delta_predicted",
-            {"features": ("free, tau 0.1", "free, tau 1")},
+            {"features": "free"},
             at_most=1e-3,
         ),
         Claim(
             "Without ReLU the distance to the OF grows with the imbalance",
             "our theory",
             "delta_of",
-            {"activation": "none", "features": "free, tau 0.1", "ratio": 100},
+            {"activation": "none", "features": "free", "ratio": 100},
             versus={"ratio": 1},
             at_least=1.2,
         ),
@@ -56,16 +65,21 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "delta_etf", "delta_predicted", "beta_nc", "balanced_accuracy"),
     panels=(
-        Panel("Distance to the frame", "delta_of", "ratio", ("features", "activation"), {}, None, "x"),
+        Panel("Distance to the frame", "delta_of", "ratio", ("features", "activation", "temperature"), {}, None, "x"),
         Panel(
             "Distance to what is predicted",
             "delta_predicted",
             "ratio",
-            ("features",),
+            ("features", "temperature"),
             {"activation": "none"},
             _CLOSE,
             "x",
         ),
     ),
     remark="Digits, full batches without binding: the prediction is about the loss of all samples together.",
+    history=(
+        "The first design had networks at 0.1 only. Without ReLU they ended 0.62 to 0.98 from what is predicted, and at "
+        "0.1 everything near an optimum is slow; 0.5 was added to see whether it is that. Free features at R = 100 had "
+        "single samples, which nothing pulls; they have two now."
+    ),
 )
