@@ -78,8 +78,8 @@ STUDY = Study(
     ),
     remark="Digits, full batches without binding: the prediction is about the loss of all samples together.",
     history=(
-        "The first design had networks at 0.1 only. Without ReLU they ended 0.62 to 0.98 from what is predicted, and at "
-        "0.1 everything near an optimum is slow; 0.5 was added to see whether it is that. Free features at R = 100 had "
-        "single samples, which nothing pulls; they have two now."
+        "The first design had networks at 0.1 only. Without ReLU they ended 0.62 to 0.98 from what is predicted, and "
+        "at 0.1 everything near an optimum is slow; 0.5 was added to see whether it is that. Free features at R = 100 "
+        "had single samples, which nothing pulls; they have two now."
     ),
 )
