@@ -14,7 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from orthoframe.batches import BatchPlan, Certificate
-from orthoframe.geometry import measure
+from orthoframe.geometry import ClassStatistics, measure
+from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
 from orthoframe.sklearn._options import check_options, device_of
@@ -47,13 +48,14 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             ten, and after as many again training ends.
         learning_rate: Of SGD with Nesterov momentum 0.9.
         weight_decay: Pull of the weights to zero.
+        dropout: The part of the hidden units that is left out at each step.
         device: Where to train: `"auto"` (a GPU if there is one), or any torch device. Predictions are made on the CPU
             in float64, so that they do not depend on which rows are asked for together.
         random_state: A seed, a `RandomState`, or None. The same seed gives the same bytes.
 
     Attributes:
         classes_: `[k]`, the labels.
-        centres_: `[k, dim]`, the mean feature of each class, of unit length; float64.
+        centres_: `[k, dim]`, the mean feature of each class; float64.
         mean_, scale_: `[columns]`, for standardising.
         encoder_: The network, on the CPU.
         geometry_: How the training features are arranged; see `measure`.
@@ -86,6 +88,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         patience: int = 10,
         learning_rate: float = 0.1,
         weight_decay: float = 5e-4,
+        dropout: float = 0.2,
         device: str = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -99,6 +102,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.patience = patience
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.dropout = dropout
         self.device = device
         self.random_state = random_state
 
@@ -108,24 +112,24 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         Raises:
             ValueError: For rows or options that are not allowed, and for fewer than two classes.
         """
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
-        check_classification_targets(y)
-        self.classes_, numbers = np.unique(y, return_inverse=True)
+        rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        check_classification_targets(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
         check_options(self, len(self.classes_), self.classes_[0])
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.plan_ = BatchPlan(
-            _plain(self.classes_)[numbers], self.batch_size, binding=self.binding, seed=seed  # type: ignore[arg-type]
-        )
-        self._standardise(X)
+        binding: Any = self.binding
+        self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=binding, seed=seed)
+        self._standardise(rows)
         device = device_of(self.device)
-        encoder = TableEncoder(X.shape[1], tuple(self.hidden), self.activation, seed).to(device)  # type: ignore[arg-type]
+        encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)  # type: ignore[arg-type]
         history = fit_encoder(
             encoder,
-            torch.from_numpy(self._rows(X)).float().to(device),
+            torch.from_numpy(self._rows(rows)).float().to(device),
             self.plan_,
             temperature=self.temperature,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
+            dropout=self.dropout,
             epochs=self.epochs,
             tol=self.tol,
             patience=self.patience,
@@ -133,9 +137,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.encoder_ = encoder.cpu().double()
         self.loss_curve_, self.gap_curve_, self.stopped_ = history.loss, history.gap, history.stopped
         self.loss_gap_, self.n_iter_ = history.gap[-1], len(history.loss)
-        features = features_of(self.encoder_, self._rows(X))
-        self.centres_ = _centres(features, numbers, len(self.classes_))
-        self.geometry_ = measure(features, _plain(self.classes_)[numbers])
+        features = features_of(self.encoder_, self._rows(rows))
+        statistics = ClassStatistics(len(self.classes_), features.shape[1], scatter=False)
+        statistics.update(torch.from_numpy(features), torch.from_numpy(numbers))
+        self.centres_ = statistics.means.numpy()
+        self.geometry_ = measure(features, plain_labels(self.classes_)[numbers])
         return self
 
     @property
@@ -147,15 +153,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def transform(self, X: ArrayLike) -> Floats:
         """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation."""
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return features_of(self.encoder_, self._rows(X)).astype(X.dtype)  # type: ignore[attr-defined]
-
-    def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        X = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        # einsum and not @: a row's sum must not depend on how many rows there are.
-        return np.einsum("nd,kd->nk", features_of(self.encoder_, self._rows(X)), self.centres_)
+        rows = self._checked(X)
+        features: Floats = features_of(self.encoder_, self._rows(rows)).astype(rows.dtype)
+        return features
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Cosines to the class centres, `[rows, k]`; for two classes that to the second less that to the first."""
@@ -163,9 +163,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class whose centre is nearest, `[rows]`."""
-        predicted: NDArray[Any] = self.classes_[self._cosines(X).argmax(1)]
-        return predicted
+        """The class whose centre is nearest, by its angle, `[rows]`."""
+        nearest = self._cosines(X).argmax(1)
+        labels: NDArray[Any] = self.classes_[nearest]
+        return labels
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax of the cosines over the temperature of the training, `[rows, k]`; it is not calibrated."""
@@ -176,8 +177,6 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; no pickle."""
-        from orthoframe.sklearn._file import save_classifier
-
         check_is_fitted(self)
         save_classifier(self, Path(path))
 
@@ -189,28 +188,28 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             ValueError: If the file is broken, or something else.
             OSError: If it cannot be read.
         """
-        from orthoframe.sklearn._file import load_classifier
+        loaded: FrameClassifier = load_classifier(cls(), Path(path))
+        return loaded
 
-        return load_classifier(cls(), Path(path))
+    def _checked(self, X: ArrayLike) -> Floats:
+        check_is_fitted(self)
+        rows: Floats = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
+        return rows
 
-    def _standardise(self, X: NDArray[Any]) -> None:
-        self.mean_ = X.mean(0, dtype=np.float64)
-        scale = X.std(0, dtype=np.float64)
+    def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
+        rows = self._checked(X)
+        features = features_of(self.encoder_, self._rows(rows))
+        norms = np.linalg.norm(self.centres_, axis=1, keepdims=True)
+        cosines: NDArray[np.float64] = features @ (self.centres_ / np.where(norms == 0, 1.0, norms)).T
+        return cosines
+
+    def _standardise(self, rows: Floats) -> None:
+        self.mean_ = rows.mean(0, dtype=np.float64)
+        scale = rows.std(0, dtype=np.float64)
         # Rounding leaves a constant column a spread, by which it must not be divided.
-        constant = scale <= 10 * np.finfo(X.dtype).eps * np.abs(self.mean_)
+        constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(self.mean_)
         self.scale_ = np.where(constant, 1.0, scale)
 
-    def _rows(self, X: Any) -> NDArray[np.float64]:
-        return (X.astype(np.float64) - self.mean_) / self.scale_  # type: ignore[no-any-return]
-
-
-def _centres(features: NDArray[np.float64], numbers: NDArray[np.intp], classes: int) -> NDArray[np.float64]:
-    sums = np.zeros((classes, features.shape[1]))
-    np.add.at(sums, numbers, features)
-    norms = np.linalg.norm(sums, axis=1, keepdims=True)
-    return sums / np.where(norms == 0, 1.0, norms)
-
-
-def _plain(classes: NDArray[Any]) -> NDArray[Any]:
-    """Labels as plans and measures take them: integers, or strings."""
-    return classes if classes.dtype.kind in "iu" else classes.astype(str)
+    def _rows(self, rows: Floats) -> NDArray[np.float64]:
+        standard: NDArray[np.float64] = (rows.astype(np.float64) - self.mean_) / self.scale_
+        return standard

@@ -1,12 +1,13 @@
 """Train the encoder of a table: batches of the plan, the contrastive loss, the gap to its floor after each epoch."""
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe.batches import BatchPlan
@@ -34,6 +35,7 @@ def fit_encoder(
     temperature: float,
     learning_rate: float,
     weight_decay: float,
+    dropout: float,
     epochs: int,
     tol: float,
     patience: int,
@@ -47,6 +49,7 @@ def fit_encoder(
         temperature: Of the loss.
         learning_rate: Of SGD with Nesterov momentum 0.9.
         weight_decay: Pull of the weights to zero.
+        dropout: The part of the hidden units that is left out at each step.
         epochs: The largest number of epochs.
         tol: As in `Stopping`.
         patience: As in `Stopping`.
@@ -63,14 +66,14 @@ def fit_encoder(
     )
     stopping, losses, gaps = Stopping(tol, patience), [], []
     stopped: Reason = "epochs"
-    encoder.train()
+    generator = torch.Generator(rows.device).manual_seed(plan.seed)
     for epoch in range(epochs):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * stopping.slowdown
         values, floors, collapsed = [], [], []
         for batch in plan.batches(epoch):
             index = torch.from_numpy(batch).to(rows.device)
-            loss = supcon_loss(encoder(rows[index]), labels[index], temperature=temperature)
+            loss = supcon_loss(encoder(rows[index], dropout, generator), labels[index], temperature=temperature)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
@@ -90,11 +93,10 @@ def fit_encoder(
         if reason is not None:
             stopped = reason
             break
-    encoder.eval()
     return History(losses, gaps, stopped)
 
 
-def _sizes(plan: BatchPlan, batch: np.ndarray) -> tuple[int, ...]:  # type: ignore[type-arg]
+def _sizes(plan: BatchPlan, batch: NDArray[Any]) -> tuple[int, ...]:
     return tuple(np.sort(np.bincount(plan.labels.classes[batch], minlength=len(plan.labels.names))).tolist())
 
 

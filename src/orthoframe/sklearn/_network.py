@@ -1,6 +1,7 @@
 """A network of fully connected layers for the rows of a table, with the head that leads to the frame."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -32,17 +33,21 @@ class TableEncoder(nn.Module):
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             sizes = [in_features, *hidden]
-            linears = [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
+            linears = [nn.Linear(a, b) for a, b in pairwise(sizes)]
             for linear in linears:
                 nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
                 nn.init.zeros_(linear.bias)
             self.layers = nn.ModuleList(linears)
             self.head = FrameHead(sizes[-1], sizes[-1], activation)
 
-    def forward(self, rows: Tensor) -> Tensor:
-        """Unit features `[rows, dim]` of standardised rows `[rows, columns]`."""
+    def forward(self, rows: Tensor, dropout: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
+        """Unit features `[rows, dim]` of standardised rows `[rows, columns]`; `dropout` is for training."""
         for layer in self.layers:
             rows = torch.relu(layer(rows))
+            if dropout:
+                # torch's own takes no generator, and would draw from the one that everybody shares.
+                kept = torch.rand(rows.shape, generator=generator, device=rows.device) >= dropout
+                rows = rows * kept / (1 - dropout)
         features: Tensor = self.head(rows)
         return features
 
@@ -51,4 +56,5 @@ class TableEncoder(nn.Module):
 def features_of(encoder: TableEncoder, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Features `[rows, dim]` of standardised rows, a part at a time."""
     parts = [encoder(part) for part in torch.split(torch.from_numpy(rows), _ROWS)]
-    return torch.cat(parts).numpy()
+    features: NDArray[np.float64] = torch.cat(parts).numpy()
+    return features

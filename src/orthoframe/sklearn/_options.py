@@ -44,6 +44,8 @@ def check_options(options: Any, classes: int, first: Any) -> None:
     for name in ("tol", "weight_decay"):
         if not 0 <= getattr(options, name) < math.inf:
             raise ValueError(f"{name} must be at least 0, not {getattr(options, name)!r}")
+    if not 0 <= options.dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, not {options.dropout!r}")
 
 
 def device_of(name: str) -> torch.device:
@@ -57,4 +59,4 @@ def device_of(name: str) -> torch.device:
 
 
 def _whole(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
