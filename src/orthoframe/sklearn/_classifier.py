@@ -83,7 +83,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         activation: str = "relu",
         binding: str = "fixed",
         batch_size: int = 128,
-        epochs: int = 200,
+        epochs: int = 100,
         tol: float = 0.01,
         patience: int = 10,
         learning_rate: float = 0.1,
@@ -115,7 +115,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        check_options(self, len(self.classes_), self.classes_[0])
+        check_options(self, self.classes_.tolist())
         seed = int(check_random_state(self.random_state).randint(2**31))
         binding: Any = self.binding
         self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=binding, seed=seed)
@@ -150,6 +150,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         check_is_fitted(self)
         first = self.plan_.certificate()
         return first if first.holds else self.plan_.certificate(min(self.n_iter_, _EPOCHS))
+
+    @property
+    def _n_features_out(self) -> int:  # scikit-learn's name for it
+        return int(self.centres_.shape[1])
 
     def transform(self, X: ArrayLike) -> Floats:
         """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation."""

@@ -10,26 +10,25 @@ from orthoframe.batches import Binding
 from orthoframe.encoders import ACTIVATIONS
 
 
-def check_options(options: Any, classes: int, first: Any) -> None:
+def check_options(options: Any, classes: list[Any]) -> None:
     """Refuse options of a classifier that are not allowed, in a sentence.
 
     Args:
         options: Has the parameters of a `FrameClassifier` as attributes.
-        classes: How many classes there are.
-        first: The label of the first, for the sentence.
+        classes: The labels.
 
     Raises:
         ValueError: With that sentence.
     """
-    if classes < 2:
-        raise ValueError(f"y has 1 class, {first!r}; a classifier needs at least 2")
+    if len(classes) < 2:
+        raise ValueError(f"y has 1 class, {classes[0]!r}; a classifier needs at least 2")
     hidden = options.hidden
     if not isinstance(hidden, list | tuple) or not hidden or not all(_whole(size) for size in hidden):
         raise ValueError(f"hidden must be one or more whole numbers from 1, such as (256, 256), not {hidden!r}")
-    if hidden[-1] < classes:
+    if hidden[-1] < len(classes):
         raise ValueError(
-            f"{hidden[-1]} dimensions are too few for {classes} classes, since a frame needs one for each; "
-            f"use hidden={(*hidden[:-1], classes)}"
+            f"{hidden[-1]} dimensions are too few for {len(classes)} classes, since a frame needs one for each; "
+            f"use hidden={(*hidden[:-1], len(classes))}"
         )
     for name, allowed in (("activation", ACTIVATIONS), ("binding", get_args(Binding))):
         if getattr(options, name) not in allowed:
