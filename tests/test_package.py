@@ -105,4 +105,6 @@ def test_imports_point_down():
     for room in rooms:
         for file in (ROOT / "src" / "orthoframe" / room).glob("*.py"):
             for other in re.findall(r"(?:from|import) orthoframe\.(\w+)", file.read_text()):
-                assert other not in (set(rooms) | {"ufm", "training", "sklearn", "studies", "reporting", "cli"}) - {room}, file
+                assert other not in (set(rooms) | {"ufm", "training", "sklearn", "studies", "reporting", "cli"}) - {
+                    room
+                }, file

@@ -151,6 +151,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         first = self.plan_.certificate()
         return first if first.holds else self.plan_.certificate(min(self.n_iter_, _EPOCHS))
 
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
     @property
     def _n_features_out(self) -> int:  # scikit-learn's name for it
         return int(self.centres_.shape[1])

@@ -52,9 +52,9 @@ def device_of(name: str) -> torch.device:
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.device(name)
-    except RuntimeError:
-        raise ValueError(f'device must be "auto" or a torch device such as "cpu" or "cuda:0", not {name!r}') from None
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):  # no device of torch, or one that this machine or build has not
+        raise ValueError(f'device {name!r} is not there; use "auto", "cpu", or another torch device') from None
 
 
 def _whole(value: Any) -> bool:
