@@ -28,8 +28,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     """Classify numeric rows, a table or the embeddings of a foundation model, by the nearest class centre.
 
     An MLP with a non-negative head is trained with the supervised contrastive loss on batches that are certified to
-    lead to an orthogonal frame: every class, large or small, ends up at a right angle to all others. Training stops by
-    itself, for the floor of the loss is known.
+    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. Training
+    stops by itself, for the floor of the loss is known. It stops early enough to predict well, not at a perfect frame:
+    `geometry_` says how far it is.
 
     Columns are standardised inside (the mean and the scale of the training rows are part of the model), because an MLP
     on columns of different scales fails silently. Values must be finite numbers; impute and encode before.
@@ -58,6 +59,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         centres_: `[k, dim]`, the mean feature of each class; float64.
         mean_, scale_: `[columns]`, for standardising.
         encoder_: The network, on the CPU.
+        plan_: The batches, a `BatchPlan`.
         geometry_: How the training features are arranged; see `measure`.
         certificate_: What the batches guarantee; see `certify`.
         loss_gap_: The loss less its floor in the last epoch.
@@ -172,7 +174,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class whose centre is nearest, by its angle, `[rows]`."""
+        """The class whose centre is nearest, by its angle, `[rows]`; the first class where a feature is all zero."""
         nearest = self._cosines(X).argmax(1)
         labels: NDArray[Any] = self.classes_[nearest]
         return labels
