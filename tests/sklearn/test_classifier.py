@@ -1,0 +1,198 @@
+"""The classifier at work: what it learns, what it says, where it can be used."""
+
+import io
+
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.datasets import load_wine, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler
+
+from orthoframe import collapsed_loss, loss_floor, measure
+from orthoframe.sklearn import FrameClassifier
+
+SMALL = FrameClassifier(hidden=(32, 16), epochs=30, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def blobs():
+    rows, labels = make_blobs([100, 30, 8], 5, centers=None, cluster_std=1.0, random_state=1)
+    return rows, labels
+
+
+@pytest.fixture(scope="module")
+def fitted(blobs):
+    return clone(SMALL).fit(*blobs)
+
+
+def test_it_learns_a_table_with_columns_of_different_scales():
+    rows, labels = load_wine(return_X_y=True)
+    rows = rows * 10.0 ** np.arange(-6, 7)
+    classifier = clone(SMALL).fit(rows[::2], labels[::2])
+    assert classifier.score(rows[1::2], labels[1::2]) > 0.9
+
+
+def test_features_are_unit_rows_of_the_orthant(fitted, blobs):
+    features = fitted.transform(blobs[0])
+    assert features.shape == (138, 16)
+    assert features.min() >= 0
+    np.testing.assert_allclose(np.linalg.norm(features, axis=1), 1.0, rtol=1e-12)
+    assert fitted.transform(blobs[0].astype(np.float32)).dtype == np.float32
+    assert list(fitted.get_feature_names_out()[:2]) == ["frameclassifier0", "frameclassifier1"]
+
+
+def test_predictions_are_the_nearest_centres_by_the_obvious_way(fitted, blobs):
+    rows, labels = blobs
+    features = fitted.transform(rows)
+    centres = np.stack([features[labels == c].mean(0) for c in range(3)])
+    np.testing.assert_allclose(fitted.centres_, centres, rtol=1e-10)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    distances = ((features[:, None] - centres) ** 2).sum(2)
+    np.testing.assert_array_equal(fitted.predict(rows), distances.argmin(1))
+    cosines = fitted.decision_function(rows)
+    np.testing.assert_allclose(2 - 2 * cosines, distances, atol=1e-12)
+    shares = np.exp(cosines / 0.1) / np.exp(cosines / 0.1).sum(1, keepdims=True)
+    np.testing.assert_allclose(fitted.predict_proba(rows), shares, rtol=1e-10)
+
+
+def test_two_classes_have_one_decision(blobs):
+    rows, labels = blobs
+    classifier = clone(SMALL).fit(rows, labels == 0)
+    decision = classifier.decision_function(rows)
+    assert decision.shape == (138,)
+    assert classifier.classes_.dtype == bool
+    np.testing.assert_array_equal(decision > 0, classifier.predict(rows))
+    np.testing.assert_array_equal(decision > 0, classifier.predict_proba(rows).argmax(1) == 1)
+
+
+def test_what_it_says_of_itself(fitted, blobs):
+    assert fitted.certificate_.holds
+    assert fitted.geometry_.counts == (100, 30, 8)
+    assert fitted.geometry_.delta_of == pytest.approx(measure(fitted.transform(blobs[0]), blobs[1]).delta_of)
+    assert len(fitted.loss_curve_) == len(fitted.gap_curve_) == fitted.n_iter_
+    assert fitted.loss_gap_ == fitted.gap_curve_[-1]
+    batches = fitted.plan_.batches(0)
+    floors = [float(loss_floor(torch.from_numpy(blobs[1][batch]))) for batch in batches]
+    assert fitted.loss_curve_[0] - fitted.gap_curve_[0] == pytest.approx(np.mean(floors))
+
+
+def test_it_stops_by_itself_at_the_floor():
+    rows, labels = make_blobs([100, 30, 8], 5, cluster_std=0.1, random_state=1)
+    classifier = FrameClassifier(hidden=(64,), epochs=500, dropout=0.0, random_state=0).fit(rows, labels)
+    assert classifier.stopped_ == "floor"
+    assert classifier.n_iter_ < 100
+    batches = classifier.plan_.batches(classifier.n_iter_ - 1)
+    counts = [torch.from_numpy(np.bincount(labels[batch])) for batch in batches]
+    way = np.mean([float(collapsed_loss(class_counts=c) - loss_floor(class_counts=c)) for c in counts])
+    assert classifier.loss_gap_ <= 0.01 * way
+
+
+def test_it_stops_where_nothing_can_be_learned():
+    random = np.random.default_rng(0)
+    rows, labels = np.ones((60, 2)), random.integers(2, size=60)
+    classifier = FrameClassifier(hidden=(8,), epochs=500, patience=3, random_state=0).fit(rows, labels)
+    assert classifier.stopped_ == "plateau"
+    assert np.isfinite(classifier.predict_proba(rows)).all()
+
+
+def test_the_same_seed_gives_the_same_bytes(blobs, fitted):
+    state = torch.random.get_rng_state()
+    again = clone(SMALL).fit(*blobs)
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert again.loss_curve_ == fitted.loss_curve_
+    np.testing.assert_array_equal(again.transform(blobs[0]), fitted.transform(blobs[0]))
+    assert clone(SMALL).set_params(random_state=1).fit(*blobs).loss_curve_ != fitted.loss_curve_
+
+
+def test_a_row_is_predicted_alone_as_among_others(fitted, blobs):
+    alone = np.concatenate([fitted.transform(row[None]) for row in blobs[0][:20]])
+    np.testing.assert_allclose(alone, fitted.transform(blobs[0])[:20], rtol=1e-9, atol=1e-12)
+
+
+def test_strings_and_a_class_with_one_row(blobs):
+    rows, labels = blobs
+    names = np.array(["large", "middle", "small", "single"])[labels]
+    names[0] = "single"
+    classifier = clone(SMALL).set_params(epochs=60).fit(rows, names)
+    assert classifier.classes_.tolist() == ["large", "middle", "single", "small"]
+    assert classifier.certificate_.holds
+    assert classifier.certificate_.components["single"] == 1
+    assert classifier.geometry_.names == ("large", "middle", "single", "small")
+    assert set(classifier.predict(rows)) <= set(names)
+    objects = clone(SMALL).set_params(epochs=60).fit(rows, names.astype(object))
+    np.testing.assert_array_equal(objects.predict(rows), classifier.predict(rows))
+    floats = clone(SMALL).set_params(epochs=2).fit(rows, labels.astype(float))
+    assert floats.geometry_.names == ("0.0", "1.0", "2.0")
+
+
+def test_without_binding_the_certificate_says_what_it_found(blobs):
+    rows, labels = blobs
+    classifier = clone(SMALL).set_params(binding="none", batch_size=4, epochs=1).fit(rows, labels)
+    assert not classifier.certificate_.holds
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars"])
+def test_data_frames(kind, blobs, fitted):
+    rows, labels = blobs
+    names = [f"column {number}" for number in range(rows.shape[1])]
+    if kind == "pandas":
+        frame, target = pd.DataFrame(rows, columns=names), pd.Series(labels)
+    else:
+        frame, target = pl.DataFrame(rows, schema=names), pl.Series(labels)
+    classifier = clone(SMALL).set_output(transform=kind).fit(frame, target)
+    assert classifier.feature_names_in_.tolist() == names
+    np.testing.assert_array_equal(classifier.predict(frame), fitted.predict(rows))
+    features = classifier.transform(frame)
+    assert type(features) is type(frame)
+    assert features.columns[0] == "frameclassifier0"
+    words = ["a" if label else "b" for label in labels]
+    texts = clone(SMALL).fit(frame, pd.Series(words) if kind == "pandas" else pl.Series(words))
+    assert texts.predict(frame[:3]).tolist() == np.array(words)[:3].tolist()
+
+
+def test_pipeline_search_and_scores(blobs):
+    rows, labels = blobs
+    pipeline = make_pipeline(MinMaxScaler(), clone(SMALL).set_params(epochs=10))
+    scores = cross_val_score(pipeline, rows, labels, cv=3, scoring="balanced_accuracy")
+    assert scores.mean() > 0.9
+    assert cross_val_score(pipeline, rows, labels == 2, cv=3, scoring="roc_auc").mean() > 0.9
+    search = GridSearchCV(pipeline, {"frameclassifier__temperature": [0.1, 0.5]}, cv=3).fit(rows, labels)
+    assert search.best_score_ > 0.9
+
+
+def test_joblib_takes_it_along(fitted, blobs):
+    file = io.BytesIO()
+    joblib.dump(fitted, file)
+    file.seek(0)
+    np.testing.assert_array_equal(joblib.load(file).predict_proba(blobs[0]), fitted.predict_proba(blobs[0]))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"hidden": ()}, r"hidden must be one or more whole numbers from 1, such as \(256, 256\), not \(\)"),
+        ({"hidden": (32, 2)}, r"2 dimensions are too few for 3 classes.*use hidden=\(32, 3\)"),
+        ({"activation": "tanh"}, "activation must be one of 'relu', .*, not 'tanh'"),
+        ({"binding": "glue"}, "binding must be one of 'none', .*, not 'glue'"),
+        ({"epochs": 0}, "epochs must be a whole number from 1, not 0"),
+        ({"temperature": 0}, "temperature must be positive, not 0"),
+        ({"tol": -1}, "tol must be at least 0, not -1"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+        ({"device": "abacus"}, 'device \'abacus\' is not there; use "auto", "cpu", or another torch device'),
+        ({"learning_rate": 1e30, "dropout": 0.0}, "the loss is nan in epoch 1; use a learning_rate below 1e[+]30"),
+    ],
+)
+def test_options_that_are_refused(options, message, blobs):
+    with pytest.raises(ValueError, match=message):
+        clone(SMALL).set_params(**options).fit(*blobs)
+
+
+def test_one_class_is_refused(blobs):
+    with pytest.raises(ValueError, match="y has 1 class, 'a'; a classifier needs at least 2"):
+        clone(SMALL).fit(blobs[0], ["a"] * 138)

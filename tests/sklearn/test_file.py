@@ -1,0 +1,72 @@
+"""Saved and loaded without pickle."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.numpy import save_file
+from sklearn.datasets import make_blobs
+from sklearn.exceptions import NotFittedError
+
+from orthoframe.sklearn import FrameClassifier
+
+ROWS, NUMBERS = make_blobs([40, 20, 10], 4, random_state=2)
+OPTIONS = {"hidden": (16, 8), "epochs": 15, "random_state": 3}
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        NUMBERS,
+        NUMBERS.astype(float),
+        NUMBERS > 0,
+        np.array(["x", "yes", "ß"])[NUMBERS],
+        np.array(["a", "b", "c"], object)[NUMBERS],
+    ],
+    ids=["integers", "floats", "booleans", "strings", "objects"],
+)
+def test_what_is_loaded_is_what_was_saved(labels, tmp_path):
+    rows = pd.DataFrame(ROWS, columns=list("abcd"))
+    classifier = FrameClassifier(**OPTIONS).fit(rows, labels)
+    classifier.save(tmp_path / "model.safetensors")
+    loaded = FrameClassifier.load(str(tmp_path / "model.safetensors"))
+    assert loaded.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(loaded.predict_proba(rows), classifier.predict_proba(rows))
+    np.testing.assert_array_equal(loaded.predict(rows), classifier.predict(rows))
+    assert loaded.classes_.dtype == classifier.classes_.dtype
+    assert loaded.feature_names_in_.tolist() == list("abcd")
+    assert loaded.certificate_.to_dict() == classifier.certificate_.to_dict()
+    before, after = classifier.geometry_, loaded.geometry_
+    assert (after.names, after.counts, after.accuracy) == (before.names, before.counts, before.accuracy)
+    for name in ("delta_of", "delta_etf", "beta_nc", "spread", "max_cosine"):
+        assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-12)
+    for name in ("n_iter_", "n_features_in_", "stopped_", "loss_curve_", "gap_curve_", "loss_gap_"):
+        assert getattr(loaded, name) == getattr(classifier, name)
+    loaded.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+    assert {path.name for path in tmp_path.iterdir()} == {"model.safetensors", "again.safetensors"}
+
+
+def test_options_that_json_does_not_know(tmp_path):
+    options = {"hidden": [np.int64(8)], "temperature": np.float64(0.2), "random_state": np.random.RandomState(0)}
+    FrameClassifier(epochs=2, **options).fit(ROWS, NUMBERS).save(tmp_path / "model")
+    loaded = FrameClassifier.load(tmp_path / "model")
+    assert (loaded.hidden, loaded.temperature, loaded.random_state) == ((8,), 0.2, None)
+    assert not hasattr(loaded, "feature_names_in_")
+
+
+def test_what_is_not_a_classifier_is_refused(tmp_path):
+    with pytest.raises(NotFittedError):
+        FrameClassifier().save(tmp_path / "model")
+    with pytest.raises(FileNotFoundError):
+        FrameClassifier.load(tmp_path / "model")
+    (tmp_path / "text").write_text("not a model")
+    save_file({"a": np.ones(2)}, tmp_path / "tensors")
+    save_file({"a": np.ones(2)}, tmp_path / "other", metadata={"orthoframe": json.dumps({"model": "mlp"})})
+    FrameClassifier(**OPTIONS).fit(ROWS, NUMBERS).save(tmp_path / "whole")
+    content = (tmp_path / "whole").read_bytes()
+    (tmp_path / "half").write_bytes(content[: len(content) // 2])
+    for name in ("text", "tensors", "other", "half"):
+        with pytest.raises(ValueError, match=f"{name} is not a classifier that FrameClassifier.save wrote"):
+            FrameClassifier.load(tmp_path / name)
