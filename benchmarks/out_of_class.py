@@ -116,6 +116,10 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         "seconds": seconds,
         "delta_of": outcome.measured.geometry.delta_of,
         "accuracy": outcome.measured.test["balanced"],
+        "median_outside": {
+            "trained": float(scores["outside"][torch.from_numpy(~foreign)].median()),
+            "held_out": float(scores["outside"][torch.from_numpy(foreign)].median()),
+        },
         # Rounded: the last digits of a sum must not rank images that are alike.
         "auroc": {
             name: float(roc_auc_score(foreign, values.double().numpy().round(9))) for name, values in scores.items()

@@ -65,7 +65,16 @@ sys.exit(f"loaded: {{heavy & set(sys.modules)}}" if heavy & set(sys.modules) els
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/loss.md", "docs/batches.md", "docs/geometry.md", "docs/theory.md", "docs/training.md", "docs/interpretation.md"]
+    "page",
+    [
+        "README.md",
+        "docs/loss.md",
+        "docs/batches.md",
+        "docs/geometry.md",
+        "docs/theory.md",
+        "docs/training.md",
+        "docs/interpretation.md",
+    ],
 )
 def test_examples_of_the_page_run(page, tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)

@@ -21,7 +21,8 @@ from orthoframe.training._export import Trained
 OPSET = 18  # what torch's exporter writes by itself, and every onnxruntime since 1.14 reads
 OUTPUTS = ("scores", "class", "features")
 _RANDOM, _REAL = 32, 64  # images that are compared
-# Scores are cosines of float32 features, a hundred products each: these are far above rounding, and below any mistake.
+# Scores are cosines of float32 features, a hundred products each: these are far above rounding,
+# and far below what a wrong graph gives.
 _SCORE, _TIE = 1e-4, 1e-4
 
 
