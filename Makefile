@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables clean
+.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables bench-out-of-class clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -36,6 +36,9 @@ bench-training: .venv/installed
 bench-tables: .venv/installed
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
 	$(BIN)/python benchmarks/tables.py --json docs/results/tables.json --table docs/results/tables.md
+
+bench-out-of-class: .venv/installed
+	$(BIN)/python benchmarks/out_of_class.py --json docs/results/out-of-class.json
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt

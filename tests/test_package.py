@@ -74,6 +74,7 @@ sys.exit(f"loaded: {{heavy & set(sys.modules)}}" if heavy & set(sys.modules) els
         "docs/theory.md",
         "docs/training.md",
         "docs/sklearn.md",
+        "docs/interpretation.md",
     ],
 )
 def test_examples_of_the_page_run(page, tmp_path):

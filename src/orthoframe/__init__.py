@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orthoframe.geometry import ClassStatistics as ClassStatistics
     from orthoframe.geometry import GeometryMetric as GeometryMetric
     from orthoframe.geometry import NearestCentre as NearestCentre
+    from orthoframe.geometry import explain as explain
     from orthoframe.geometry import measure as measure
     from orthoframe.losses import SupConLoss as SupConLoss
     from orthoframe.losses import angle_bound as angle_bound
@@ -50,6 +51,7 @@ _ROOMS = {
     "ClassStatistics": "geometry",
     "GeometryMetric": "geometry",
     "NearestCentre": "geometry",
+    "explain": "geometry",
     "solve_ufm": "ufm",
     "predict_gram": "ufm",
     "gradient_flow": "ufm",

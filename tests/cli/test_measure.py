@@ -201,3 +201,13 @@ def test_a_byte_order_mark_is_no_header(here):
     text = Path("features.csv").read_text()
     Path("marked.csv").write_text(text, encoding="utf-8-sig")
     assert main(["measure", "marked.csv", "labels.txt"]) == 0
+
+
+def test_the_table_of_ownership(here, capsys):
+    assert main(["measure", "features.npy", "labels.txt", "--ownership"]) == 0
+    table = measure(here, NAMES).ownership.table(("cat", "dog", "emu"))
+    assert capsys.readouterr().out.endswith(f"\n\n{table}\n")
+    assert main(["measure", "features.npy", "labels.txt", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["classes"]
+    assert sum(entry["dimensions"] for entry in found) == 8
+    assert all(0 < entry["inside"] <= 1 for entry in found)

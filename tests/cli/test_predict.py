@@ -11,6 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
+from orthoframe import explain
 from orthoframe.cli import main
 from orthoframe.data import load_data
 from orthoframe.training import load_encoder
@@ -55,6 +56,26 @@ def test_json(finished_run, images, capsys):
     for line, row in zip(lines, table, strict=True):
         assert list(line["scores"]) == list("0123456789")
         assert [str(score) for score in line["scores"].values()] == row[2:]
+
+
+def test_explained(finished_run, images, capsys):
+    names, pixels = images
+    plain = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names))))
+    rows = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names, "--explain"))))
+    assert [row[:12] for row in rows] == plain
+    blocks = ["block 1", "share 1", "block 2", "share 2", "block 3", "share 3"]
+    assert rows[0][12:] == ["outside", *blocks, "unowned"]
+    lines = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--explain", "--json").splitlines()]
+    trained = load_encoder(finished_run)
+    found = explain(trained.features(pixels), trained.centres)
+    for line, row, shares, outside in zip(lines, rows[1:], found.shares, found.outside, strict=True):
+        assert line["outside"] == pytest.approx(float(outside), abs=1e-6)
+        assert line["outside"] == pytest.approx(1 - line["blocks"][line["class"]], abs=1e-6)
+        assert sum(line["blocks"].values()) + line["unowned"] == pytest.approx(1, abs=1e-5)
+        assert sorted(line["blocks"].values(), reverse=True) == list(line["blocks"].values())
+        assert [line["blocks"][name] for name in trained.classes] == pytest.approx(shares.tolist(), abs=1e-6)
+        largest = [str(cell) for block in list(line["blocks"].items())[:3] for cell in block]
+        assert row[12:] == [str(line["outside"]), *largest, str(line["unowned"])]
 
 
 def test_the_file_alone_is_enough(finished_run, images, capsys, tmp_path):

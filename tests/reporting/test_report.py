@@ -121,6 +121,16 @@ def test_a_loss_below_the_floor_is_said(runs):
     assert pictures(page(run))["plot-gap"]["data"][0]["y"] == [0.5]
 
 
+def test_the_table_of_ownership_counts_every_live_dimension(runs):
+    end = runs["good"].measured[-1]
+    table = re.search(r'<table class="numbers" id="ownership">.*?</table>', page(runs["good"]), re.DOTALL)[0]
+    rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", table)
+    assert sorted(row[0] for row in rows) == sorted(map(str, end.names))
+    dimensions = [int(row[2]) for row in rows]
+    assert dimensions == sorted(dimensions)
+    assert sum(dimensions) == sum(owner >= 0 for owner in end.owners)
+
+
 def test_ownership_has_every_live_dimension_once(runs):
     trace = pictures(page(runs["good"]))["plot-ownership"]["data"][0]
     end = runs["good"].measured[-1]

@@ -10,6 +10,7 @@ import tyro
 from orthoframe import __version__
 from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
+from orthoframe.cli.export import Export
 from orthoframe.cli.measure import Measure
 from orthoframe.cli.predict import Predict
 from orthoframe.cli.report import Report
@@ -33,13 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs = Union[  # noqa: UP007
         Annotated[Train, tyro.conf.subcommand("train", default=with_recipe(arguments))],
         Annotated[Predict, tyro.conf.subcommand("predict")],
+        Annotated[Export, tyro.conf.subcommand("export")],
         Annotated[Report, tyro.conf.subcommand("report")],
         Annotated[Certify, tyro.conf.subcommand("certify")],
         Annotated[Measure, tyro.conf.subcommand("measure")],
         Annotated[Ufm, tyro.conf.subcommand("ufm")],
         Annotated[Study, tyro.conf.subcommand("study")],
     ]
-    verb: Train | Predict | Report | Certify | Measure | Ufm | Study = tyro.cli(
+    verb: Train | Predict | Export | Report | Certify | Measure | Ufm | Study = tyro.cli(
         verbs, prog="orthoframe", description=_ABOUT, args=arguments
     )
     try:

@@ -45,6 +45,8 @@ class Measure:
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
     """Compare with where the loss leads without ReLU, at this temperature (default 0.1; unless there are very many
     classes of different sizes)."""
+    ownership: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Print how many dimensions each class owns too, how pure they are, and which part of its mean lies inside them."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print everything as JSON instead of a table."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
@@ -85,6 +87,8 @@ class Measure:
         elif predicted is not None:
             name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
             print(f"{name:<36}  {predicted['distance']:.4g}")
+        if self.ownership and not self.json:
+            print(f"\n{geometry.ownership.table(geometry.names)}")
         return 0
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:

@@ -3,9 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._geometry import Accuracy, Geometry, Ownership, geometry_of
+from orthoframe.geometry._explain import Explanation, explain
+from orthoframe.geometry._geometry import Accuracy, Geometry, geometry_of
 from orthoframe.geometry._measure import measure, measure_parts, number_labels
 from orthoframe.geometry._measures import distance_to_gram, etf_gram, frame_gram
+from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -19,6 +21,9 @@ __all__ = [
     "geometry_of",
     "Accuracy",
     "Ownership",
+    "ownership",
+    "explain",
+    "Explanation",
     "ClassStatistics",
     "GeometryMetric",
     "NearestCentre",

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from orthoframe.geometry._measures import collapse_trace, distance_to_gram, etf_gram, frame_gram
+from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics
 
-# Below these an embedding is called a frame, a class collapsed, a dimension owned: words for a reader, nothing more.
-NEAR_FRAME, COLLAPSED, OWNED = 0.05, 0.01, 0.9
-# A dimension that holds less than this part of the largest one's energy is dead.
-_DEAD = 1e-12
+# Below these an embedding is called a frame, a class collapsed: words for a reader, nothing more.
+NEAR_FRAME, COLLAPSED = 0.05, 0.01
 
 
 @dataclass(frozen=True)
@@ -27,17 +26,6 @@ class Accuracy:
     majority: float  # mean over the larger half of the classes
     minority: float  # mean over the smaller half
     by_class: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Ownership:
-    """Which class owns each dimension: the one whose mean has the most energy (square) there."""
-
-    owners: Tensor  # [d], position of a class among those that were measured; -1 where the dimension is dead
-    purity: Tensor  # [d], the owner's part of the energy; NaN where the dimension is dead
-    owned: int  # dimensions with a purity of 0.9 or more
-    shared: int  # other live dimensions
-    dead: int
 
 
 @dataclass(frozen=True)
@@ -147,8 +135,15 @@ class Geometry:
         data: dict[str, Any] = {
             "verdict": self.verdict(),
             "classes": [
-                {"name": name, "rows": count, "spread": spread}
-                for name, count, spread in zip(self.names, self.counts, self.spreads.tolist(), strict=True)
+                dict(zip(("name", "rows", "spread", "dimensions", "inside"), values, strict=True))
+                for values in zip(
+                    self.names,
+                    self.counts,
+                    self.spreads.tolist(),
+                    self.ownership.dimensions.tolist(),
+                    _plain(self.ownership.inside),
+                    strict=True,
+                )
             ],
             "missing": list(self.missing),
             "dim": self.dim,
@@ -221,21 +216,10 @@ def geometry_of(
         max_cosine=float(pairs.max()) if len(pairs) else math.nan,
         norm_ratio=float(norms.max() / norms.min()),
         spreads=statistics.spreads[present].cpu() / counts,
-        ownership=_ownership(means),
+        ownership=ownership(means),
         dead_rows=statistics.dead_rows,
         accuracy=accuracy,
     )
-
-
-def _ownership(means: Tensor) -> Ownership:
-    energy = means.square()
-    total = energy.sum(0)
-    dead = total <= _DEAD * total.max()
-    largest, owners = energy.max(0)
-    purity = (largest / total).masked_fill(dead, math.nan)
-    owned = int((purity >= OWNED).sum())
-    number = int(dead.sum())
-    return Ownership(owners.masked_fill(dead, -1), purity, owned, len(total) - number - owned, number)
 
 
 def _plain(value: Any) -> Any:

@@ -57,7 +57,7 @@ def _one(run: Run) -> str:
                 f"At the last measured epoch, {end.epoch}. Means that are orthogonal and non-negative share no "
                 "dimension, so at a frame each has one owner (a part of 1). "
                 f"{len(end.owners) - dead:,} of {len(end.owners):,} dimensions are live.",
-                ownership_picture(end).to_html(),
+                ownership_picture(end).to_html() + words.ownership_table(end),
             ),
             section(
                 "Accuracy of each class, and its size",

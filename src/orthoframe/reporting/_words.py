@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orthoframe.reporting._figure import NOTHING, RUN_COLOURS, short
-from orthoframe.reporting._measured import Accuracies
+from orthoframe.reporting._measured import Accuracies, Measured
 from orthoframe.reporting._run import Run, Verdict
 
 # Signatures of a run that more epochs may help; all others need a change.
@@ -136,6 +136,26 @@ def certificate_section(run: Run) -> str:
         f'<div class="columns"><ul class="facts">{"".join(f"<li>{fact}</li>" for fact in facts)}</ul>'
         '<div class="scroll"><table class="numbers"><thead><tr><th>class</th><th>samples</th><th>in no batch</th>'
         f"<th>pieces</th><th>as stated</th></tr></thead><tbody>{rows}</tbody></table></div></div>"
+    )
+
+
+def ownership_table(measured: Measured) -> str:
+    """What each class has of its own, those with the fewest dimensions first."""
+    purity: list[list[float]] = [[] for _ in measured.names]
+    for owner, part in zip(measured.owners, measured.purity, strict=True):
+        if owner >= 0 and part is not None:
+            purity[owner].append(part)
+    ordered = sorted(range(len(purity)), key=lambda c: len(purity[c]))
+    rows = "".join(
+        f"<tr><td>{escape(measured.names[c])}</td><td>{measured.counts[c]:,}</td><td>{len(purity[c]):,}</td>"
+        f"<td>{short(sum(purity[c]) / len(purity[c]) if purity[c] else None)}</td></tr>"
+        for c in ordered[:_LISTED]
+    )
+    if len(ordered) > _LISTED:
+        rows += f'<tr><td colspan="4" class="note">{len(ordered) - _LISTED:,} more</td></tr>'
+    return (
+        '<div class="scroll"><table class="numbers" id="ownership"><thead><tr><th>class</th><th>rows</th>'
+        f"<th>dimensions</th><th>owner's part of them</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
     from orthoframe.training._folder import COLUMNS as COLUMNS
+    from orthoframe.training._onnx import export_onnx as export_onnx
+    from orthoframe.training._onnx import images_of_run as images_of_run
     from orthoframe.training._settings import RECIPES as RECIPES
     from orthoframe.training._settings import Settings as Settings
     from orthoframe.training._train import Interrupted as Interrupted
@@ -31,6 +33,8 @@ _MODULES = {
     "Stopped": "_errors",
     "load_encoder": "_export",
     "Trained": "_export",
+    "export_onnx": "_onnx",
+    "images_of_run": "_onnx",
 }
 
 __all__ = list(_MODULES)

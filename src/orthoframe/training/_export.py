@@ -32,11 +32,19 @@ class Trained:
     image_shape: tuple[int, ...]
     normaliser: Normaliser
 
-    def cosines_and_winners(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of uint8 images `[n, channels, height, width]` to class means, `[n, k]`; nearest centres, `[n]`."""
-        features = encode(self.encoder, pixels, self.normaliser).double()
+    def features(self, pixels: Tensor) -> Tensor:
+        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
+        return encode(self.encoder, pixels, self.normaliser)
+
+    def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines of features to class means, `[n, k]`; nearest centres, `[n]`."""
+        rows = features.double()
         directions = torch.nn.functional.normalize(self.centres, dim=1)
-        return features @ directions.T, NearestCentre(self.centres).predict(features)
+        return rows @ directions.T, NearestCentre(self.centres).predict(rows)
+
+    def cosines_and_winners(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
+        """The same of uint8 images `[n, channels, height, width]`."""
+        return self.classify(self.features(pixels))
 
 
 def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:

@@ -1,0 +1,44 @@
+"""`orthoframe export`: a trained encoder for other programs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from orthoframe.cli._errors import BadInput
+from orthoframe.cli._files import check_output
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write encoder, head and class centres as one ONNX graph, from pixels to classes.
+
+    It takes uint8 images [n, channels, height, width], as many as you like, and gives scores, class and features; the
+    names of the classes are in its metadata. It is checked and compared with torch before it is written. Needs
+    orthoframe[onnx]. Exit status: 0 written, 2 bad input. For example:
+
+    orthoframe export runs/digits-step10-mlp-relu-seed0 --onnx digits.onnx
+    """
+
+    run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of a run, or its encoder.safetensors."""
+    onnx: Annotated[Path, tyro.conf.arg(metavar="OUT.onnx")]
+    """Where to write it."""
+
+    def run(self) -> int:
+        """Do it; the exit status."""
+        from orthoframe.training import TrainingError, export_onnx, images_of_run, load_encoder
+
+        if self.onnx.suffix != ".onnx":
+            raise BadInput(f"--onnx must end in .onnx, not {self.onnx}")
+        check_output(self.onnx)
+        try:
+            trained = load_encoder(self.run_folder)
+            said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
+        except TrainingError as error:
+            raise BadInput(str(error)) from None
+        except OSError as error:
+            raise BadInput(f"{self.onnx}: {error.strerror or error}") from None
+        print(f"{self.onnx}: {said}")
+        return 0

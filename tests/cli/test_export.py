@@ -1,0 +1,55 @@
+"""`orthoframe export` as a user runs it."""
+
+import csv
+import importlib.util
+import io
+import json
+
+import onnxruntime
+import pytest
+from PIL import Image
+
+from orthoframe.cli import main
+from orthoframe.data import load_data
+
+
+def test_the_classes_that_predict_says(finished_run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", str(finished_run), "--onnx", "out.onnx"]) == 0
+    said = capfd.readouterr()
+    assert said.out.startswith("out.onnx: compared with torch on 32 random and 64 real images: the same classes")
+    assert said.err == ""
+    pixels = load_data("digits").test.pixels[:30]
+    names = [f"{number}.png" for number in range(30)]
+    for name, image in zip(names, pixels, strict=True):
+        Image.fromarray(image[0].numpy()).save(name)
+    session = onnxruntime.InferenceSession("out.onnx", providers=["CPUExecutionProvider"])
+    classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
+    (found,) = session.run(["class"], {"images": pixels.numpy()})
+    assert main(["predict", str(finished_run), *names]) == 0
+    rows = list(csv.reader(io.StringIO(capfd.readouterr().out)))[1:]
+    assert [classes[number] for number in found] == [row[1] for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["missing", "--onnx", "out.onnx"], "missing: not an encoder that orthoframe trained"),
+        (["RUN", "--onnx", "out.pb"], "--onnx must end in .onnx, not out.pb"),
+        (["RUN", "--onnx", "no/out.onnx"], "no/out.onnx: cannot be written; its folder must exist"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_status_2(words, sentence, finished_run, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["export", *(str(finished_run) if word == "RUN" else word for word in words)]) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(f"orthoframe: {sentence}")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_the_extra(finished_run, tmp_path, monkeypatch, capsys):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnx" else found(name))
+    assert main(["export", str(finished_run), "--onnx", str(tmp_path / "out.onnx")]) == 2
+    assert "install them with pip install 'orthoframe[onnx]'" in capsys.readouterr().err

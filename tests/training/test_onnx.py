@@ -1,0 +1,133 @@
+"""The exported graph against torch, for every encoder and activation."""
+
+import importlib.util
+import json
+from dataclasses import replace
+
+import onnx
+import onnxruntime
+import pytest
+import torch
+
+from orthoframe.data import Normaliser, load_data
+from orthoframe.encoders import ACTIVATIONS, make_frame_encoder
+from orthoframe.training import Trained, TrainingError, _onnx, export_onnx, images_of_run, load_encoder
+
+
+def made(model, shape, *, width, activation="relu", head="linear", classes=5):
+    """An encoder that was not trained, with centres far enough apart that rounding decides nothing."""
+    encoder = make_frame_encoder(model, shape, width=width, activation=activation, head=head).eval()
+    generator = torch.Generator().manual_seed(1)
+    # Statistics that are not those of a fresh BatchNorm, which would change nothing.
+    for part in encoder.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.running_mean.uniform_(-0.2, 0.2, generator=generator)
+            part.running_var.uniform_(0.5, 2.0, generator=generator)
+    normaliser = Normaliser((0.4, 0.5, 0.45)[: shape[0]], (0.2, 0.3, 0.25)[: shape[0]])
+    pixels = torch.randint(0, 256, (classes, *shape), dtype=torch.uint8, generator=generator)
+    names = tuple(f"class {c}" for c in range(classes))
+    trained = Trained(encoder, torch.zeros(classes, encoder.out_features), names, shape, normaliser)
+    return replace(trained, centres=trained.features(pixels).double())
+
+
+def run(path, pixels):
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    assert [entry.name for entry in session.get_outputs()] == ["scores", "class", "features"]
+    return [torch.from_numpy(values) for values in session.run(None, {"images": pixels.numpy()})]
+
+
+def agrees(path, trained, pixels):
+    for count in (1, 7, len(pixels)):
+        scores, classes, features = run(path, pixels[:count])
+        cosines, winners = trained.cosines_and_winners(pixels[:count])
+        assert torch.equal(classes, winners)
+        assert scores.dtype == features.dtype == torch.float32
+        assert torch.allclose(scores.double(), cosines, rtol=0, atol=1e-5)
+        assert torch.allclose(features, trained.features(pixels[:count]), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model", "shape", "options"),
+    [
+        *(("mlp", (1, 4, 4), {"width": 8, "activation": name}) for name in ACTIVATIONS if name not in ("relu", "none")),
+        ("resnet18", (3, 8, 8), {"width": 2, "activation": "none"}),
+        ("densenet40", (1, 4, 4), {"width": 1, "head": "none"}),
+        ("vit", (1, 8, 8), {"width": 8}),
+    ],
+)
+def test_the_same_classes_and_scores(model, shape, options, tmp_path):
+    trained = made(model, shape, **options)
+    said = export_onnx(trained, tmp_path / "out.onnx")
+    assert said.startswith("compared with torch on 32 random and 0 real images: the same classes, scores to ")
+    pixels = torch.randint(0, 256, (40, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    agrees(tmp_path / "out.onnx", trained, pixels)
+
+
+@pytest.fixture(scope="module")
+def exported(undisturbed, tmp_path_factory):
+    """The file of an MLP with ReLU that was trained."""
+    trained, path = load_encoder(undisturbed), tmp_path_factory.mktemp("exported") / "out.onnx"
+    images = images_of_run(undisturbed, trained)
+    assert images.shape == (64, 1, 8, 8)
+    assert "32 random and 64 real images" in export_onnx(trained, path, images)
+    assert [left.name for left in path.parent.iterdir()] == ["out.onnx"]
+    return path
+
+
+def test_of_a_run_on_real_images(undisturbed, exported):
+    agrees(exported, load_encoder(undisturbed), load_data("digits").test.pixels)
+
+
+def test_what_the_file_says(undisturbed, exported):
+    model = onnx.load(exported)
+    about = {entry.key: entry.value for entry in model.metadata_props}
+    assert json.loads(about["classes"]) == list("0123456789")
+    assert json.loads(about["image_shape"]) == [1, 8, 8]
+    assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", _onnx.OPSET)]
+    (given,) = model.graph.input
+    kind = given.type.tensor_type
+    assert (given.name, kind.elem_type) == ("images", onnx.TensorProto.UINT8)
+    assert [size.dim_value for size in kind.shape.dim] == [0, 1, 8, 8]  # any number of images
+    assert b".py" not in exported.read_bytes()  # no path of this machine
+    assert _onnx._graph(load_encoder(undisturbed)) == exported.read_bytes()  # the same bytes
+
+
+def test_real_images_only_where_they_are(undisturbed, tmp_path):
+    trained = load_encoder(undisturbed)
+    assert images_of_run(tmp_path, trained) is None
+    assert images_of_run(undisturbed / "encoder.safetensors", trained) is None
+    config = json.loads((undisturbed / "config.json").read_text())
+    for changed in ({"data": "mnist", "data_dir": str(tmp_path)}, {"data": 3}, {"data": "npz:missing.npz"}):
+        (tmp_path / "config.json").write_text(json.dumps(config | changed))
+        assert images_of_run(tmp_path, trained) is None
+    assert images_of_run(undisturbed, replace(trained, image_shape=(3, 8, 8))) is None
+
+
+def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, monkeypatch):
+    trained = load_encoder(undisturbed)
+    path = tmp_path / "out.onnx"
+    path.write_text("before")
+    monkeypatch.setattr(_onnx, "_graph", lambda _: exported.read_bytes())
+    with pytest.raises(TrainingError, match=r"the exported scores differ from torch's by .*; nothing was written"):
+        export_onnx(replace(trained, centres=trained.centres.flip(0)), path)
+    # A short mean has the same direction, and other rows are nearest to it.
+    short = trained.centres * torch.linspace(0.01, 1, 10, dtype=torch.float64)[:, None]
+    with pytest.raises(TrainingError, match=r"the exported class of \d+ of 32 images is not torch's"):
+        export_onnx(replace(trained, centres=short), path)
+    assert path.read_text() == "before"
+    assert [left.name for left in tmp_path.iterdir()] == ["out.onnx"]
+
+
+def test_without_the_packages(undisturbed, exported, tmp_path, monkeypatch):
+    trained = load_encoder(undisturbed)
+    content = exported.read_bytes()
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+    monkeypatch.setattr(_onnx, "_graph", lambda _: content)
+    assert "not compared with torch: onnxruntime is not installed" in export_onnx(trained, tmp_path / "out.onnx")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
+    with pytest.raises(TrainingError, match=r"pip install 'orthoframe\[onnx\]'"):
+        export_onnx(trained, tmp_path / "other.onnx")
+    assert [path.name for path in tmp_path.iterdir()] == ["out.onnx"]
