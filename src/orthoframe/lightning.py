@@ -140,4 +140,6 @@ class GeometryCallback(Callback):
                     "give data=... to say which rows are measured"
                 )
             return shared_rows(self._data)
-        return shared_rows(self._data or training.dataset, training.collate_fn, training.num_workers)
+        return shared_rows(
+            training.dataset if self._data is None else self._data, training.collate_fn, training.num_workers
+        )
