@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import make_pipeline
 from torch import Tensor, nn
 
 from orthoframe import BatchPlan, FrameHead, NearestCentre, SupConLoss, measure
@@ -41,9 +42,8 @@ def sentences(part: float, seed: int) -> tuple[list[str], list[str]]:
 
 def embed(train: list[str], test: list[str]) -> tuple[Tensor, Tensor]:
     """Embeddings `[rows, 32]`: words by their rarity, then the 32 strongest directions."""
-    words, directions = TfidfVectorizer(), TruncatedSVD(32, random_state=0)
-    rows = directions.fit_transform(words.fit_transform(train))
-    others = directions.transform(words.transform(test))
+    embedder = make_pipeline(TfidfVectorizer(), TruncatedSVD(32, random_state=0))
+    rows, others = embedder.fit_transform(train), embedder.transform(test)
     return torch.tensor(rows, dtype=torch.float32), torch.tensor(others, dtype=torch.float32)
 
 
@@ -66,8 +66,7 @@ def main() -> None:
             criterion(head(rows[batch]), targets[batch]).backward()
             optimizer.step()
 
-    with torch.no_grad():
-        features, test_features = head(rows), head(test_rows)
+    features, test_features = head(rows).detach(), head(test_rows).detach()
     print(f"After:  distance to the frame {measure(features, kinds).delta_of:.3f}.")
     centres = torch.stack([features[targets == c].mean(0) for c in range(len(names))])
     predicted = names[NearestCentre(centres).predict(test_features).numpy()]

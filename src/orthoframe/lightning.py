@@ -30,9 +30,9 @@ def features_and_labels(module: LightningModule, batch: Any) -> tuple[Tensor, Te
 class GeometryCallback(Callback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
-    Logged as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and `geometry/gap`: `EarlyStopping`
-    and `ModelCheckpoint` can monitor them. The geometry is that of the training set, each example once, in evaluation
-    mode and over all processes. The gap is that of the epoch's training batches, those since a resumption.
+    Logged as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and `geometry/gap`, which
+    `EarlyStopping` and `ModelCheckpoint` can monitor. The geometry is that of the training set, each example once, in
+    evaluation mode and over all processes. The gap is that of the epoch's training batches, those since a resumption.
 
     Args:
         num_classes: k; labels are 0..k-1.

@@ -113,9 +113,10 @@ class GeometryCallback(TrainerCallback):
         folder: str | Path | None = None,
         name: str = "geometry",
     ) -> None:
-        framed = isinstance(trainer, FrameTrainer)
-        self._watch = Watch(num_classes, every, trainer.loss if framed and loss is None else loss, name)
-        self._features = features or (trainer.features if framed else features_and_labels)
+        if isinstance(trainer, FrameTrainer):
+            loss, features = loss or trainer.loss, features or trainer.features
+        self._watch = Watch(num_classes, every, loss, name)
+        self._features = features or features_and_labels
         self._trainer, self._data, self._folder = trainer, data, folder
 
     @property
@@ -138,7 +139,7 @@ class GeometryCallback(TrainerCallback):
             {"epoch": row["epoch"], **{key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}}
             for row in rows
         ]
-        self._watch.start(self._trainer.model)
+        self._watch.start(self._model)
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
@@ -157,7 +158,7 @@ class GeometryCallback(TrainerCallback):
             self._measure(state, control)
         self._watch.stop()
         if state.is_world_process_zero:
-            self._watch.draw(Path(self._folder or args.output_dir))
+            self._watch.draw(Path(self._folder or args.output_dir or "."))
 
     def _measure(self, state: TrainerState, control: TrainerControl) -> None:
         trainer = self._trainer
@@ -166,7 +167,7 @@ class GeometryCallback(TrainerCallback):
             trainer._get_collator_with_removed_columns(trainer.data_collator),
             trainer.args.dataloader_num_workers,
         )
-        with at_rest(trainer.model):
+        with at_rest(self._model):
             numbers = self._watch.measure(state.epoch, self._parts(loader))
         due = control.should_log
         trainer.log(numbers)
@@ -174,4 +175,10 @@ class GeometryCallback(TrainerCallback):
 
     def _parts(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in loader:
-            yield self._features(self._trainer.model, self._trainer._prepare_inputs(batch))
+            yield self._features(self._model, self._trainer._prepare_inputs(batch))
+
+    @property
+    def _model(self) -> nn.Module:
+        model = self._trainer.model
+        assert isinstance(model, nn.Module)
+        return model

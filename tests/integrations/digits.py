@@ -15,7 +15,7 @@ EPOCHS, BATCH_SIZE, TEMPERATURE, STEPS = 4, 96, 0.2, 4
 def rows():
     pixels, labels = load_digits(return_X_y=True)
     kept = imbalanced_indices(labels, [60] * 5 + [12] * 5, seed=0)
-    return torch.tensor(pixels[kept] / 16, dtype=torch.float32), torch.tensor(labels[kept])
+    return torch.tensor(pixels[kept] / 16), torch.tensor(labels[kept])
 
 
 def make_plan():
@@ -23,9 +23,9 @@ def make_plan():
 
 
 def make_encoder(dropout=0.0):
-    # No BatchNorm: each process would have statistics of its own, and losses would differ.
+    # No BatchNorm: each process would have statistics of its own. In float64: steps would make much of a rounding.
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(dropout), FrameHead(128, 64))
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(dropout), FrameHead(128, 64)).double()
 
 
 def write(folder, rank, result):

@@ -4,11 +4,11 @@ import sys
 from pathlib import Path
 
 import torch
-from integrations import digits
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.loggers import CSVLogger
 from torch.utils.data import TensorDataset
 
+from integrations import digits
 from orthoframe import PlanLoader, SupConLoss
 from orthoframe.lightning import GeometryCallback
 

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+
 from integrations import digits
 
 pytest.importorskip("lightning.pytorch", reason="lightning is not installed")
 
-from integrations.lightning_run import Module, train
 from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
 
+from integrations.lightning_run import Module, train
 from orthoframe import SupConLoss, measure
 from orthoframe.lightning import GeometryCallback
 
@@ -60,7 +61,7 @@ def test_the_logger_has_the_numbers_and_the_picture(one):
 
 @pytest.mark.parametrize(("step", "workers"), [(6, 0), (6, 2), (8, 0)], ids=["inside", "workers", "between epochs"])
 def test_a_run_resumed_inside_an_epoch_goes_on_with_the_next_batch(one, tmp_path, step, workers):
-    """Values agree to the last bit; the history is whole, but for an epoch whose end Lightning does not come to again."""
+    """Values agree to the last bit; so does the history, but for an epoch to whose end Lightning does not come."""
     module, _, callback, folder = one
     options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else None
     resumed, _, (again,) = train(tmp_path, checkpoint=folder / f"step={step}.ckpt", loader_options=options)
