@@ -91,6 +91,10 @@ class GeometryCallback(Callback):
         """Listen to the loss."""
         self._watch.start(pl_module)
 
+    def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Drop the losses of an epoch that was not measured."""
+        self._watch.forget()
+
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure and log, if it is due."""
         epoch = trainer.current_epoch + 1
@@ -98,8 +102,6 @@ class GeometryCallback(Callback):
             numbers = self._measure(trainer, pl_module, epoch)
             # All processes have the same numbers; Lightning asks for sync_dist all the same.
             pl_module.log_dict(numbers, sync_dist=trainer.world_size > 1, batch_size=1)
-        else:
-            self._watch.forget()
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure what an early end left out, and draw."""

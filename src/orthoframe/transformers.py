@@ -141,14 +141,18 @@ class GeometryCallback(TrainerCallback):
         ]
         self._watch.start(self._model)
 
+    def on_epoch_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Drop the losses of an epoch that was not measured."""
+        self._watch.forget()
+
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Measure and log, if it is due."""
         if round(state.epoch) % self._watch.every == 0:
             self._measure(state, control)
-        elif state.global_step < state.max_steps:
-            self._watch.forget()
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

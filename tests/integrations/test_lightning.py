@@ -59,6 +59,7 @@ def test_the_logger_has_the_numbers_and_the_picture(one):
     assert (Path(trainer.log_dir) / "geometry.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize(("step", "workers"), [(6, 0), (6, 2), (8, 0)], ids=["inside", "workers", "between epochs"])
 def test_a_run_resumed_inside_an_epoch_goes_on_with_the_next_batch(one, tmp_path, step, workers):
     """Values agree to the last bit; so does the history, but for an epoch to whose end Lightning does not come."""
@@ -72,6 +73,7 @@ def test_a_run_resumed_inside_an_epoch_goes_on_with_the_next_batch(one, tmp_path
     assert [row["delta_of"] for row in again.history] == whole
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_the_callback_leaves_the_training_as_it_was(tmp_path):
     """Also the random numbers, here those of dropout."""
     alone, _, _ = train(tmp_path, callbacks=[], dropout=0.2, max_epochs=2)
@@ -94,9 +96,12 @@ def test_measurements_are_as_rare_as_asked_for_and_the_last_epoch_has_one(tmp_pa
     with torch.no_grad():
         assert half.history[-1]["delta_of"] == pytest.approx(measure(module(images[::2]), labels[::2]).delta_of)
 
-    rare = GeometryCallback(num_classes=10, every=5, folder=tmp_path)
+
+@pytest.mark.usefixtures("no_picture")
+def test_a_training_that_ends_inside_an_epoch_is_measured_there(tmp_path):
+    rare = GeometryCallback(num_classes=10, every=5)
     train(tmp_path, callbacks=[rare], max_steps=6, max_epochs=-1)
-    assert [row["epoch"] for row in rare.history] == [2]
+    assert [(row["epoch"], "gap" in row) for row in rare.history] == [(2, True)]
 
 
 def test_errors_say_what_to_do(tmp_path):

@@ -74,6 +74,7 @@ def test_the_log_of_the_trainer_has_the_numbers(one):
     assert logged == pytest.approx([row["delta_of"] for row in callback.history], rel=1e-6)
 
 
+@pytest.mark.usefixtures("no_picture")
 @pytest.mark.parametrize("step", [6, 8], ids=["inside", "between epochs"])
 def test_a_run_resumed_inside_an_epoch_goes_on_with_the_next_batch(one, tmp_path, step):
     trainer, callback, folder = one
@@ -86,6 +87,7 @@ def test_a_run_resumed_inside_an_epoch_goes_on_with_the_next_batch(one, tmp_path
     ]
 
 
+@pytest.mark.usefixtures("no_picture")
 def test_the_callback_leaves_the_training_as_it_was(tmp_path):
     alone = make_trainer(tmp_path, 0.2, num_train_epochs=2)
     alone.train()

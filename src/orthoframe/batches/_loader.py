@@ -28,7 +28,7 @@ class PlanLoader(DataLoader[Any]):
     Example:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="none")
         >>> [sorted(batch.tolist()) for batch in PlanLoader([10, 20, 30, 40], plan)]
-        [[20, 30], [10, 40]]
+        [[10, 30], [20, 40]]
     """
 
     batch_sampler: PlanSampler
