@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 def run(name, folder):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -118,7 +118,7 @@ def test_errors_say_what_to_do(tmp_path):
 def test_two_processes_are_as_one(one, tmp_path):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "integrations.lightning_run", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     results = digits.read(tmp_path, 2)
     for rank, result in enumerate(results):
