@@ -10,6 +10,7 @@ from orthoframe._version import __version__
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan as BatchPlan
+    from orthoframe.batches import PlanLoader as PlanLoader
     from orthoframe.batches import PlanSampler as PlanSampler
     from orthoframe.batches import certify as certify
     from orthoframe.batches import coverage as coverage
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "BatchPlan": "batches",
     "PlanSampler": "batches",
+    "PlanLoader": "batches",
     "certify": "batches",
     "repair": "batches",
     "coverage": "batches",

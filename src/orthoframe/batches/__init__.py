@@ -4,6 +4,7 @@ from orthoframe.batches._binding import Binding
 from orthoframe.batches._certificate import Certificate, ClassReport, certify
 from orthoframe.batches._coverage import Coverage, coverage, epochs_to_certify
 from orthoframe.batches._labels import Labels, index_lists, whole_number
+from orthoframe.batches._loader import PlanLoader
 from orthoframe.batches._meetings import meeting_counts
 from orthoframe.batches._plan import BatchPlan
 from orthoframe.batches._repair import repair
@@ -13,6 +14,7 @@ from orthoframe.batches._schemes import Scheme
 __all__ = [
     "BatchPlan",
     "PlanSampler",
+    "PlanLoader",
     "certify",
     "Certificate",
     "ClassReport",

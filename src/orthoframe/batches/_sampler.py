@@ -13,7 +13,7 @@ class PlanSampler(Sampler[list[int]]):
 
     Each rank gets every `world_size`-th row of a batch: together the ranks have the plan's batch, all have the same
     number of batches, and each gets at least one row of every batch. With Lightning or Fabric pass
-    `use_distributed_sampler=False`, or they would wrap it.
+    `use_distributed_sampler=False`, or they would wrap it. `PlanLoader` is a DataLoader around it that knows its rank.
 
     Each pass over the sampler is one epoch; `set_epoch` is needed only to jump. A state says how many batches of the
     epoch are done; loading it needs no replay, and the number of ranks may be another than before.
@@ -22,6 +22,10 @@ class PlanSampler(Sampler[list[int]]):
         plan: The plan.
         rank: This process, from 0.
         world_size: Number of processes.
+
+    Attributes:
+        start: The batch at which the next pass begins: 0, unless it was resumed.
+        done: Batches of the running pass, or the last, that were handed out, those before a resumption included.
 
     Raises:
         ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
@@ -37,8 +41,8 @@ class PlanSampler(Sampler[list[int]]):
             raise ValueError(f"rank must be from 0 to world_size - 1, not {rank} with world_size {world_size}")
         self.plan, self.rank, self.world_size = plan, rank, world_size
         self._epoch = 0  # of the next pass
-        self._start = 0  # the batch at which the next pass begins
-        self._running = self._done = 0  # where the current, or the last, pass is
+        self.start = 0
+        self._running = self.done = 0  # where the current, or the last, pass is
         self._total = -1  # batches of that pass
         self._lengths: dict[int, int] = {}
 
@@ -50,16 +54,23 @@ class PlanSampler(Sampler[list[int]]):
                 f"batch {smallest} of epoch {self._epoch} has {len(batches[smallest])} rows, too few for "
                 f'{self.world_size} ranks; use drop_last=True, binding="fixed" or another batch_size'
             )
-        self._running, self._total, self._done = self._epoch, len(batches), self._start
-        for number in range(self._start, len(batches)):
-            self._done = number + 1
+        self._running, self._total, self.done = self._epoch, len(batches), self.start
+        for number in range(self.start, len(batches)):
+            self.done = number + 1
+            if number + 1 == len(batches):
+                # Before the last batch is handed out: who counts batches, as Lightning does, never asks for one more.
+                self._epoch, self.start = self._running + 1, 0
             yield batches[number][self.rank :: self.world_size].tolist()
-        self._epoch, self._start = self._running + 1, 0
 
     def __len__(self) -> int:
         if self._epoch not in self._lengths:
             self._lengths = {self._epoch: len(self.plan.batches(self._epoch))}
-        return self._lengths[self._epoch] - self._start
+        return self._lengths[self._epoch] - self.start
+
+    @property
+    def sampler(self) -> "PlanSampler":
+        """Itself: Lightning and Fabric look for `set_epoch` here."""
+        return self
 
     def set_epoch(self, epoch: int) -> None:
         """Go to the start of an epoch; a resumed run that names the epoch it resumes goes on inside it."""
@@ -74,7 +85,7 @@ class PlanSampler(Sampler[list[int]]):
                 it if the DataLoader has workers: they fetch batches ahead, which the sampler cannot tell from finished
                 ones.
         """
-        epoch, done = self._running, self._done if batches_done is None else batches_done
+        epoch, done = self._running, self.done if batches_done is None else batches_done
         if done == self._total:
             epoch, done = epoch + 1, 0
         return {"epoch": epoch, "batches_done": done, "plan": self.plan.fingerprint()}
@@ -94,5 +105,5 @@ class PlanSampler(Sampler[list[int]]):
 
     def _go_to(self, epoch: int, batch: int) -> None:
         self._epoch = self._running = epoch
-        self._start = self._done = batch
+        self.start = self.done = batch
         self._total = -1

@@ -1,0 +1,60 @@
+"""The scripts in examples/ run, are short, and print what their readers expect."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def run(name, folder):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(EXAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_there_are_four_short_ones():
+    scripts = sorted(path.name for path in EXAMPLES.glob("*.py"))
+    assert scripts == ["lightning_module.py", "own_loop.py", "repair_sampler.py", "text_embeddings.py"]
+    for name in scripts:
+        assert len((EXAMPLES / name).read_text().splitlines()) < 80, name
+
+
+def test_own_loop(tmp_path):
+    output = run("own_loop.py", tmp_path)
+    assert output.startswith("Certified")
+    assert "Class means form an orthogonal frame, and classes have collapsed." in output
+    gaps = [float(gap) for gap in re.findall(r"([\d.]+) above the floor", output)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[-1] < 0.01
+
+
+@pytest.mark.skipif(find_spec("lightning") is None, reason="lightning is not installed")
+def test_lightning_module(tmp_path):
+    output = run("lightning_module.py", tmp_path)
+    assert "Class means form an orthogonal frame, and classes have collapsed." in output
+    folder = Path(re.search(r"are in (.*)", output).group(1))
+    assert (folder / "geometry.png").exists()
+    assert (folder / "metrics.csv").exists()
+
+
+def test_text_embeddings(tmp_path):
+    output = run("text_embeddings.py", tmp_path)
+    before, after = (float(distance) for distance in re.findall(r"distance to the frame ([\d.]+)\.", output))
+    assert after < 0.05 < 0.5 < before
+    assert len(re.findall(r"new texts are recognised", output)) == 4
+
+
+def test_repair_sampler(tmp_path):
+    output = run("repair_sampler.py", tmp_path)
+    assert output.startswith("Not certified: class 0 is in 20 pieces")
+    assert "\nCertified" in output
+    added = int(re.search(r"The repair adds (\d+) rows", output).group(1))
+    assert f"{640 + added} rows instead of 640" in output

@@ -1,0 +1,56 @@
+"""The gap that a listener hears is that of the definition."""
+
+import pytest
+import torch
+
+from orthoframe import SupConLoss, loss_floor
+from orthoframe.watching._gap import GapMeter
+
+
+def rows(seed, count=12):
+    generator = torch.Generator().manual_seed(seed)
+    features = torch.rand(count, 5, generator=generator, dtype=torch.float64, requires_grad=True)
+    return features, torch.randint(0, 3, (count,), generator=generator)
+
+
+@pytest.mark.parametrize("denominator", ["all", "sincere", "negatives", "class-average"])
+def test_means_over_batches(denominator):
+    loss = SupConLoss(0.3, denominator)
+    meter = GapMeter(loss)
+    values, floors = [], []
+    for seed in range(3):
+        features, labels = rows(seed)
+        values.append(loss(features, labels=labels).item())
+        floors.append(float(loss_floor(labels, temperature=0.3, denominator=denominator)))
+    gap = meter.read()
+    assert gap.loss == pytest.approx(sum(values) / 3)
+    assert gap.floor == pytest.approx(sum(floors) / 3)
+    assert meter.read() is None
+
+
+def test_evaluation_does_not_count_and_a_closed_meter_hears_nothing():
+    loss = SupConLoss()
+    meter = GapMeter(loss)
+    with torch.no_grad():
+        loss(*rows(0))
+    features, labels = rows(0)
+    loss(features.detach(), labels)
+    assert meter.read() is None
+    loss(features, labels)
+    meter.forget()
+    assert meter.read() is None
+    meter.close()
+    loss(features, labels)
+    assert meter.read() is None
+
+
+def test_a_temperature_that_changes_and_keys():
+    loss = SupConLoss(0.3)
+    meter = GapMeter(loss)
+    features, labels = rows(0)
+    keys, key_labels = torch.eye(3, 5, dtype=torch.float64), torch.arange(3)
+    loss(features, labels)
+    loss.temperature = 0.6
+    loss(features, labels, keys, key_labels)
+    expected = loss_floor(labels, temperature=0.3) + loss_floor(labels, key_labels=key_labels, temperature=0.6)
+    assert meter.read().floor == pytest.approx(float(expected) / 2)
