@@ -36,7 +36,7 @@ def test_a_result_is_the_same_before_and_after(store, job, tmp_path):
     assert first.seconds == second.seconds > 0
     data = json.loads((store.folder(key(job)) / "result.json").read_text())
     assert data["job"] == job.to_dict()
-    assert set(data) == {"job", "result", "seconds"}
+    assert set(data) == {"job", "result", "seconds", "commit"}
 
 
 @pytest.mark.parametrize(
