@@ -4,7 +4,7 @@ BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
 
-.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables bench-out-of-class clean
+.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables bench-out-of-class docs clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -40,6 +40,10 @@ bench-tables: .venv/installed
 bench-out-of-class: .venv/installed
 	$(BIN)/python benchmarks/out_of_class.py --json docs/results/out-of-class.json
 
+# The documentation site, into build/site; a warning is an error.
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
@@ -47,4 +51,4 @@ bench-out-of-class: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -44,7 +44,7 @@ class GeometryCallback(Callback):
         folder: Where the picture goes, as `geometry.png`; by default the folder of the logger.
         name: Another word than `geometry`, for a second callback.
 
-    Example:
+    Examples:
         >>> callback = GeometryCallback(num_classes=10, every=5)
         >>> callback.history
         []

@@ -194,7 +194,7 @@ def certify(
         ValueError: For an index out of range, or labels or batches of a wrong shape.
         TypeError: For labels or batches of a wrong type.
 
-    Example:
+    Examples:
         >>> labels = [0, 0, 1, 1]
         >>> certify(labels, [[0, 1, 2, 3]]).holds
         True

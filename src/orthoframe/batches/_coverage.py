@@ -51,7 +51,7 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
     Returns:
         The probabilities.
 
-    Example:
+    Examples:
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
         0.589
     """
@@ -99,7 +99,7 @@ def epochs_to_certify(
     Raises:
         ValueError: If no number of epochs is enough, as with batches of one row.
 
-    Example:
+    Examples:
         >>> epochs_to_certify([5000, 500, 50], batch_size=128)
         8
     """

@@ -25,7 +25,7 @@ class PlanLoader(DataLoader[Any]):
     Raises:
         ValueError: If the data set and the plan differ in length.
 
-    Example:
+    Examples:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="none")
         >>> [sorted(batch.tolist()) for batch in PlanLoader([10, 20, 30, 40], plan)]
         [[10, 30], [20, 40]]

@@ -20,7 +20,7 @@ def meeting_counts(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any])
     Returns:
         `[k, k]`, classes in the order of their names; on the diagonal the batches that hold the class.
 
-    Example:
+    Examples:
         >>> meeting_counts(["a", "a", "b"], [[0, 2], [1, 2], [0, 1]])
         array([[3, 2],
                [2, 2]])

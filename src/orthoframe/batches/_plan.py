@@ -37,7 +37,7 @@ class BatchPlan:
     Raises:
         ValueError: For options that are not allowed or contradict each other.
 
-    Example:
+    Examples:
         >>> plan = BatchPlan([0, 0, 0, 0, 1, 1], batch_size=3, scheme="partition", binding="fixed", seed=1)
         >>> [len(batch) for batch in plan.batches(0)]
         [5, 5]

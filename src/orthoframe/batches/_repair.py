@@ -33,7 +33,7 @@ def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, view
     Raises:
         ValueError: For indices out of range, or if there is no batch to add to.
 
-    Example:
+    Examples:
         >>> [batch.tolist() for batch in repair([0, 0, 1, 1], [[0, 2], [1, 3]])]
         [[0, 2], [1, 3, 0, 2]]
     """

@@ -30,7 +30,7 @@ class PlanSampler(Sampler[list[int]]):
     Raises:
         ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
 
-    Example:
+    Examples:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="fixed")
         >>> [len(rows) for rows in PlanSampler(plan, rank=1, world_size=2)]
         [2, 2]

@@ -20,7 +20,7 @@ class Augment:
     Raises:
         ValueError: For a negative padding, or a batch that is not [b, channels, height, width].
 
-    Example:
+    Examples:
         >>> augment, generator = Augment(padding=1, flip=False), torch.Generator().manual_seed(0)
         >>> pixels = torch.tensor([[[[1, 2], [3, 4]]]], dtype=torch.uint8)
         >>> pixels.shape == augment(pixels, generator).shape
@@ -69,7 +69,7 @@ def default_augmentation(name: str, height: int) -> Augment:
     and clothes (cifar10, cifar100, fashion-mnist) are flipped; digits would become other signs, and of a folder or a
     file it is not known.
 
-    Example:
+    Examples:
         >>> default_augmentation("cifar10", 32)
         Augment(padding=4, flip=True)
         >>> default_augmentation("digits", 8)

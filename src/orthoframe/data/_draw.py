@@ -39,7 +39,7 @@ def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices
     Returns:
         Indices of both parts, sorted.
 
-    Example:
+    Examples:
         >>> train, test = hold_out(np.repeat([0, 1], [10, 5]), 0.2, seed=0)
         >>> len(train), np.repeat([0, 1], [10, 5])[test].tolist()
         (12, [0, 0, 1])

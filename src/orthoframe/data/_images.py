@@ -25,7 +25,7 @@ class LabelledImages:
         TypeError: For another dtype.
         ValueError: For another shape, or a label that has no class.
 
-    Example:
+    Examples:
         >>> images = LabelledImages(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]), ("cat", "dog"))
         >>> len(images), images.subset([2, 0]).labels.tolist()
         (3, [1, 0])

@@ -28,7 +28,7 @@ def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
     Raises:
         ValueError: For fewer than one class or sample, or a ratio below 1.
 
-    Example:
+    Examples:
         >>> step_counts(4, 100, 10)
         [100, 100, 10, 10]
     """
@@ -53,7 +53,7 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
     Raises:
         ValueError: For fewer than one class or sample, or a ratio below 1.
 
-    Example:
+    Examples:
         >>> long_tail_counts(3, 100, 100)
         [100, 10, 1]
     """
@@ -82,7 +82,7 @@ def imbalanced_indices(
         DataError: If a class has fewer samples than asked for.
         ValueError: For labels outside 0..k-1, or a negative count.
 
-    Example:
+    Examples:
         >>> labels = [0, 0, 0, 0, 1, 1, 1, 1]
         >>> indices = imbalanced_indices(labels, [3, 1], seed=0)
         >>> [labels[i] for i in indices]

@@ -56,7 +56,7 @@ def load_data(
     Raises:
         DataError: If there is no such data, it cannot be had, or it is malformed.
 
-    Example:
+    Examples:
         >>> data = load_data("digits")
         >>> len(data.train), len(data.test), list(data.train.pixels.shape[1:]), data.train.classes[:3]
         (1347, 450, [1, 8, 8], ('0', '1', '2'))

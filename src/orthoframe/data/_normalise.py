@@ -22,7 +22,7 @@ class Normaliser:
     Raises:
         ValueError: If there are not as many means as deviations, or a deviation is not positive.
 
-    Example:
+    Examples:
         >>> Normaliser((0.5,), (0.25,))(torch.tensor([0, 255], dtype=torch.uint8).view(1, 1, 1, 2)).tolist()
         [[[[-2.0, 2.0]]]]
     """

@@ -54,7 +54,7 @@ class DenseNet(Encoder):
         growth: Channels that each layer adds.
         last_relu: Whether the last maps pass through a ReLU before they are averaged.
 
-    Example:
+    Examples:
         >>> import torch
         >>> encoder = DenseNet((1, 8, 8), growth=2)
         >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative

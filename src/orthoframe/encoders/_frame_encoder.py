@@ -33,7 +33,7 @@ class FrameEncoder(nn.Module):
     Raises:
         ValueError: If the head was made for features of another dimension.
 
-    Example:
+    Examples:
         >>> import torch
         >>> encoder = FrameEncoder(make_encoder("mlp", (1, 8, 8)), FrameHead(256, 64))
         >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
@@ -94,7 +94,7 @@ def make_frame_encoder(
     Raises:
         ValueError: For options that are not allowed, contradict each other, or leave too few dimensions.
 
-    Example:
+    Examples:
         >>> encoder = make_frame_encoder("resnet18", (1, 28, 28), width=16, features=64, num_classes=10)
         >>> encoder.out_features, encoder.nonnegative
         (64, True)

@@ -38,7 +38,7 @@ class FrameHead(nn.Module):
         ValueError: For one size without the other, a size below 1, another activation, or rows of another shape.
         TypeError: For rows that are not floating point.
 
-    Example:
+    Examples:
         >>> import torch
         >>> FrameHead()(torch.tensor([[3.0, -1.0, 4.0], [-1.0, -2.0, 0.0]]))
         tensor([[0.6000, 0.0000, 0.8000],

@@ -12,7 +12,7 @@ def dead_rows(features: Tensor) -> int:
     Args:
         features: `[rows, dim]`, what a `FrameHead` returns.
 
-    Example:
+    Examples:
         >>> import torch
         >>> dead_rows(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
         1
@@ -28,7 +28,7 @@ def live_dimensions(features: Tensor) -> int:
     Args:
         features: `[rows, dim]`, what a `FrameHead` returns.
 
-    Example:
+    Examples:
         >>> import torch
         >>> live_dimensions(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]]))
         1

@@ -19,7 +19,7 @@ class MLP(Encoder):
         width: Units of each hidden layer.
         last_relu: Whether a ReLU follows the second layer.
 
-    Example:
+    Examples:
         >>> import torch
         >>> encoder = MLP((1, 8, 8))
         >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative

@@ -44,7 +44,7 @@ def make_encoder(
     Raises:
         ValueError: For another model, a shape that the model cannot take, or a width that it cannot have.
 
-    Example:
+    Examples:
         >>> encoder = make_encoder("resnet18", (3, 32, 32))
         >>> encoder.out_features, sum(weight.numel() for weight in encoder.parameters())
         (512, 11168832)

@@ -53,7 +53,7 @@ class ResNet(Encoder):
         width: Channels of the first stage.
         last_relu: Whether the last maps pass through a ReLU before they are averaged.
 
-    Example:
+    Examples:
         >>> import torch
         >>> encoder = ResNet((1, 28, 28), width=4)
         >>> encoder(torch.zeros(2, 1, 28, 28)).shape, encoder.out_features, encoder.nonnegative

@@ -17,7 +17,7 @@ def unit_rows(rows: Tensor) -> Tensor:
     Returns:
         `[rows, dim]`, each row of norm 1 or 0.
 
-    Example:
+    Examples:
         >>> import torch
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
         tensor([[0.6000, 0.8000],

@@ -25,7 +25,7 @@ def patch_size(height: int, width: int) -> int:
     Raises:
         ValueError: If none gives between 16 and 256 tokens.
 
-    Example:
+    Examples:
         >>> [patch_size(side, side) for side in (8, 28, 32, 64)]
         [2, 4, 4, 8]
     """
@@ -76,7 +76,7 @@ class ViT(Encoder):
         image_shape: Channels, height and width; see `patch_size` for what can be cut.
         width: The dimension of a token and of the features; a multiple of 4.
 
-    Example:
+    Examples:
         >>> import torch
         >>> encoder = ViT((1, 8, 8), width=16)
         >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative

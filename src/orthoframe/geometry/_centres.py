@@ -13,7 +13,7 @@ class NearestCentre:
     Args:
         means: `[k, d]`, the centres; a row of NaN is a class that is never predicted.
 
-    Example:
+    Examples:
         >>> classifier = NearestCentre(torch.eye(2))
         >>> classifier.predict(torch.tensor([[0.9, 0.1], [0.2, 0.7]]))
         tensor([0, 1])

@@ -59,7 +59,7 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
         ValueError: For shapes that do not fit, or a feature that is not finite.
         TypeError: For features that are not floating point.
 
-    Example:
+    Examples:
         >>> centres = torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
         >>> found = explain(torch.tensor([[0.8, 0.6, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]]), centres)
         >>> found.winners.tolist(), found.shares.tolist(), found.unowned.tolist()

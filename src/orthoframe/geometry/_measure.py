@@ -43,7 +43,7 @@ def measure(
         ValueError: For wrong shapes, labels out of range, a value that is not finite (with its position), no rows.
         TypeError: For wrong dtypes.
 
-    Example:
+    Examples:
         >>> geometry = measure(torch.eye(3).repeat_interleave(5, 0), [0] * 5 + [1] * 5 + [2] * 5)
         >>> round(geometry.delta_of, 12), round(geometry.accuracy.balanced, 3)
         (0.0, 1.0)

@@ -16,7 +16,7 @@ def distance_to_gram(gram: Tensor, target: Tensor) -> float:
     Returns:
         The distance, between 0 and 2; NaN if one of them is zero.
 
-    Example:
+    Examples:
         >>> distance_to_gram(3 * torch.eye(4), torch.eye(4))
         0.0
     """

@@ -22,7 +22,7 @@ class GeometryMetric(Metric):
         dim: d.
         normalize: Whether to divide each row by its norm first, as the loss does.
 
-    Example:
+    Examples:
         >>> metric = GeometryMetric(num_classes=2, dim=4)
         >>> metric.update(torch.eye(2, 4), torch.tensor([0, 1]))
         >>> sorted(metric.compute())

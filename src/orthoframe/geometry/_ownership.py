@@ -48,7 +48,7 @@ def ownership(means: Tensor) -> Ownership:
     Returns:
         The owners, and what each class has of its own.
 
-    Example:
+    Examples:
         >>> found = ownership(torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]))
         >>> found.owners.tolist(), found.dead
         ([0, 0, 1, -1], 1)

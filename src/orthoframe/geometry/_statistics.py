@@ -30,7 +30,7 @@ class ClassStatistics:
         within: `[d, d]`, sum over all rows of (h - mean)(h - mean)'; None without `scatter`.
         dead_rows: Rows that are all zero.
 
-    Example:
+    Examples:
         >>> statistics = ClassStatistics(num_classes=2, dim=2)
         >>> statistics.update(torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0, 1]))
         >>> statistics.means, statistics.spreads

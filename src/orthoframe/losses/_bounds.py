@@ -40,7 +40,7 @@ def angle_bound(
     Returns:
         The bound, float64, of the shape that the arguments broadcast to; infinite without negatives.
 
-    Example:
+    Examples:
         >>> angle_bound(1e-4, positives=49, negatives=450)
         tensor(0.0215, dtype=torch.float64)
     """
@@ -74,7 +74,7 @@ def decay_rate(
     Returns:
         The rate, float64; 0 without negatives.
 
-    Example:
+    Examples:
         >>> decay_rate(positives=49, negatives=450, temperature=0.476)
         tensor(2.2685, dtype=torch.float64)
     """
@@ -105,7 +105,7 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
     Raises:
         ValueError: For `denominator="negatives"`, whose forces grow without bound as the temperature falls.
 
-    Example:
+    Examples:
         >>> fastest_temperature(positives=1, negatives=torch.tensor([1, 9, 100, 1000]))
         tensor([0.7822, 0.4760, 0.2750, 0.1845], dtype=torch.float64)
     """

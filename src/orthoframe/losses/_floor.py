@@ -53,7 +53,7 @@ def loss_floor(
     Raises:
         ValueError: For options or counts that are not allowed; for a class without a term with `singletons="error"`.
 
-    Example:
+    Examples:
         >>> loss_floor([0, 0, 1, 1], temperature=1.0, reduction="sum")
         tensor(2.2058, dtype=torch.float64)
         >>> loss_floor(class_counts=[20, 20, 4, 4])
@@ -91,7 +91,7 @@ def collapsed_loss(
     Returns:
         float64, as `loss_floor`.
 
-    Example:
+    Examples:
         >>> collapsed_loss(class_counts=[256, 256])  # log(511)
         tensor(6.2364, dtype=torch.float64)
     """

@@ -28,7 +28,7 @@ class SupConLoss(nn.Module):
             batch and among the keys.
         gather: Whether to compare with the rows of other processes.
 
-    Example:
+    Examples:
         >>> import torch
         >>> loss = SupConLoss(temperature=1.0)
         >>> loss(torch.eye(2).repeat_interleave(2, 0), torch.tensor([0, 0, 1, 1]))

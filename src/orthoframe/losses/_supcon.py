@@ -56,7 +56,7 @@ def supcon_loss(
         TypeError: For a wrong dtype or type.
         ValueError: For a wrong shape or option, or a singleton with `singletons="error"`.
 
-    Example:
+    Examples:
         >>> import torch
         >>> frame = torch.eye(2).repeat_interleave(2, 0)  # two classes, two rows each, an orthogonal frame
         >>> supcon_loss(frame, torch.tensor([0, 0, 1, 1]), temperature=1.0, reduction="sum")

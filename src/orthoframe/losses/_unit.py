@@ -17,7 +17,7 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     Returns:
         The unit rows `[rows, dim]`, and the inverse norms `[rows, 1]` (0 for a zero row).
 
-    Example:
+    Examples:
         >>> import torch
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))[0]
         tensor([[0.6000, 0.8000],

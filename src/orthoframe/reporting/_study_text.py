@@ -198,7 +198,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def markdown(text: Any, *, paragraph: bool = False) -> str:
     """Text as Markdown that shows it and nothing else; a paragraph is no list and no heading either.
 
-    Example:
+    Examples:
         >>> print(markdown("delta_of <b> a & b"))
         delta_of &lt;b> a &amp; b
     """

@@ -75,7 +75,7 @@ def checked(study: Mapping[str, Any]) -> Mapping[str, Any]:
 def quantity_words(name: str) -> str:
     """A quantity in words.
 
-    Example:
+    Examples:
         >>> quantity_words("beta_nc"), quantity_words("not_known_here")
         ('collapse, β_NC', 'not known here')
     """
@@ -104,7 +104,7 @@ def value_words(value: Any) -> str:
 def where_words(where: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
     """Coordinates as a reader would say them: with their names, but for those that say it themselves.
 
-    Example:
+    Examples:
         >>> where_words({"data": "digits", "ratio": 10, "batch_size": 64, "activation": "none"})
         'digits, R 10, batch size 64, activation none'
     """
@@ -134,7 +134,7 @@ def colour(decision: str) -> str:
 def interval_words(mean: float | None, low: float | None, high: float | None) -> str:
     """A mean with its interval, or what is known instead.
 
-    Example:
+    Examples:
         >>> interval_words(0.02, 0.01, 0.03), interval_words(None, 40.0, None), interval_words(None, 0.0, 0.4)
         ('0.02 [0.01, 0.03]', 'more than 40', 'less than 0.4')
     """
@@ -148,7 +148,7 @@ def interval_words(mean: float | None, low: float | None, high: float | None) ->
 def measured_words(claim: Mapping[str, Any]) -> str:
     """What a claim measures: its rule in words, without the threshold.
 
-    Example:
+    Examples:
         >>> measured_words({"quantity": "gap", "rule": "gap, ratio to binding none, at most 0.5"})
         'loss above its floor, ratio to binding none'
     """

@@ -68,7 +68,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         n_iter_: Epochs.
         n_features_in_, feature_names_in_: Columns, and their names if there were any.
 
-    Example:
+    Examples:
         >>> from sklearn.datasets import load_wine
         >>> rows, labels = load_wine(return_X_y=True)
         >>> classifier = FrameClassifier(random_state=0).fit(rows[::2], labels[::2])

@@ -22,7 +22,7 @@ class TableEncoder(nn.Module):
         activation: Of the head; one of `ACTIVATIONS`.
         seed: Decides the weights. The global generators are left as they were.
 
-    Example:
+    Examples:
         >>> TableEncoder(4, (32, 16))(torch.ones(5, 4)).shape
         torch.Size([5, 16])
     """

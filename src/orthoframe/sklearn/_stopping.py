@@ -23,7 +23,7 @@ class Stopping:
     Attributes:
         slowdown: What the learning rate is multiplied with.
 
-    Example:
+    Examples:
         >>> stopping = Stopping(tol=0.01, patience=2)
         >>> [stopping.after(part) for part in (0.9, 0.5, 0.5, 0.5, 0.4, 0.4, 0.4)]
         [None, None, None, None, None, None, 'plateau']

@@ -96,7 +96,7 @@ def interval(values: Sequence[float | Bounds], *, logarithm: bool = False) -> In
     Of values that are known by bounds only, it goes from the low end of the interval of the lower bounds to the high
     end of that of the upper bounds.
 
-    Example:
+    Examples:
         >>> found = interval([1.0, 2.0, 3.0])
         >>> round(found.mean, 3), round(found.low, 3), round(found.high, 3)
         (2.0, -0.484, 4.484)

@@ -184,7 +184,7 @@ class Flow:
 def crossing(times: Sequence[float], values: Sequence[float], level: float) -> float | None:
     """When values have come to a level for good: between two of them, evenly in the logarithm of the value.
 
-    Example:
+    Examples:
         >>> crossing([0, 10, 20], [1.0, 0.1, 0.001], 0.01)
         15.0
         >>> crossing([0, 10, 20], [1.0, 0.001, 0.5], 0.01) is None

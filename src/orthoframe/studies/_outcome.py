@@ -114,7 +114,7 @@ def _interval(interval: Interval, seeds: Sequence[int]) -> dict[str, Any]:
 def as_plain(data: Any) -> Any:
     """The same in types that JSON knows: six digits of each number, None for what is no finite one.
 
-    Example:
+    Examples:
         >>> as_plain({"time": math.inf, "pair": (1, math.nan)})
         {'time': None, 'pair': [1, None]}
     """

@@ -112,7 +112,7 @@ def _timed(result: dict[str, Any]) -> dict[str, Any]:
 def job_name(where: Mapping[str, Any], seed: int) -> str:
     """What a job is called in front of people.
 
-    Example:
+    Examples:
         >>> job_name({"data": "digits", "ratio": 10}, 0)
         'data digits, ratio 10, seed 0'
     """

@@ -120,7 +120,7 @@ class Measured:
 def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether coordinates are those that are wanted; a tuple allows several.
 
-    Example:
+    Examples:
         >>> agrees({"ratio": 10, "data": "digits"}, {"ratio": (10, 100)})
         True
     """

@@ -22,7 +22,7 @@ def flag(name: str) -> str:
 def in_options(sentence: str) -> str:
     """A sentence of the library, which speaks of arguments, for the user of a command, who gave options.
 
-    Example:
+    Examples:
         >>> in_options('use features=10 or more, or head="linear"')
         'use --features 10 or more, or --head linear'
         >>> in_options("width must be a multiple of 4")

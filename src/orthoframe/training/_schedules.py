@@ -13,7 +13,7 @@ _WARM_UP = 0.05  # the part of the steps in which the learning rate rises
 class Temperature:
     """A temperature that stays, or changes evenly, in its logarithm, from the first epoch to the last.
 
-    Example:
+    Examples:
         >>> schedule = Temperature.of("0.1->0.4")
         >>> [round(schedule.at(epoch, 3), 3) for epoch in range(3)]
         [0.1, 0.2, 0.4]
@@ -61,7 +61,7 @@ def learning_rate(lr: float, decay: str, part: float, settle: float) -> float:
         part: From 0, before the first step, to below 1.
         settle: The last part of the steps, in which it falls once more.
 
-    Example:
+    Examples:
         >>> [round(learning_rate(1.0, "cosine", part, settle=0.4), 2) for part in (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)]
         [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
     """

@@ -10,7 +10,7 @@ def project(rows: Tensor, nonnegative: bool) -> Tensor:
 
     Entries below 0 become exactly 0. A row without a positive entry goes to the axis of its largest.
 
-    Example:
+    Examples:
         >>> project(torch.tensor([[3.0, -1.0, 4.0], [-2.0, -1.0, -3.0]]), nonnegative=True)
         tensor([[0.6000, 0.0000, 0.8000],
                 [0.0000, 1.0000, 0.0000]])

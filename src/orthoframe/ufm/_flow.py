@@ -75,7 +75,7 @@ def gradient_flow(
     Raises:
         ValueError: For options that are not allowed.
 
-    Example:
+    Examples:
         >>> start = torch.tensor([[0.9, 0.5], [0.8, 0.7], [0.5, 0.9], [0.6, 0.7]])
         >>> path = gradient_flow([0, 0, 1, 1], start, [0.0, 1.0, 50.0], temperature=1.0)
         >>> path.features[-1].round(decimals=3)

@@ -53,7 +53,7 @@ def predict_gram(
         ValueError: For counts or options that are not allowed.
         RuntimeError: If the optimum was not found to that accuracy.
 
-    Example:
+    Examples:
         >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
         tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """

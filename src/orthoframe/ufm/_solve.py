@@ -150,7 +150,7 @@ def solve_ufm(
     Raises:
         ValueError: For options that are not allowed, or batches without a term.
 
-    Example:
+    Examples:
         >>> solution = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8)
         >>> solution.converged, solution.geometry.delta_of < 1e-9
         (True, True)

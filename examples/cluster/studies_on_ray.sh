@@ -1,0 +1,22 @@
+#!/bin/bash
+# Studies on a Ray cluster. On the first machine:
+#   bash examples/cluster/studies_on_ray.sh head all --scale paper --out studies/paper
+# and on every other one, before or while it runs:
+#   bash examples/cluster/studies_on_ray.sh join FIRST-MACHINE
+set -euo pipefail
+port=${RAY_PORT:-6379}
+case ${1:-} in
+    head)
+        shift
+        ray start --head --port "$port" --disable-usage-stats
+        trap 'ray stop' EXIT
+        RAY_ADDRESS="127.0.0.1:$port" orthoframe study "$@" --engine ray
+        ;;
+    join)
+        ray start --address "$2:$port" --disable-usage-stats --block
+        ;;
+    *)
+        echo "usage: studies_on_ray.sh head STUDY OPTIONS... | join FIRST-MACHINE" >&2
+        exit 2
+        ;;
+esac

@@ -1,0 +1,121 @@
+"""Every code block of README and docs runs; what cannot is named here, with the reason."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
+
+import numpy as np
+import pytest
+from PIL import Image
+from safetensors.numpy import save_file
+from tests.docs.pages import bare, blocks, commands
+
+from orthoframe.training import Settings, train
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+NOT_RUN = {
+    # Tests have no network, and install nothing.
+    "pip install . --constraint constraints.txt": "installs",
+    "pip install lightning": "installs",
+    "pip install transformers accelerate": "installs",
+    "pip install 'orthoframe[onnx]' onnxruntime": "installs",
+    # Run by other tests.
+    "make demo": "tests/cli/test_train.py runs the demo",
+    "make test": "this is it",
+    # As in the pages, but too long, or for machines that are not here.
+    "orthoframe train --data fashion-mnist --model resnet18 --width 16": "minutes, and real data",
+    "orthoframe study activations": "minutes",
+    "orthoframe study batching": "minutes",
+    "orthoframe study all --out results": "an hour",
+    "RAY_ADDRESS=HEAD:6379 orthoframe study all --scale paper --engine ray": "GPUs",
+    "ray start --head": "tests/studies/test_ray.py starts a cluster",
+    "torchrun --nproc-per-node 8 --no-python orthoframe train --out runs/one": "8 GPUs",
+    "srun --nodes 2 --ntasks-per-node 8 orthoframe train --out runs/two": "16 GPUs",
+    "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
+    "orthoframe train --out runs/one": "two machines",
+    "sbatch --nodes 2 --ntasks-per-node 8 --gpus-per-node 8 examples/cluster/train.sbatch --recipe paper "
+    "--out runs/paper": "16 GPUs",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """What a reader of the pages has at hand: a run, images, features, labels, batches; and the project's files."""
+    folder = tmp_path_factory.mktemp("reader")
+    train(Settings(epochs=1), folder / "RUN")
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(3), [80, 16, 4])
+    features = np.abs(rng.normal(size=(100, 8))).astype(np.float32)
+    np.save(folder / "labels.npy", labels)
+    np.save(folder / "features.npy", features)
+    save_file({"features": features}, folder / "features.safetensors")
+    (folder / "labels.txt").write_text("\n".join(map(str, labels)) + "\n")
+    (folder / "labels.csv").write_text("class\n" + "\n".join(map(str, labels)) + "\n")
+    batches = [rng.permutation(100)[:10].tolist() for _ in range(10)]
+    (folder / "batches.jsonl").write_text("".join(json.dumps(batch) + "\n" for batch in batches))
+    for name in ("image.png", "scan1.png", "scan2.png"):
+        Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(folder / name)
+    (folder / "docs" / "figures").mkdir(parents=True)
+    (folder / "examples").symlink_to(ROOT / "examples")
+    return folder
+
+
+def slurm_answers():
+    """Whether there is a SLURM cluster to submit to."""
+    if which("sinfo") is None:
+        return False
+    try:
+        found = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=5)
+    except subprocess.TimeoutExpired:
+        return False
+    return found.returncode == 0 and "idle" in found.stdout
+
+
+def shell(page):
+    return [bare(line) for language, block in blocks(page.read_text()) if language == "sh" for line in commands(block)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_blocks_of_the_page_run(page, folder):
+    if all(language in ("", "text") for language, _ in blocks(page.read_text())):
+        return
+    absent = [name for name in ("lightning", "transformers", "onnxruntime") if f"from {name}" in page.read_text()]
+    absent = [name for name in absent if find_spec(name) is None]
+    if absent:
+        pytest.skip(f"{absent[0]} is not installed")
+    skipped = {command for command in shell(page) if command in NOT_RUN}
+    if page.name == "theory.md":  # test_theory.py runs its commands, and looks at what they make
+        skipped |= set(shell(page))
+    for command in set(shell(page)) - skipped:
+        tool = command.split()[0]
+        if tool == "make":  # a benchmark: minutes or hours, but the target is there
+            subprocess.run(["make", "-n", command.split()[1]], cwd=ROOT, check=True, capture_output=True)
+            skipped.add(command)
+        elif tool == "sbatch" and not slurm_answers():
+            skipped.add(command)
+    bin_folder = Path(sys.executable).parent
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "ORTHOFRAME_STORE": str(folder / "store"),
+        "RAY_PORT": "6391",
+        "MPLBACKEND": "agg",
+    }
+    command = [sys.executable, str(Path(__file__).parent / "pages.py"), str(page), *skipped]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+
+
+def test_what_is_not_run_is_still_in_a_page():
+    assert set(NOT_RUN) <= {command for page in PAGES for command in shell(page)}
+
+
+def test_fenced_blocks_have_a_language():
+    for page in PAGES:
+        assert {language for language, _ in blocks(page.read_text())} <= {"python", "sh", "text"}, page

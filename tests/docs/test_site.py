@@ -1,0 +1,49 @@
+"""The documentation site is built without a warning, and nothing in it is fetched from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import orthoframe
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    if find_spec("mkdocs") is None:
+        pytest.skip("mkdocs is not installed")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout + done.stderr == ""
+    return folder
+
+
+def test_nothing_is_fetched(site):
+    for page in site.rglob("*.html"):
+        assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', page.read_text()), page
+
+
+def test_every_page_is_in_the_menu(site):
+    menu = (site / "index.html").read_text()
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if f'href="{page}"' not in menu} == set()
+
+
+def test_every_public_name_is_documented(site):
+    pages = "".join(page.read_text() for page in (site / "api").glob("*.html"))
+    for name in set(orthoframe.__all__) - {"__version__"}:
+        assert re.search(rf'id="orthoframe\.\w+\.{name}"', pages), name
+
+
+def test_scripts_are_there(site):
+    assert (site / "examples" / "own_loop.py").exists()
+    assert 'href="examples/cluster/ddp.py"' in (site / "clusters.html").read_text()
