@@ -56,6 +56,16 @@ def test_options_that_json_does_not_know(tmp_path):
     assert not hasattr(loaded, "feature_names_in_")
 
 
+def test_options_that_were_changed_after_fitting(tmp_path):
+    classifier = FrameClassifier(**OPTIONS).fit(ROWS, NUMBERS)
+    classifier.set_params(hidden=(4,), activation="abs", batch_size=7, binding="none")
+    classifier.save(tmp_path / "model.safetensors")
+    loaded = FrameClassifier.load(tmp_path / "model.safetensors")
+    assert loaded.get_params() == classifier.get_params()
+    np.testing.assert_array_equal(loaded.transform(ROWS), classifier.transform(ROWS))
+    assert loaded.certificate_.to_dict() == classifier.certificate_.to_dict()
+
+
 def test_what_is_not_a_classifier_is_refused(tmp_path):
     with pytest.raises(NotFittedError):
         FrameClassifier().save(tmp_path / "model")

@@ -27,7 +27,7 @@ _ARRAYS = ("mean_", "scale_", "centres_")
 
 def save_classifier(classifier: Any, path: Path) -> None:
     """Write a fitted classifier, whole or not at all."""
-    plan, geometry = classifier.plan_, classifier.geometry_
+    plan, geometry, encoder = classifier.plan_, classifier.geometry_, classifier.encoder_
     trace = geometry.collapse_trace
     about = {
         "format": _FORMAT,
@@ -35,7 +35,12 @@ def save_classifier(classifier: Any, path: Path) -> None:
         "classes": {"dtype": classifier.classes_.dtype.str, "labels": classifier.classes_.tolist()},
         "columns": getattr(classifier, "feature_names_in_", np.empty(0)).tolist() or None,
         "fitted": {name: getattr(classifier, name) for name in _PLAIN},
-        "seed": plan.seed,
+        # As it was fitted: options may have been changed since.
+        "network": {
+            "hidden": [len(layer.bias) for layer in encoder.layers],
+            "activation": encoder.head.activation,
+        },
+        "plan": {"batch_size": _option(plan.batch_size), "binding": plan.binding, "seed": plan.seed},
         "dead_rows": geometry.dead_rows,
         "collapse_trace": None if math.isnan(trace) else trace,
         "accuracy": asdict(geometry.accuracy),
@@ -44,7 +49,7 @@ def save_classifier(classifier: Any, path: Path) -> None:
     tensors["labels"] = torch.from_numpy(plan.labels.classes.astype(np.int32))
     tensors["spreads"] = geometry.spreads
     # It was trained in float32: nothing is lost.
-    tensors |= {f"encoder.{name}": value.float() for name, value in classifier.encoder_.state_dict().items()}
+    tensors |= {f"encoder.{name}": value.float() for name, value in encoder.state_dict().items()}
     # One entry: the order of several would differ from run to run.
     content = save(
         {name: value.contiguous() for name, value in tensors.items()}, metadata={"orthoframe": json.dumps(about)}
@@ -83,15 +88,13 @@ def _restore(classifier: Any, about: dict[str, Any], tensors: dict[str, Tensor])
     classifier.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
     if about["columns"]:
         classifier.feature_names_in_ = np.array(about["columns"], dtype=object)
-    encoder = TableEncoder(classifier.n_features_in_, classifier.hidden, classifier.activation)
+    encoder = TableEncoder(classifier.n_features_in_, **about["network"])
     weights = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
     encoder.load_state_dict(weights)
     classifier.encoder_ = encoder.double()
     names = plain_labels(classifier.classes_)
     labels = tensors["labels"].long()
-    classifier.plan_ = BatchPlan(
-        names[labels.numpy()], classifier.batch_size, binding=classifier.binding, seed=about["seed"]
-    )
+    classifier.plan_ = BatchPlan(names[labels.numpy()], **about["plan"])
     classifier.geometry_ = _geometry(about, tensors, names)
 
 
