@@ -32,10 +32,6 @@ NOT_RUN = {
     "orthoframe study activations": "minutes",
     "orthoframe study batching": "minutes",
     "orthoframe study all --out results": "an hour",
-    "RAY_ADDRESS=HEAD:6379 orthoframe study all --scale paper --engine ray": "GPUs",
-    "ray start --head": "tests/studies/test_ray.py starts a cluster",
-    "torchrun --nproc-per-node 8 --no-python orthoframe train --out runs/one": "8 GPUs",
-    "srun --nodes 2 --ntasks-per-node 8 orthoframe train --out runs/two": "16 GPUs",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
     "sbatch --nodes 2 --ntasks-per-node 8 --gpus-per-node 8 examples/cluster/train.sbatch --recipe paper "

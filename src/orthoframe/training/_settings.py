@@ -201,11 +201,11 @@ RECIPES: dict[str, dict[str, Any]] = {
         "data": "fashion-mnist",
         "model": "resnet18",
         "prototypes": True,
-        "binding": "none",
+        "binding": "redrawn",
         "temperature": "0.1->0.5",
         "batch_size": 32,
         "lr": 0.03,
-        "settle": 0.7,
+        "settle": 0.6,
         "epochs": 70,
     },
 }
