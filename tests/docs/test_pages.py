@@ -92,6 +92,8 @@ def test_blocks_of_the_page_run(page, folder):
         if tool == "make":  # a benchmark: minutes or hours, but the target is there
             subprocess.run(["make", "-n", command.split()[1]], cwd=ROOT, check=True, capture_output=True)
             skipped.add(command)
+        elif page.parent.name == "studies" and command == f"orthoframe study {page.stem} --scale desk":
+            skipped.add(command)  # minutes; tests/studies runs every study at its smallest scale
         elif tool == "sbatch" and not slurm_answers():
             skipped.add(command)
     bin_folder = Path(sys.executable).parent

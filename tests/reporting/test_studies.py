@@ -144,7 +144,7 @@ def test_the_page_in_markdown():
         f"- scale: desk\n- seeds: 3\n- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
         "- time of all runs, one after the other: 9 min\n"
     )
-    assert "```bash\northoframe study imbalance --scale desk\n```" in text
+    assert "```sh\northoframe study imbalance --scale desk\n```" in text
     assert "Runs that failed" not in text
 
 

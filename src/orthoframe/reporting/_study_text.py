@@ -133,7 +133,7 @@ def study_text(study: Mapping[str, Any]) -> str:
         ]
     lines = [f"- {title}: {markdown(value)}" for title, value in made(study).items() if title != "command"]
     command = " ".join(str(study.get("command", "")).split())
-    parts += ["## How it was made", f"```bash\n{command}\n```", "\n".join(lines)]
+    parts += ["## How it was made", f"```sh\n{command}\n```", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 
