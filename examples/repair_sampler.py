@@ -17,7 +17,7 @@ def existing_batches(samples: int, batch_size: int) -> list[list[int]]:
 
 
 def main() -> None:
-    """Print both certificates, what was added, and train on the repaired batches."""
+    """Print both certificates and what was added, and load the repaired batches."""
     labels = np.repeat([0, 1, 2, 3], [400, 200, 30, 10])  # imbalanced on purpose
     batches = existing_batches(len(labels), batch_size=32)
 

@@ -8,8 +8,12 @@ port=${RAY_PORT:-6379}
 case ${1:-} in
     head)
         shift
-        ray start --head --port "$port" --disable-usage-stats
-        trap 'ray stop' EXIT
+        ray start --head --port "$port" --disable-usage-stats --include-dashboard false --block &
+        trap 'kill $!; wait' EXIT # ends this cluster, and no other that runs here
+        until ray status --address "127.0.0.1:$port" >/dev/null 2>&1; do
+            kill -0 $! # or it has failed to start
+            sleep 1
+        done
         RAY_ADDRESS="127.0.0.1:$port" orthoframe study "$@" --engine ray
         ;;
     join)

@@ -18,6 +18,8 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         OSError: If it cannot be written; then a file that had the name before is as it was.
     """
     name = ""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=".orthoframe.")
         with os.fdopen(handle, "wb") as file:

@@ -16,8 +16,11 @@ from orthoframe.watching import Watch, at_rest, shared_rows
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
-except ImportError:
-    from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
+except ImportError as absent:
+    try:
+        from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
+    except ImportError:
+        raise ImportError(f"orthoframe.lightning needs Lightning ({absent}): pip install lightning") from absent
 
 __all__ = ["GeometryCallback"]
 

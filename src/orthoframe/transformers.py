@@ -9,12 +9,17 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from orthoframe.batches import BatchPlan, PlanLoader
 from orthoframe.geometry import Geometry
 from orthoframe.losses import SupConLoss
 from orthoframe.watching import Watch, at_rest, shared_rows
+
+try:
+    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+except ImportError as absent:
+    message = f"orthoframe.transformers needs transformers ({absent}): pip install transformers accelerate"
+    raise ImportError(message) from absent
 
 __all__ = ["FrameTrainer", "GeometryCallback"]
 

@@ -2,18 +2,26 @@
 
     python pages.py PAGE SKIPPED...
 
-Python blocks have a namespace each; commands of orthoframe are called in this process, to save its start; other lines
-of a shell block go to bash. Lines that are given as SKIPPED are not run.
+Python blocks have a namespace each, and must print the numbers that the comments of their `print` lines tell; commands
+of orthoframe are called in this process, to save its start; other lines of a shell block go to bash. Lines that are
+given as SKIPPED are not run.
 """
 
+import contextlib
+import io
 import re
 import shlex
 import subprocess
 import sys
 from pathlib import Path
 
-# Verdicts that a page shows on purpose: "not certified" and "no frame" are status 1.
-MAY_FAIL = ("certify", "ufm")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
+# What a page shows on purpose: these end with status 1, "not certified".
+NOT_CERTIFIED = (
+    "orthoframe certify labels.npy batches.jsonl --repair mended.jsonl",
+    "orthoframe certify labels.csv batches.jsonl --column class --repair mended.jsonl --plot meetings.png",
+    "orthoframe ufm --counts 50x5,5x5 --batching partition --batch-size 64",
+)
 
 
 def blocks(text):
@@ -23,36 +31,55 @@ def blocks(text):
 
 def commands(block):
     """The commands of a shell block, without comments."""
-    lines = [" ".join(shlex.split(line, comments=True)) for line in block.splitlines()]
-    return [raw.strip() for raw, line in zip(block.splitlines(), lines, strict=True) if line]
+    lines = [re.sub(r"(^|\s+)#\s.*$", "", line).strip() for line in block.splitlines()]
+    return [line for line in lines if line]
 
 
-def bare(command):
-    """A command without its comment."""
-    return re.sub(r"\s+#\s.*$", "", command).strip()
+def untold(block, printed):
+    """The numbers in comments of `print` lines that were not printed, within their last digit."""
+    found = [float(number) for number in NUMBER.findall(printed)]
+    told = [n for line in re.findall(r"^\s*print\(.*?\)  # (.*)$", block, re.MULTILINE) for n in NUMBER.findall(line)]
+    return [number for number in told if not any(abs(float(number) - value) <= last_digit(number) for value in found)]
+
+
+def last_digit(number):
+    """What rounding to the digits of a number may change."""
+    mantissa, _, exponent = number.partition("e")
+    return 0.51 * 10.0 ** (int(exponent or 0) - len(mantissa.partition(".")[2]))
+
+
+def run_python(page, block):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(block, f"a block of {page.name}", "exec"), {"__name__": "__main__"})
+    missing = untold(block, printed.getvalue())
+    if missing:
+        sys.exit(f"{page.name} tells {', '.join(missing)}, and this was printed:\n{printed.getvalue()}")
+
+
+def run_command(command):
+    words = shlex.split(command)
+    if words[0] == "orthoframe":
+        from orthoframe.cli import main
+
+        try:
+            status = main(words[1:])
+        except SystemExit as end:
+            status = end.code or 0
+    else:
+        status = subprocess.run(["bash", "-c", command]).returncode
+    if status != int(command in NOT_CERTIFIED):
+        sys.exit(f"{command}: status {status}")
 
 
 def run(page, skipped):
-    from orthoframe.cli import main
-
     for language, block in blocks(page.read_text()):
         if language == "python":
-            exec(compile(block, f"a block of {page.name}", "exec"), {"__name__": "__main__"})
+            run_python(page, block)
         elif language == "sh":
-            for command in map(bare, commands(block)):
-                if command in skipped:
-                    continue
-                words = shlex.split(command)
-                if words[0] == "orthoframe":
-                    try:
-                        status = main(words[1:])
-                    except SystemExit as end:
-                        status = end.code
-                    allowed = (0, 1) if words[1] in MAY_FAIL else (0, None)
-                else:
-                    status, allowed = subprocess.run(["bash", "-c", command]).returncode, (0,)
-                if status not in allowed:
-                    sys.exit(f"{command}: status {status}")
+            for command in commands(block):
+                if command not in skipped:
+                    run_command(command)
 
 
 if __name__ == "__main__":

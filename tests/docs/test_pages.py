@@ -2,6 +2,9 @@
 
 import json
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -12,11 +15,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
-from tests.docs.pages import bare, blocks, commands
+from tests.docs.pages import blocks, commands, untold
 
 from orthoframe.training import Settings, train
 
-ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+CLUSTERS = ROOT / "docs" / "clusters.md"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 NOT_RUN = {
     # Tests have no network, and install nothing.
@@ -61,6 +66,13 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def free_port():
+    with socket.socket() as place:
+        place.bind(("127.0.0.1", 0))
+        return place.getsockname()[1]
+
+
 def slurm_answers():
     """Whether there is a SLURM cluster to submit to."""
     if which("sinfo") is None:
@@ -73,14 +85,34 @@ def slurm_answers():
 
 
 def shell(page):
-    return [bare(line) for language, block in blocks(page.read_text()) if language == "sh" for line in commands(block)]
+    return [line for language, block in blocks(page.read_text()) if language == "sh" for line in commands(block)]
+
+
+def run(command, folder, **variables):
+    """A command with the programs of this environment; none of its processes is left if it takes too long."""
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "ORTHOFRAME_STORE": str(folder / "store"),
+        "MPLBACKEND": "agg",
+        **variables,
+    }
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as started:
+        try:
+            output, _ = started.communicate(timeout=400)
+        except subprocess.TimeoutExpired:
+            os.killpg(started.pid, signal.SIGKILL)
+            raise
+    assert started.returncode == 0, output[-4000:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_of_the_page_run(page, folder):
-    if all(language in ("", "text") for language, _ in blocks(page.read_text())):
-        return
-    absent = [name for name in ("lightning", "transformers", "onnxruntime") if f"from {name}" in page.read_text()]
+def test_blocks_of_the_page_run(page, folder, free_port):
+    text = page.read_text()
+    packages = ("lightning", "transformers", "onnxruntime", "pytorch_metric_learning")
+    absent = [name for name in packages if re.search(rf"^(from|import) {name}\b", text, re.MULTILINE)]
     absent = [name for name in absent if find_spec(name) is None]
     if absent:
         pytest.skip(f"{absent[0]} is not installed")
@@ -88,26 +120,32 @@ def test_blocks_of_the_page_run(page, folder):
     if page.name == "theory.md":  # test_theory.py runs its commands, and looks at what they make
         skipped |= set(shell(page))
     for command in set(shell(page)) - skipped:
-        tool = command.split()[0]
-        if tool == "make":  # a benchmark: minutes or hours, but the target is there
-            subprocess.run(["make", "-n", command.split()[1]], cwd=ROOT, check=True, capture_output=True)
+        words = command.split()
+        if words[0] == "make":  # a benchmark: minutes or hours, but the target is there
+            subprocess.run(["make", "-n", words[1]], cwd=ROOT, check=True, capture_output=True)
             skipped.add(command)
         elif page.parent.name == "studies" and command == f"orthoframe study {page.stem} --scale desk":
             skipped.add(command)  # minutes; tests/studies runs every study at its smallest scale
-        elif tool == "sbatch" and not slurm_answers():
+        elif words[0] == "sbatch":
+            skipped.add(command)  # has a test of its own
+        elif "studies_on_ray.sh" in command and find_spec("ray") is None:
             skipped.add(command)
-    bin_folder = Path(sys.executable).parent
-    environment = {
-        **os.environ,
-        "OMP_NUM_THREADS": "1",
-        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
-        "ORTHOFRAME_STORE": str(folder / "store"),
-        "RAY_PORT": "6391",
-        "MPLBACKEND": "agg",
-    }
-    command = [sys.executable, str(Path(__file__).parent / "pages.py"), str(page), *skipped]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    if "python" in dict(blocks(text)) or set(shell(page)) - skipped:
+        run([sys.executable, str(HERE / "pages.py"), str(page), *skipped], folder, RAY_PORT=str(free_port))
+
+
+@pytest.mark.parametrize("command", [command for command in shell(CLUSTERS) if command.startswith("sbatch --wait")])
+def test_slurm(command, folder):
+    if not slurm_answers():
+        pytest.skip("there is no SLURM here")
+    run(["bash", "-c", command], folder)
+
+
+def test_files_for_slurm_are_shell():
+    files = sorted((ROOT / "examples" / "cluster").glob("*.sbatch"))
+    assert len(files) == 2
+    for file in files:
+        subprocess.run(["bash", "-n", str(file)], check=True)
 
 
 def test_what_is_not_run_is_still_in_a_page():
@@ -116,4 +154,11 @@ def test_what_is_not_run_is_still_in_a_page():
 
 def test_fenced_blocks_have_a_language():
     for page in PAGES:
+        assert page.read_text().count("```") == 2 * len(blocks(page.read_text())), f"{page}: an indented block"
         assert {language for language, _ in blocks(page.read_text())} <= {"python", "sh", "text"}, page
+
+
+def test_numbers_that_a_page_tells_are_looked_for():
+    block = "print(a)  # 0.47, 3: and 8.6e-07"
+    assert untold(block, "0.4686\n3 8.5595e-07") == []
+    assert untold(block, "0.48 3 8.4e-07") == ["0.47", "8.6e-07"]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors.numpy import save_file
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
@@ -50,19 +51,24 @@ def test_what_is_loaded_is_what_was_saved(labels, tmp_path):
 
 def test_options_that_json_does_not_know(tmp_path):
     options = {"hidden": [np.int64(8)], "temperature": np.float64(0.2), "random_state": np.random.RandomState(0)}
+    options["device"] = torch.device("cpu")
     FrameClassifier(epochs=2, **options).fit(ROWS, NUMBERS).save(tmp_path / "model")
     loaded = FrameClassifier.load(tmp_path / "model")
     assert (loaded.hidden, loaded.temperature, loaded.random_state) == ((8,), 0.2, None)
+    assert loaded.device == "cpu"
     assert not hasattr(loaded, "feature_names_in_")
 
 
 def test_options_that_were_changed_after_fitting(tmp_path):
     classifier = FrameClassifier(**OPTIONS).fit(ROWS, NUMBERS)
-    classifier.set_params(hidden=(4,), activation="abs", batch_size=7, binding="none")
+    before = classifier.predict_proba(ROWS)
+    classifier.set_params(hidden=(4,), activation="abs", batch_size=7, binding="none", temperature=1.0)
     classifier.save(tmp_path / "model.safetensors")
     loaded = FrameClassifier.load(tmp_path / "model.safetensors")
     assert loaded.get_params() == classifier.get_params()
     np.testing.assert_array_equal(loaded.transform(ROWS), classifier.transform(ROWS))
+    np.testing.assert_array_equal(loaded.predict_proba(ROWS), before)
+    np.testing.assert_array_equal(classifier.predict_proba(ROWS), before)
     assert loaded.certificate_.to_dict() == classifier.certificate_.to_dict()
 
 

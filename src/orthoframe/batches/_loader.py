@@ -13,9 +13,10 @@ from orthoframe.batches._sampler import PlanSampler
 class PlanLoader(DataLoader[Any]):
     """A `DataLoader` over the batches of a plan that finds its rank itself and can be resumed inside an epoch.
 
-    Each pass is one epoch. Under `torch.distributed` each process gets its rows of every batch, as `PlanSampler` deals
-    them; the process group may be started after the loader was made, as Lightning does. Batches that workers fetched
-    ahead do not count as done. With Lightning and several processes pass `use_distributed_sampler=False`.
+    Each pass is one epoch: make one loader, and keep it, for a new one begins with the first epoch. Under
+    `torch.distributed` each process gets its rows of every batch, as `PlanSampler` deals them; the process group
+    may be started after the loader was made, as Lightning does. Batches that workers fetched ahead do not count as
+    done. With Lightning and several processes pass `use_distributed_sampler=False`.
 
     Args:
         dataset: As many samples as the plan has labels, in their order.
@@ -23,7 +24,7 @@ class PlanLoader(DataLoader[Any]):
         **options: Those of `DataLoader`: `num_workers`, `collate_fn`, `pin_memory` and so on.
 
     Raises:
-        ValueError: If the data set and the plan differ in length.
+        ValueError: If the data set and the plan differ in length, or an option would decide the batches.
 
     Examples:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="none")
@@ -34,6 +35,9 @@ class PlanLoader(DataLoader[Any]):
     batch_sampler: PlanSampler
 
     def __init__(self, dataset: Any, plan: BatchPlan, **options: Any) -> None:
+        given = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"} & set(options)
+        if given:
+            raise ValueError(f"the plan decides the batches; leave {', '.join(sorted(given))} out")
         if len(dataset) != len(plan.labels.classes):
             raise ValueError(
                 f"the data set has {len(dataset)} samples and the plan {len(plan.labels.classes)}; "

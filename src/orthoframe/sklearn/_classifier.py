@@ -39,7 +39,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         hidden: Units of each hidden layer. Features have as many dimensions as the last, which must not be fewer than
             the classes.
         temperature: Of the loss, and of `predict_proba`.
-        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative.
+        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. With the others, which
+            are there to compare with, there is no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch: `"fixed"`, one row of each class, guarantees the frame; see `BatchPlan`.
         batch_size: Rows of a batch, before binding.
         epochs: An upper limit; training stops earlier if it can.
@@ -58,6 +59,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         classes_: `[k]`, the labels.
         centres_: `[k, dim]`, the mean feature of each class; float64.
         mean_, scale_: `[columns]`, for standardising.
+        temperature_: Of the training.
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`.
         geometry_: How the training features are arranged; see `measure`.
@@ -91,7 +93,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: float = 0.1,
         weight_decay: float = 5e-4,
         dropout: float = 0.2,
-        device: str = "auto",
+        device: str | torch.device = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
         self.hidden = hidden
@@ -136,7 +138,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             tol=self.tol,
             patience=self.patience,
         )
-        self.encoder_ = encoder.cpu().double()
+        self.encoder_, self.temperature_ = encoder.cpu().double(), float(self.temperature)
         self.loss_curve_, self.gap_curve_, self.stopped_ = history.loss, history.gap, history.stopped
         self.loss_gap_, self.n_iter_ = history.gap[-1], len(history.loss)
         features = features_of(self.encoder_, self._rows(rows))
@@ -181,7 +183,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax of the cosines over the temperature of the training, `[rows, k]`; it is not calibrated."""
-        scores = self._cosines(X) / self.temperature
+        scores = self._cosines(X) / self.temperature_
         weights = np.exp(scores - scores.max(1, keepdims=True))
         shares: NDArray[np.float64] = weights / weights.sum(1, keepdims=True)
         return shares
@@ -216,7 +218,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def _standardise(self, rows: Floats) -> None:
         self.mean_ = rows.mean(0, dtype=np.float64)
-        scale = rows.std(0, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            scale = rows.std(0, dtype=np.float64)
+        if not np.isfinite(scale).all():
+            column = int(np.flatnonzero(~np.isfinite(scale))[0])
+            raise ValueError(f"the spread of column {column} is too large for float64; divide the column by something")
         # Rounding leaves a constant column a spread, by which it must not be divided.
         constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(self.mean_)
         self.scale_ = np.where(constant, 1.0, scale)

@@ -21,7 +21,7 @@ from orthoframe.geometry._statistics import ClassStatistics
 from orthoframe.sklearn._network import TableEncoder
 
 _FORMAT = "orthoframe.FrameClassifier"
-_PLAIN = ("n_features_in_", "n_iter_", "stopped_", "loss_curve_", "gap_curve_", "loss_gap_")
+_PLAIN = ("n_features_in_", "temperature_", "n_iter_", "stopped_", "loss_curve_", "gap_curve_", "loss_gap_")
 _ARRAYS = ("mean_", "scale_", "centres_")
 
 
@@ -119,6 +119,8 @@ def _option(value: Any) -> Any:
     """An option as JSON has it; a generator has none, and is left out."""
     if isinstance(value, np.random.RandomState):
         return None
+    if isinstance(value, torch.device):
+        return str(value)
     if isinstance(value, np.generic):
         return value.item()
     return [_option(entry) for entry in value] if isinstance(value, list | tuple) else value

@@ -58,7 +58,7 @@ def fit_encoder(
         The history.
 
     Raises:
-        ValueError: If the loss is no number.
+        ValueError: If the loss is no number, or no batch has anything to compare.
     """
     labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
     optimizer = torch.optim.SGD(
@@ -85,6 +85,11 @@ def fit_encoder(
         losses.append(float(torch.stack(values).double().mean()))
         floor, alike = math.fsum(floors) / len(floors), math.fsum(collapsed) / len(collapsed)
         gaps.append(losses[-1] - floor)
+        if alike <= floor:
+            raise ValueError(
+                f"no batch of epoch {epoch + 1} has two rows of a class and one of another, so that there is nothing "
+                'to learn from; use a larger batch_size, or binding="fixed"'
+            )
         if not math.isfinite(losses[-1]):
             raise ValueError(
                 f"the loss is {losses[-1]} in epoch {epoch + 1}; use a learning_rate below {learning_rate}"

@@ -1,6 +1,7 @@
 """Check what a user gave to the classifier."""
 
 import math
+from numbers import Real
 from typing import Any, get_args
 
 import numpy as np
@@ -38,23 +39,28 @@ def check_options(options: Any, classes: list[Any]) -> None:
         if not _whole(getattr(options, name)):
             raise ValueError(f"{name} must be a whole number from 1, not {getattr(options, name)!r}")
     for name in ("temperature", "learning_rate"):
-        if not 0 < getattr(options, name) < math.inf:
-            raise ValueError(f"{name} must be positive, not {getattr(options, name)!r}")
+        if not 0 < _number(getattr(options, name)) < math.inf:
+            raise ValueError(f"{name} must be a positive number, not {getattr(options, name)!r}")
     for name in ("tol", "weight_decay"):
-        if not 0 <= getattr(options, name) < math.inf:
-            raise ValueError(f"{name} must be at least 0, not {getattr(options, name)!r}")
-    if not 0 <= options.dropout < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, not {options.dropout!r}")
+        if not 0 <= _number(getattr(options, name)) < math.inf:
+            raise ValueError(f"{name} must be a number from 0, not {getattr(options, name)!r}")
+    if not 0 <= _number(options.dropout) < 1:
+        raise ValueError(f"dropout must be a number from 0 to below 1, not {options.dropout!r}")
 
 
-def device_of(name: str) -> torch.device:
+def device_of(name: str | torch.device) -> torch.device:
     """The device to train on; a GPU, if there is one, for `auto`."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        return torch.empty(0, device=name).device
-    except (RuntimeError, AssertionError):  # no device of torch, or one that this machine or build has not
+        return torch.empty(0, device=torch.device(name)).device
+    except (RuntimeError, AssertionError, TypeError):  # no device of torch, or one that this machine or build has not
         raise ValueError(f'device {name!r} is not there; use "auto", "cpu", or another torch device') from None
+
+
+def _number(value: Any) -> float:
+    """The value, or what is in no range."""
+    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
 
 
 def _whole(value: Any) -> bool:

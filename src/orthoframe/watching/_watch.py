@@ -1,5 +1,6 @@
 """Measure, remember, draw."""
 
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,13 +26,14 @@ class Watch:
         geometry: The last measurement.
 
     Raises:
-        ValueError: For fewer than one epoch between measurements.
+        ValueError: For fewer than one class, or one epoch between measurements.
         TypeError: For a loss that is no `SupConLoss`.
     """
 
     def __init__(self, num_classes: int, every: int, loss: SupConLoss | None, name: str) -> None:
-        if every < 1:
-            raise ValueError(f"every must be at least 1 epoch, not {every}")
+        for word, value in (("num_classes", num_classes), ("every", every)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{word} must be a whole number from 1, not {value!r}")
         if loss is not None and not isinstance(loss, SupConLoss):
             raise TypeError(f"loss must be a SupConLoss, whose floor is known, not {type(loss).__name__}")
         self.num_classes, self.every, self.name = num_classes, every, name
@@ -89,8 +91,12 @@ class Watch:
         if self.geometry is not None:
             from orthoframe.reporting import geometry_figure
 
-            folder.mkdir(parents=True, exist_ok=True)
-            geometry_figure(self.geometry).savefig(folder / f"{self.name}.png", dpi=150)
+            target = folder / f"{self.name}.png"
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                geometry_figure(self.geometry).savefig(target, dpi=150)
+            except OSError as error:  # the training is done, and must not be lost for a picture
+                warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
 
 
 def _geometry(parts: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Geometry:
