@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -96,6 +97,7 @@ def run(command, folder, **variables):
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "ORTHOFRAME_STORE": str(folder / "store"),
         "MPLBACKEND": "agg",
+        "RAY_AUTH_TOKEN": secrets.token_hex(32),
         **variables,
     }
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
