@@ -28,7 +28,7 @@ def grid(scale: Scale) -> list[Cell]:
     cells.append(_cell(scale, "images", "cifar10", "resnet18", "step", 10))
     cells.append(_cell(scale, "images", "fashion-mnist", "densenet40", "step", 10))
     where = {"grid": "full width", "data": "", "model": "", "imbalance": "step", "ratio": 10}
-    wide = network(scale, "fashion-mnist", "resnet18", desk={"width": 64, "epochs": 30}, ratio=10)
+    wide = network(scale, "fashion-mnist", "resnet18", desk={"width": 64, "epochs": 20}, ratio=10)
     return [*cells, trained(where, wide, seeds=1)]
 
 
@@ -78,6 +78,8 @@ STUDY = Study(
         "At desk scale digits and MNIST are trained at a temperature of 0.1. On FashionMNIST and CIFAR-10 it rises "
         "from 0.1 to 0.5: at 0.1 they need more steps than two cores have time for. Convolutional networks are narrow "
         "(the ResNet-18 of width 8, an eighth of the paper's; the DenseNet-40 of growth 4, a third) and see 110 "
-        "images, 20 or 2 of a class. The ResNet-18 of full width has one seed and decides nothing."
+        "images, 20 or 2 of a class. The ResNet-18 of full width has one seed and decides nothing. The DenseNet-40 has "
+        "hardly learnt to tell its images apart: between 0.28 and 0.96 of the way down to the floor is left, where the "
+        "others have hardly anything left. Its verdict is about what these epochs are enough for."
     ),
 )
