@@ -80,7 +80,7 @@ STUDY = Study(
         Panel("Few images of FashionMNIST", "delta_of", "epoch", ("network",), {"data": "fashion-mnist"}, OF, "y"),
     ),
     remark=(
-        "STEP, R = 10. Narrow networks, as two cores allow: width 8 is an eighth of the paper's ResNet-18. At desk scale "
-        "the DenseNet-40 hardly learns to tell its images apart in these epochs."
+        "STEP, R = 10. Narrow networks, as two cores allow: width 8 is an eighth of the paper's ResNet-18. At desk "
+        "scale the DenseNet-40 hardly learns to tell its images apart in these epochs."
     ),
 )
