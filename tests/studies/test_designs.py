@@ -100,6 +100,7 @@ def test_the_key_is_of_what_decides_the_result():
     one = Training(Settings(seed=1))
     assert key(one) == key(Training(Settings(seed=1, data_dir=Path("elsewhere"), devices=2)))
     assert key(one) != key(Training(Settings(seed=2)))
+    assert key(Training(Settings(ratio=10))) == key(Training(Settings(ratio=10.0)))
     assert key(Free((2, 2), 4, 0)) != key(Flow((2, 2), 4, 0))
 
 

@@ -33,9 +33,14 @@ class Job(Protocol):
 
 
 def key(job: Job) -> str:
-    """The name of a job: the same for the same options, whatever their order."""
-    text = json.dumps({**job.to_dict(), "format": _FORMAT}, sort_keys=True)
+    """The name of a job: the same for the same options, whatever their order, and whether 10 is written as 10.0."""
+    options = {name: _whole(value) for name, value in job.to_dict().items()}
+    text = json.dumps({**options, "format": _FORMAT}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
+
+
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True)
