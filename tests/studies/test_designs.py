@@ -104,6 +104,14 @@ def test_the_key_is_of_what_decides_the_result():
     assert key(Free((2, 2), 4, 0)) != key(Flow((2, 2), 4, 0))
 
 
+def test_classes_that_no_number_of_epochs_certifies(tmp_path):
+    """Single images without binding: the run has its result, without that number."""
+    settings = Settings(majority=20, ratio=20, binding="none", width=16, batch_size=32, epochs=1, augment=False)
+    final = Training(settings).run(tmp_path, None)["final"]
+    assert "epochs_to_certify" not in final
+    assert final["certified"] == 0.0
+
+
 def test_free_features_end_where_the_certificate_says(tmp_path):
     """Bound they are at the frame; of a partition that falls apart they are not, at the floor of the loss."""
     bound = Free((6, 6, 3), 8, 0, 0.5, epochs=1, batch_size=4, scheme="partition", binding="fixed")

@@ -5,6 +5,7 @@ import json
 import math
 import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -247,8 +248,9 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
     if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
         temperature = Temperature.of(settings.temperature).last
         final["delta_predicted"] = _to_predicted(found, temperature, settings.denominator)
-    if settings.scheme == "reshuffle" and settings.binding == "none":
-        final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
+    if settings.loss == "supcon" and settings.scheme == "reshuffle" and settings.binding == "none":
+        with suppress(ValueError):  # no number is enough: two classes of one image never push each other apart
+            final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
     return {"final": final, "curve": curve, "cosines": found.cosines.tolist()}
 
 
