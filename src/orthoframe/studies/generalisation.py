@@ -11,15 +11,17 @@ WAYS = {
 }
 
 
+# Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
+_LONG = {"epochs": 120, "settle": 0.4, "temperature": "0.1->0.5", "measure_every": 20}
+
+
 def grid(scale: Scale) -> list[Cell]:
     """Both geometries and cross-entropy; balanced, where the second is an ETF, and imbalanced."""
     cells = []
     for data in ("digits", "fashion-mnist"):
         for ratio in (1, 10) if scale != "smoke" else (10,):
             for way, options in WAYS.items():
-                settings = network(
-                    scale, data, desk={"epochs": 80, "measure_every": 20}, ratio=ratio, augment=True, **options
-                )
+                settings = network(scale, data, desk=_LONG, ratio=ratio, augment=True, **options)
                 cells.append(trained({"data": data, "ratio": ratio, "geometry": way}, settings))
     return cells
 
@@ -80,7 +82,13 @@ STUDY = Study(
         Panel("Margin of minority classes", "minority_margin", "geometry", ("data", "ratio")),
     ),
     remark=(
-        "Held-out images, nearest class centre; images are augmented. The margin is the squared distance to the "
-        "nearest other centre less that to the own: at most 2 at an OF, and 2.2 at an ETF of ten classes."
+        "Held-out images, nearest class centre; images are augmented in the first three fifths of the epochs. The "
+        "margin is the squared distance to the nearest other centre less that to the own: at most 2 at an OF, and 2.2 "
+        "at an ETF of ten classes."
+    ),
+    history=(
+        "The first design had 80 epochs at a temperature of 0.1 with images augmented to the end. Nothing was at its "
+        "geometry then: the OF cells ended at 0.32 to 0.60 from the OF, the balanced ETF cells at 0.64 to 0.69 from "
+        "the ETF. No comparison was decided; the margin of minority classes was larger with ReLU by 0.13 to 0.36."
     ),
 )
