@@ -20,7 +20,6 @@ NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 NOT_CERTIFIED = (
     "orthoframe certify labels.npy batches.jsonl --repair mended.jsonl",
     "orthoframe certify labels.csv batches.jsonl --column class --repair mended.jsonl --plot meetings.png",
-    "orthoframe ufm --counts 50x5,5x5 --batching partition --batch-size 64",
 )
 
 
