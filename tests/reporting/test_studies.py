@@ -141,7 +141,7 @@ def test_the_page_in_markdown():
     assert re.search(r"\| digits \| 10 \| relu \| 3 \| 0\.\d+ \[0\.\d+, 0\.\d+\] \|", text)
     assert "Small networks." in text
     assert text.endswith(
-        f"- scale: desk\n- seeds: 3\n- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
+        f"- scale: desk\n- seeds: 0, 1, 2\n- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
         "- time of all runs, one after the other: 9 min\n"
     )
     assert "```sh\northoframe study imbalance --scale desk\n```" in text

@@ -85,6 +85,8 @@ def write_claims_page(studies: Sequence[Mapping[str, Any]], file: IO[bytes] | st
             markdown(study["question"], paragraph=True),
             table(["claim", "source", "found", "agreement"], rows) if rows else "It has no claims.",
         ]
+        if study.get("remark"):
+            parts.append(markdown(study["remark"], paragraph=True))
     page = ("\n\n".join(parts) + "\n").encode()
     if isinstance(file, str | os.PathLike):
         write_whole(Path(file), lambda out: out.write(page))
@@ -180,7 +182,7 @@ def made(study: Mapping[str, Any]) -> dict[str, str]:
     facts = {
         "command": study.get("command"),
         "scale": study.get("scale"),
-        "seeds": study.get("seeds"),
+        "seeds": _seeds(study.get("seeds")),
         "version": study.get("version"),
         "commit": study.get("commit"),
         "commits of the runs": ", ".join(map(str, study.get("run_commits") or [])) or None,
@@ -207,3 +209,8 @@ def markdown(text: Any, *, paragraph: bool = False) -> str:
     said = re.sub(r"([\\`*|$~]|\](?=[\[(:]))", r"\\\1", said)
     said = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", said)
     return re.sub(r"^(?:(\d+)([.)])(?=\s)|()([#>+-]))", r"\1\\\2\4", said) if paragraph else said
+
+
+def _seeds(count: Any) -> str | None:
+    """Which they are: they are counted from 0."""
+    return None if count is None else ", ".join(map(str, range(int(count))))

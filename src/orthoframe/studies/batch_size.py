@@ -31,14 +31,14 @@ STUDY = Study(
     question="Does the geometry depend on the batch size, with and without ReLU, with and without binding?",
     claims=(
         Claim(
-            "With ReLU and binding every batch size reaches the OF",
+            "With ReLU and binding every batch size reaches the OF in these epochs",
             "paper",
             "delta_of",
             {"features": "network", "activation": "relu", "binding": "fixed"},
             at_most=OF,
         ),
         Claim(
-            "With ReLU alone every batch size reaches the OF",
+            "With ReLU alone every batch size reaches the OF in these epochs",
             "paper",
             "delta_of",
             {"features": "network", "activation": "relu", "binding": "none"},
@@ -78,8 +78,8 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "Digits, STEP, R = 10, as many epochs for every size: batches of 256 make an eighth of the steps of batches of "
-        "32. certified is the part of seeds whose plan is certified over its first 20 epochs; epochs_to_certify is "
+        "Digits, STEP, R = 10, as many epochs for every size: batches of 256 make an eighth of the steps of batches "
+        "of 32. certified is the part of seeds whose plan is certified over its first 20 epochs; epochs_to_certify is "
         "what coverage predicts for 99 % confidence without binding. Free features see three epochs of batches "
         "together; coverage is the predicted probability that these are certified."
     ),

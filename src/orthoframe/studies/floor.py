@@ -56,12 +56,12 @@ STUDY = Study(
         Panel("Distance to the frame", "delta_of", "epoch", ("ratio", "temperature"), {"data": WIDE}, OF, "y"),
     ),
     remark=(
-        "part_left is the gap above the floor, as a part of the way from all features alike down to the floor. At "
-        "R = 50 the small classes of the digits have two images; single ones would be in no term of their own."
+        "part_left is the gap above the floor, as a part of the way from all features alike down to the floor. At R = "
+        "50 the small classes of the digits have two images; single ones would be in no term of their own."
     ),
     history=(
         "The first design had R = 100, where a small class is a single image: nothing pushes two such classes apart, "
-        "and the loss was at its floor with a distance of 0.6 to the frame. Its learning rate of 0.1 was too large: at "
-        "0.5 some seeds ended with all features alike, and at 0.1 one did not settle."
+        "and the loss was at its floor with a distance of 0.6 to the frame. Its learning rate of 0.1 was too large: "
+        "at 0.5 some seeds ended with all features alike, and at 0.1 one did not settle."
     ),
 )

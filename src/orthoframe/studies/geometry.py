@@ -44,17 +44,23 @@ STUDY = Study(
     name="geometry",
     question="Does ReLU lead to the orthogonal frame for every imbalance, on every data set and network?",
     claims=(
-        Claim("OF at every STEP imbalance", "paper", "delta_of", {"grid": "ratios", "imbalance": "step"}, at_most=OF),
         Claim(
-            "OF at every long-tailed imbalance",
+            "OF at every STEP imbalance in these epochs",
+            "paper",
+            "delta_of",
+            {"grid": "ratios", "imbalance": "step"},
+            at_most=OF,
+        ),
+        Claim(
+            "OF at every long-tailed imbalance in these epochs",
             "paper",
             "delta_of",
             {"grid": "ratios", "imbalance": "long-tail"},
             at_most=OF,
         ),
-        Claim("OF on MNIST", "paper", "delta_of", {"data": "mnist"}, at_most=OF),
+        Claim("OF on MNIST in these epochs", "paper", "delta_of", {"data": "mnist"}, at_most=OF),
         Claim(
-            "OF on FashionMNIST",
+            "OF on FashionMNIST in these epochs",
             "paper",
             "delta_of",
             {"grid": ("ratios", "images"), "data": "fashion-mnist", "model": _MAIN},
@@ -63,7 +69,7 @@ STUDY = Study(
         Claim(
             "OF of a ResNet-18 on CIFAR-10", "paper", "delta_of", {"data": "cifar10", "model": "resnet18"}, at_most=OF
         ),
-        Claim("OF of a DenseNet-40", "paper", "delta_of", {"model": "densenet40"}, at_most=OF),
+        Claim("OF of a DenseNet-40 in these epochs", "paper", "delta_of", {"model": "densenet40"}, at_most=OF),
         Claim("Classes collapse", "paper", "beta_nc", {"grid": ("ratios", "images"), "model": _MAIN}, at_most=0.1),
     ),
     grid=grid,
@@ -75,11 +81,12 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "At desk scale digits and MNIST are trained at a temperature of 0.1. On FashionMNIST and CIFAR-10 it rises "
-        "from 0.1 to 0.5: at 0.1 they need more steps than two cores have time for. Convolutional networks are narrow "
-        "(the ResNet-18 of width 8, an eighth of the paper's; the DenseNet-40 of growth 4, a third) and see 110 "
-        "images, 20 or 2 of a class. The ResNet-18 of full width has one seed and decides nothing. The DenseNet-40 has "
-        "hardly learnt to tell its images apart: between 0.28 and 0.96 of the way down to the floor is left, where the "
-        "others have hardly anything left. Its verdict is about what these epochs are enough for."
+        "At desk scale digits and MNIST are trained at a temperature of 0.1 for 150 epochs; with 300 the digits are "
+        "at 0.02 for R = 100 (study activations). On FashionMNIST and CIFAR-10 it rises from 0.1 to 0.5: at 0.1 they "
+        "need more steps than two cores have time for. Convolutional networks are narrow (the ResNet-18 of width 8, "
+        "an eighth of the paper's; the DenseNet-40 of growth 4, a third) and see 110 images, 20 or 2 of a class. The "
+        "ResNet-18 of full width has one seed and decides nothing. The loss of the DenseNet-40 is not near its floor: "
+        "0.28, 0.40 and 0.96 of the way down is left in the three seeds, where the others have hardly anything left. "
+        "Its verdict is about what these epochs are enough for."
     ),
 )
