@@ -130,6 +130,8 @@ def test_a_local_ray_cluster(here, capsys, monkeypatch):
 def studying(words, log):
     """The command on the small study, in a group of processes of its own as a terminal has."""
     os.setsid()
+    # Tests that a shell has started in the background are deaf to Ctrl-C, and so is what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(TERM="xterm-256color", COLUMNS="160")
     _catalogue._PACKAGE, _catalogue._MODULES = "tests.studies", ("small_study",)
     command(words, log)
