@@ -70,21 +70,27 @@ def write_sphere_gif(file: IO[bytes], flow: Flow, classes: NDArray[np.int64]) ->
 
 def _frames(flow: Flow, classes: NDArray[np.int64]) -> Iterator[Image.Image]:
     features = flow.features.numpy()
-    whole = bool((features < 0).any())
+    figure = Figure(figsize=(4.6, 4.6), dpi=90, layout="constrained")
+    axes = figure.add_subplot(projection="3d")
+    assert isinstance(axes, Axes3D)
+    _draw_sphere(axes, whole=bool((features < 0).any()))
+    # One figure for all frames: what moves is drawn empty, and moved.
+    trails, points = [], []
+    for c, colour in enumerate(_COLOURS):
+        trails += axes.plot([], [], [], color=colour, linewidth=1.2, alpha=0.6)
+        label = f"class {c}: {np.count_nonzero(classes == c)}"
+        points += axes.plot([], [], [], color=colour, label=label, linestyle="none", marker="o", markersize=4.7)
+    axes.legend(loc="upper left", fontsize=8, frameon=False)
+    title = axes.set_title("time", fontsize=9)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    figure.set_layout_engine("none")  # it has its place, and finding it takes as long as drawing
     for number, rows in enumerate(features):
-        figure = Figure(figsize=(4.6, 4.6), dpi=90, layout="constrained")
-        axes = figure.add_subplot(projection="3d")
-        assert isinstance(axes, Axes3D)
-        _draw_sphere(axes, whole)
-        for c in range(3):
+        for c in range(len(_COLOURS)):
             trail = features[: number + 1][:, classes == c].mean(1)
-            trail = trail / np.linalg.norm(trail, axis=1, keepdims=True)
-            axes.plot(*trail.T, color=_COLOURS[c], linewidth=1.2, alpha=0.6)
-            own = rows[classes == c]
-            axes.scatter(*own.T, s=22, color=_COLOURS[c], label=f"class {c}: {len(own)}", depthshade=False)
-        axes.legend(loc="upper left", fontsize=8, frameon=False)
-        axes.set_title(f"time {float(flow.times[number]):.3g}", fontsize=9)
-        canvas = FigureCanvasAgg(figure)
+            trails[c].set_data_3d(*(trail / np.linalg.norm(trail, axis=1, keepdims=True)).T)
+            points[c].set_data_3d(*rows[classes == c].T)
+        title.set_text(f"time {float(flow.times[number]):.3g}")
         canvas.draw()  # type: ignore[no-untyped-call]
         yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
 
