@@ -1,27 +1,14 @@
-"""Free features: at the floor, at a frame, and never against the certificate."""
+"""Free features: at the floor, at a frame, and honest where they are not."""
 
 import json
-import math
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from tests.ufm.cases import DENOMINATORS, STEP
 
-import reference
-from orthoframe import BatchPlan, certify, loss_floor, predict_gram, repair, solve_ufm
-from orthoframe.ufm._feasible import project, tangent
-from orthoframe.ufm._objective import Objective
-
-STEP = [c for c in range(10) for _ in range(50 if c < 5 else 5)]
-DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
-
-
-def out_of_place(solution):
-    """How far features are from a frame: of class means, and of rows from their class mean."""
-    return max(solution.geometry.delta_of, math.sqrt(float(solution.geometry.spreads.max())))
+from orthoframe import loss_floor, predict_gram, solve_ufm
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
@@ -55,100 +42,6 @@ def test_every_denominator_ends_at_the_frame(denominator, temperature):
     )
 
 
-@given(
-    st.lists(st.integers(0, 3), min_size=2, max_size=9),
-    st.lists(st.lists(st.integers(0, 100), min_size=0, max_size=6), min_size=1, max_size=4),
-    st.sampled_from(DENOMINATORS),
-    st.booleans(),
-)
-def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bound):
-    batches = [[index % len(labels) for index in batch] for batch in batches]
-    k = len(set(labels))
-    prototypes = torch.eye(k, 5, dtype=torch.float64) if bound else None
-    generator = torch.Generator().manual_seed(0)
-    rows = project(torch.rand(len(labels), 5, dtype=torch.float64, generator=generator), True).requires_grad_()
-    names = sorted(set(labels))
-    total, anchors, floor = torch.zeros((), dtype=torch.float64), 0, 0.0
-    for batch in batches:
-        own = [names.index(labels[i]) for i in batch] + (list(range(k)) if bound else [])
-        features = torch.cat([rows[batch], prototypes]) if bound else rows[batch]
-        terms = reference.supcon_terms(features, own, 0.5, denominator)
-        total = total + sum(term for term in terms if term is not None)
-        anchors += sum(term is not None for term in terms)
-        floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
-    if not anchors:
-        with pytest.raises(ValueError, match="the loss is 0 everywhere"):
-            Objective(labels, batches, 0.5, denominator, prototypes)
-        return
-    objective = Objective(labels, batches, 0.5, denominator, prototypes)
-    value, gradient = objective(rows)
-    assert objective.anchors == anchors
-    assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
-    assert objective.floor == pytest.approx(floor / anchors, rel=1e-12, abs=1e-14)
-    (expected,) = torch.autograd.grad(total / anchors, rows)
-    torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-12, rtol=1e-10)
-
-
-def random_plan(seed):
-    """Small batches over a few classes; some are repaired, so that both verdicts are common."""
-    random = np.random.default_rng(seed)
-    k = int(random.integers(2, 5))
-    n = int(random.integers(2 * k, 4 * k + 1))
-    labels = np.concatenate([np.arange(k), np.arange(k), random.integers(0, k, n - 2 * k)])
-    batches = [
-        random.choice(n, int(random.integers(2, min(n, 7) + 1)), replace=bool(random.random() < 0.2))
-        for _ in range(int(random.integers(2, 7)))
-    ]
-    return labels, repair(labels, batches) if random.random() < 0.4 else batches
-
-
-@pytest.mark.parametrize(
-    ("part", "denominator"), [*((p, "all") for p in range(5)), *((0, d) for d in DENOMINATORS[1:])]
-)
-def test_solver_and_certificate_never_contradict_each_other(part, denominator):
-    verdicts = []
-    for seed in range(8 * part, 8 * part + 8):
-        labels, batches = random_plan(seed)
-        if all(len(set(labels[batch])) == len(batch) for batch in batches):
-            continue  # no anchor anywhere: the solver refuses it
-        certificate = certify(labels, batches, denominator=denominator)
-        verdicts.append(certificate.holds)
-        dim = len(labels) + len(set(labels))  # room for whatever the batches leave free
-        options = {"batches": batches, "temperature": 1.0, "denominator": denominator}
-        solutions = (solve_ufm(labels, dim, seed=start, **options) for start in range(5))
-        if certificate.holds:
-            solution = next(solutions)
-            assert solution.converged, seed
-            # A batch of one class feels the fourth power of an angle: 1e-14 above the floor is an angle of 3e-4.
-            assert out_of_place(solution) < 2e-3, seed
-        else:
-            assert any(solution.converged and out_of_place(solution) > 1e-2 for solution in solutions), seed
-    assert {True, False} == set(verdicts)
-
-
-def test_the_plan_that_the_paper_condition_accepts_and_the_solver_refutes():
-    labels, batches = [0, 0, 1, 1, 2, 2], [[0, 2, 4, 5], [0, 1, 4], [2, 3, 5]]
-    certificate = certify(labels, batches)
-    assert certificate.holds_as_stated
-    assert not certificate.holds
-    solution = solve_ufm(labels, 12, batches=batches, temperature=1.0)
-    assert solution.converged
-    assert out_of_place(solution) > 0.01
-    mended = solve_ufm(labels, 12, batches=repair(labels, batches), temperature=1.0)
-    assert mended.converged
-    assert out_of_place(mended) < 1e-5  # the square root of what the loss can tell
-
-
-@pytest.mark.parametrize("denominator", ["sincere", "negatives"])
-def test_a_batch_of_a_single_class_has_no_force_with_some_denominators(denominator):
-    labels, batches = [0, 0, 0, 1, 1], [[0, 1, 3, 4], [0, 1, 2], [2, 3, 4]]
-    assert certify(labels, batches).holds
-    assert not certify(labels, batches, denominator=denominator).holds
-    solution = solve_ufm(labels, 8, batches=batches, temperature=1.0, denominator=denominator)
-    assert solution.converged
-    assert out_of_place(solution) > 0.1
-
-
 def test_it_works_where_gradients_are_switched_off():
     expected = solve_ufm([0, 0, 1, 1], 4)
     with torch.no_grad():
@@ -165,13 +58,6 @@ def test_numbers_of_float32_are_good_enough():
     solution = solve_ufm([0, 0, 1, 1, 2, 2], 9, prototypes=prototypes, temperature=np.float32(0.5))
     assert solution.converged is True
     json.dumps(solution.to_dict(), allow_nan=False)
-
-
-def test_the_views_of_a_plan_are_rows():
-    labels = [0, 0, 1, 1, 2, 2]
-    plan = BatchPlan(labels, 1, scheme="partition", binding="present", views=2, seed=13)
-    assert plan.certificate().holds
-    assert out_of_place(solve_ufm(labels, 12, batches=plan, temperature=1.0)) < 2e-3
 
 
 @pytest.mark.parametrize("counts", [[5, 5], [5, 1], [5, 2], [8, 8, 8], [5, 1, 1]])
@@ -200,31 +86,6 @@ def test_where_the_lowest_loss_is_not_known_all_starts_are_tried():
     stuck = solve_ufm([0] * 6 + [1] * 6, 4, start=torch.ones(12, 4), **options)
     assert not stuck.converged  # all rows coincide: a maximum
     assert solve_ufm([0] * 6 + [1] * 6, 4, **options).starts == 5
-
-
-def test_a_witness_is_where_the_solver_stays():
-    labels, batches = random_plan(3)
-    certificate = certify(labels, batches)
-    assert not certificate.holds
-    witness = torch.from_numpy(certificate.witness())
-    solution = solve_ufm(labels, witness.shape[1], batches=batches, start=witness, temperature=1.0)
-    assert solution.converged
-    assert solution.steps == 0
-    torch.testing.assert_close(solution.features, witness)
-
-
-def test_binding_and_prototypes_turn_a_failing_plan_into_a_frame():
-    plan = BatchPlan(STEP, 64, scheme="partition", binding="none")
-    loose = solve_ufm(STEP, 32, batches=plan, temperature=0.5)
-    assert loose.converged
-    assert loose.geometry.delta_of > 0.1
-    bound = solve_ufm(STEP, 32, batches=BatchPlan(STEP, 64, scheme="partition", binding="fixed"), temperature=0.5)
-    fixed = solve_ufm(STEP, 32, batches=plan, temperature=0.5, prototypes=torch.eye(10, 32))
-    for solution in (bound, fixed):
-        assert solution.converged
-        assert solution.geometry.delta_of < 1e-9
-    axes = fixed.geometry.ownership.owners[:10]
-    assert axes.tolist() == list(range(10))  # each class is at its prototype
 
 
 def test_a_spurious_stationary_point_is_not_claimed_and_another_start_is_tried():
@@ -340,15 +201,3 @@ def test_what_is_refused(arguments, message):
     labels, dim = arguments.pop("labels", [0, 0, 1, 1]), arguments.pop("dim", 4)
     with warnings.catch_warnings(), pytest.raises(ValueError, match=message):
         solve_ufm(labels, dim, **arguments)
-
-
-@given(st.lists(st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.randoms())
-def test_the_projection_is_the_nearest_unit_row(values, random):
-    rows = torch.tensor(values, dtype=torch.float64)
-    nearest = project(rows, nonnegative=True)
-    torch.testing.assert_close(nearest.norm(dim=1), torch.ones(len(rows), dtype=torch.float64))
-    assert bool((nearest >= 0).all())
-    for _ in range(20):
-        other = torch.tensor([[random.random() for _ in range(3)] for _ in rows], dtype=torch.float64) + 1e-9
-        other = other / other.norm(dim=1, keepdim=True)
-        assert bool(((rows - nearest).norm(dim=1) <= (rows - other).norm(dim=1) + 1e-9).all())

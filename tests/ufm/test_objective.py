@@ -1,0 +1,57 @@
+"""What is minimised, and where: the loss over all batches, and rows of unit length."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ufm.cases import DENOMINATORS
+
+import reference
+from orthoframe.ufm._feasible import project, tangent
+from orthoframe.ufm._objective import Objective
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=9),
+    st.lists(st.lists(st.integers(0, 100), min_size=0, max_size=6), min_size=1, max_size=4),
+    st.sampled_from(DENOMINATORS),
+    st.booleans(),
+)
+def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bound):
+    batches = [[index % len(labels) for index in batch] for batch in batches]
+    k = len(set(labels))
+    prototypes = torch.eye(k, 5, dtype=torch.float64) if bound else None
+    generator = torch.Generator().manual_seed(0)
+    rows = project(torch.rand(len(labels), 5, dtype=torch.float64, generator=generator), True).requires_grad_()
+    names = sorted(set(labels))
+    total, anchors, floor = torch.zeros((), dtype=torch.float64), 0, 0.0
+    for batch in batches:
+        own = [names.index(labels[i]) for i in batch] + (list(range(k)) if bound else [])
+        features = torch.cat([rows[batch], prototypes]) if bound else rows[batch]
+        terms = reference.supcon_terms(features, own, 0.5, denominator)
+        total = total + sum(term for term in terms if term is not None)
+        anchors += sum(term is not None for term in terms)
+        floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
+    if not anchors:
+        with pytest.raises(ValueError, match="the loss is 0 everywhere"):
+            Objective(labels, batches, 0.5, denominator, prototypes)
+        return
+    objective = Objective(labels, batches, 0.5, denominator, prototypes)
+    value, gradient = objective(rows)
+    assert objective.anchors == anchors
+    assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
+    assert objective.floor == pytest.approx(floor / anchors, rel=1e-12, abs=1e-14)
+    (expected,) = torch.autograd.grad(total / anchors, rows)
+    torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-12, rtol=1e-10)
+
+
+@given(st.lists(st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.randoms())
+def test_the_projection_is_the_nearest_unit_row(values, random):
+    rows = torch.tensor(values, dtype=torch.float64)
+    nearest = project(rows, nonnegative=True)
+    torch.testing.assert_close(nearest.norm(dim=1), torch.ones(len(rows), dtype=torch.float64))
+    assert bool((nearest >= 0).all())
+    for _ in range(20):
+        other = torch.tensor([[random.random() for _ in range(3)] for _ in rows], dtype=torch.float64) + 1e-9
+        other = other / other.norm(dim=1, keepdim=True)
+        assert bool(((rows - nearest).norm(dim=1) <= (rows - other).norm(dim=1) + 1e-9).all())
