@@ -10,9 +10,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from orthoframe.geometry import Geometry
 from orthoframe.losses import SupConLoss
-from orthoframe.watching import Watch, at_rest, shared_rows
+from orthoframe.watching import Watch, Watched, at_rest, shared_rows
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -30,7 +29,7 @@ def features_and_labels(module: LightningModule, batch: Any) -> tuple[Tensor, Te
     return module(batch[0]), batch[1]
 
 
-class GeometryCallback(Callback):
+class GeometryCallback(Watched, Callback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and `geometry/gap`, which
@@ -66,16 +65,6 @@ class GeometryCallback(Callback):
     ) -> None:
         self._watch = Watch(num_classes, every, loss, name)
         self._features, self._data, self._folder = features, data, folder
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """A row for each measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`."""
-        return self._watch.history
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """The last measurement, whole."""
-        return self._watch.geometry
 
     @property
     def state_key(self) -> str:

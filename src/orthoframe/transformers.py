@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from orthoframe.batches import BatchPlan, PlanLoader
-from orthoframe.geometry import Geometry
 from orthoframe.losses import SupConLoss
-from orthoframe.watching import Watch, at_rest, shared_rows
+from orthoframe.watching import Watch, Watched, at_rest, shared_rows
 
 try:
     from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -86,7 +85,7 @@ class FrameTrainer(Trainer):
         return (loss, {"loss": loss, "features": features}) if return_outputs else loss
 
 
-class GeometryCallback(TrainerCallback):
+class GeometryCallback(Watched, TrainerCallback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged by the Trainer's own `log` as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and
@@ -123,16 +122,6 @@ class GeometryCallback(TrainerCallback):
         self._watch = Watch(num_classes, every, loss, name)
         self._features = features or features_and_labels
         self._trainer, self._data, self._folder = trainer, data, folder
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """A row for each measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`."""
-        return self._watch.history
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """The last measurement, whole."""
-        return self._watch.geometry
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any

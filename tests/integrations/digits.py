@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 from sklearn.datasets import load_digits
 from torch import nn
@@ -40,6 +41,18 @@ def batches_of(rank, ranks, epochs=EPOCHS):
     """What a process must have seen."""
     plan = make_plan()
     return [batch[rank::ranks].tolist() for epoch in range(epochs) for batch in plan.batches(epoch)]
+
+
+def agree(results, losses, history):
+    """Two processes saw their shares of every batch, and lost and measured what one does."""
+    for rank, result in enumerate(results):
+        assert result["seen"] == batches_of(rank, 2)
+    means = [(a + b) / 2 for a, b in zip(*(result["losses"] for result in results), strict=True)]
+    assert means == pytest.approx(losses, abs=1e-5)
+    assert results[0]["history"] == results[1]["history"]
+    for mine, theirs in zip(results[0]["history"], history, strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-4)
+    return True
 
 
 def expected_gaps(losses):

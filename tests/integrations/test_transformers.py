@@ -146,12 +146,6 @@ def test_two_processes_are_as_one(one, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stderr
     results = digits.read(tmp_path, 2)
-    for rank, result in enumerate(results):
-        assert result["seen"] == digits.batches_of(rank, 2)
-    losses = [(a + b) / 2 for a, b in zip(*(result["losses"] for result in results), strict=True)]
-    assert losses == pytest.approx(one[0].values, abs=1e-5)
-    assert results[0]["history"] == results[1]["history"]
-    for mine, theirs in zip(results[0]["history"], one[1].history, strict=True):
-        assert mine == pytest.approx(theirs, abs=1e-4)
+    assert digits.agree(results, one[0].values, one[1].history)
     assert (tmp_path / "geometry.png").exists()
     assert any("geometry/gap" in row for row in results[0]["logged"])

@@ -99,6 +99,22 @@ class Watch:
                 warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
 
 
+class Watched:
+    """What a callback shows of its `Watch`."""
+
+    _watch: Watch
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """A row for each measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`."""
+        return self._watch.history
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """The last measurement, whole."""
+        return self._watch.geometry
+
+
 def _geometry(parts: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Geometry:
     metric: GeometryMetric | None = None
     for pair in parts:
