@@ -1,5 +1,6 @@
 """How many processes share a run, which of them this is, and how they meet."""
 
+import atexit
 import os
 from dataclasses import dataclass
 
@@ -112,6 +113,14 @@ def launch(fabric: Fabric) -> None:
         fabric.launch()
     except Exception as error:  # of any kind, from the network and from other processes
         raise _unusable(error) from error
+    atexit.unregister(_part)
+    atexit.register(_part)
+
+
+def _part() -> None:
+    """Leave the other processes when the program ends: gloo's threads may abort an interpreter that ends with them."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def agree(fabric: Fabric, refusal: str | None) -> None:
