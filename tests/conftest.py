@@ -1,8 +1,9 @@
-"""One torch thread for each test process: two processes with two threads each would fight for two cores."""
+"""One torch thread for each test process: two processes with two threads each would fight for two cores. No window."""
 
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("MPLBACKEND", "agg")
 
 import pytest
 import torch

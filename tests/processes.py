@@ -1,17 +1,26 @@
-"""Start a function on several gloo ranks and collect what each returns."""
+"""Processes for tests: started in no time, and several gloo ranks of which each returns something."""
 
 import json
+import multiprocessing
 import time
 import traceback
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+
+
+def forked():
+    """Where processes come from: forks of one that has imported everything, which takes seconds."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(
+        ["orthoframe.cli._training", "orthoframe.reporting", "sklearn.datasets", "tests.training.runs"]
+    )
+    return context
 
 
 def start(worker, ranks, folder, *arguments, seconds=120):
     """What `worker(rank, *arguments)` returned on each rank, as JSON gives it back; fails if a rank fails or hangs."""
-    context = mp.get_context("spawn")
+    context = forked()
     processes = [
         context.Process(target=_run, args=(worker, rank, ranks, str(folder), *arguments)) for rank in range(ranks)
     ]

@@ -1,19 +1,16 @@
 """Runs the code blocks of a page, in their order and in one folder, as a reader would.
 
-    python pages.py PAGE SKIPPED...
-
 Python blocks have a namespace each, and must print the numbers that the comments of their `print` lines tell; commands
-of orthoframe are called in this process, to save its start; other lines of a shell block go to bash. Lines that are
-given as SKIPPED are not run.
+of orthoframe are called in this process, to save its start; other lines of a shell block go to bash.
 """
 
 import contextlib
 import io
+import os
 import re
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[-+]?\d+)?(?![\w.]*\w)")
 # What a page shows on purpose: these end with status 1, "not certified".
@@ -71,7 +68,14 @@ def run_command(command):
         sys.exit(f"{command}: status {status}")
 
 
-def run(page, skipped):
+def run(page, skipped, folder, log, variables):
+    """Run the blocks in a folder, but for lines that are `skipped`; what they print goes to the file `log`."""
+    os.setsid()
+    os.chdir(folder)
+    os.environ.update(variables)
+    with open(log, "w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
     for language, block in blocks(page.read_text()):
         if language == "python":
             run_python(page, block)
@@ -79,7 +83,3 @@ def run(page, skipped):
             for command in commands(block):
                 if command not in skipped:
                     run_command(command)
-
-
-if __name__ == "__main__":
-    run(Path(sys.argv[1]), sys.argv[2:])

@@ -16,12 +16,13 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
+from tests.docs import pages
 from tests.docs.pages import blocks, commands, untold
+from tests.training.runs import started
 
 from orthoframe.training import Settings, train
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "docs" / "clusters.md"
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 NOT_RUN = {
@@ -31,7 +32,7 @@ NOT_RUN = {
     "pip install transformers accelerate": "installs",
     "pip install 'orthoframe[onnx]' onnxruntime": "installs",
     # Run by other tests.
-    "make demo": "tests/cli/test_train.py runs the demo",
+    "make demo": "tests/training/test_runs.py runs the demo",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
     "orthoframe train --data fashion-mnist --model resnet18 --width 16": "minutes, and real data",
@@ -89,29 +90,32 @@ def shell(page):
     return [line for language, block in blocks(page.read_text()) if language == "sh" for line in commands(block)]
 
 
-def run(command, folder, **variables):
-    """A command with the programs of this environment; none of its processes is left if it takes too long."""
-    environment = {
-        **os.environ,
+def environment(folder, **variables):
+    """Variables for the programs of this environment."""
+    return {
         "OMP_NUM_THREADS": "1",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "ORTHOFRAME_STORE": str(folder / "store"),
-        "MPLBACKEND": "agg",
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         **variables,
     }
+
+
+def run(command, folder):
+    """A command; none of its processes is left if it takes too long."""
+    variables = {**os.environ, **environment(folder)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    with subprocess.Popen(command, cwd=folder, env=environment, start_new_session=True, **pipes) as started:
+    with subprocess.Popen(command, cwd=folder, env=variables, start_new_session=True, **pipes) as process:
         try:
-            output, _ = started.communicate(timeout=400)
+            output, _ = process.communicate(timeout=400)
         except subprocess.TimeoutExpired:
-            os.killpg(started.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
             raise
-    assert started.returncode == 0, output[-4000:]
+    assert process.returncode == 0, output[-4000:]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_blocks_of_the_page_run(page, folder, free_port):
+def test_blocks_of_the_page_run(page, folder, free_port, tmp_path):
     text = page.read_text()
     packages = ("lightning", "transformers", "onnxruntime", "pytorch_metric_learning")
     absent = [name for name in packages if re.search(rf"^(from|import) {name}\b", text, re.MULTILINE)]
@@ -133,7 +137,12 @@ def test_blocks_of_the_page_run(page, folder, free_port):
         elif "studies_on_ray.sh" in command and find_spec("ray") is None:
             skipped.add(command)
     if "python" in dict(blocks(text)) or set(shell(page)) - skipped:
-        run([sys.executable, str(HERE / "pages.py"), str(page), *skipped], folder, RAY_PORT=str(free_port))
+        variables = environment(folder, RAY_PORT=str(free_port))
+        with started(pages.run, page, skipped, folder, tmp_path / "log", variables) as reader:
+            reader.join(400)
+            if reader.is_alive():
+                os.killpg(reader.pid, signal.SIGKILL)
+        assert reader.exitcode == 0, (tmp_path / "log").read_text()[-4000:]
 
 
 @pytest.mark.parametrize("command", [command for command in shell(CLUSTERS) if command.startswith("sbatch --wait")])

@@ -2,22 +2,30 @@
 
 import os
 import re
-import subprocess
-import sys
+import runpy
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.training.runs import started
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def run(name, folder):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(EXAMPLES / name)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What a script prints, in a process of its own."""
+    with started(_run, EXAMPLES / name, folder) as process:
+        process.join(300)
+    assert process.exitcode == 0, (folder / "err").read_text()
+    return (folder / "out").read_text()
+
+
+def _run(script, folder):
+    os.chdir(folder)
+    for number, name in ((1, "out"), (2, "err")):
+        with open(name, "w") as file:
+            os.dup2(file.fileno(), number)
+    runpy.run_path(str(script), run_name="__main__")
 
 
 def test_there_are_four_short_ones():

@@ -36,7 +36,7 @@ def test_a_node_that_is_killed(cluster, tmp_path, capsys):
     jobs = [*waiting, Noted(str(log), 2, "raise"), Noted(str(log), 3), Noted(str(log), 4, "kill")]
 
     def kill():
-        until(lambda: numbers(log) == [0, 1], seconds=60)
+        until(lambda: numbers(log) == [0, 1], seconds=180)
         (raylet,) = node.all_processes["raylet"]
         (worker,) = [process for _, process, where in notes(log) if where == node.node_id]
         os.kill(raylet.process.pid, signal.SIGKILL)

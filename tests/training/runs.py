@@ -1,8 +1,7 @@
-"""Small runs, and processes that make them: started in no time, and killed for real."""
+"""Small runs, and processes that make them, and are killed for real."""
 
 import csv
 import json
-import multiprocessing
 import os
 import signal
 import sys
@@ -15,6 +14,7 @@ from orthoframe import measure
 from orthoframe.training import Interrupted, Settings, Watcher, load_encoder, train
 from orthoframe.training._evaluate import encode
 from orthoframe.training._setup import set_up
+from processes import forked
 
 SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 32, "precision": "32"}
 """A run of a fifth of a second: 180 digits."""
@@ -58,12 +58,8 @@ def recomputed(folder):
 
 @contextmanager
 def started(worker, *given):
-    """A process that runs `worker(*given)`: forked from one that has imported everything."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["orthoframe.cli._training", "orthoframe.reporting", "sklearn.datasets", "tests.training.runs"]
-    )
-    process = context.Process(target=worker, args=given)
+    """A process that runs `worker(*given)`."""
+    process = forked().Process(target=worker, args=given)
     process.start()
     try:
         yield process
