@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
 WORKERS ?= 2
+# Whatever the caller says: what is imported is compiled once, and not in each of a hundred processes.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables bench-out-of-class docs clean
 
