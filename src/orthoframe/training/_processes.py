@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import time
 from dataclasses import dataclass
 
 import torch
@@ -118,9 +119,13 @@ def launch(fabric: Fabric) -> None:
 
 
 def _part() -> None:
-    """Leave the other processes when the program ends: gloo's threads may abort an interpreter that ends with them."""
+    """Give gloo's threads the time to drop the last tensors that they sent, when the program ends.
+
+    An interpreter that ends while one of them waits for its lock aborts (pytorch/pytorch pull request 179291), and a
+    whole run would count as failed. Destroying the group does not help: DistributedDataParallel keeps it alive.
+    """
     if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+        time.sleep(0.1)
 
 
 def agree(fabric: Fabric, refusal: str | None) -> None:
