@@ -13,6 +13,7 @@ import study_results as made
 from orthoframe.reporting import ReportError, study_figure, write_claims_page, write_study, write_study_page
 from orthoframe.reporting._figure import NOTHING
 from orthoframe.reporting._study_chart import chart
+from orthoframe.reporting._study_legend import legends_below
 from orthoframe.reporting._study_text import markdown, study_text
 from orthoframe.reporting._study_words import deciding
 
@@ -98,6 +99,21 @@ def test_a_value_has_one_colour_in_all_panels():
     assert points.legend == ""
     assert [line.style.colour for line in curves.lines] == [line.style.colour for line in points.lines]
     assert len({line.style.colour for line in curves.lines}) == 5
+
+
+def test_neighbours_share_a_legend_that_tells_the_lines_of_both():
+    study = STUDIES["batching"]
+    curves, _, points = (chart(study, panel) for panel in study["panels"])
+    few = first_chart(study, where={"binding": ["none", "two examples"]})
+    others = first_chart(STUDIES["accuracies"])
+
+    def shared(*row):
+        return [(found.first, found.last, len(found.entries)) for found in legends_below(row, 3.75)]
+
+    assert len(few.lines) == 2
+    assert shared(few, curves, points) == [(0, 3, 6)]  # five lines, and the mark of what was not reached
+    assert shared(few, others, curves) == [(0, 1, 2), (1, 2, len(others.lines)), (2, 3, 5)]
+    assert shared(points, others) == [(0, 2, len(others.lines) + 1)]
 
 
 def test_times_that_were_not_reached_stand_at_the_top():

@@ -1,4 +1,4 @@
-"""Legends below the panels of a study; panels with the same lines share one."""
+"""Legends below the panels of a study; neighbours share one that tells the lines of both."""
 
 import math
 from collections.abc import Sequence
@@ -34,13 +34,26 @@ class Legend:
 
 def legends_below(row: Sequence[Chart], width: float) -> list[Legend]:
     """The legends of a row of panels that are so many inches wide."""
-    told = [found for found in row if found.legend]
-    same = {(found.legend, tuple(line.style for line in found.lines)) for found in told}
-    if len(told) > 1 and len(same) == 1:
-        missing = any(found.top is not None for found in row)
-        return [_legend(told[0], missing, 0, len(row), width * len(row))]
-    legends = [_legend(found, found.top is not None, place, place + 1, width) for place, found in enumerate(row)]
+    runs: list[list[Chart]] = []
+    for found in row:
+        if runs and _one_legend([*runs[-1], found]):
+            runs[-1].append(found)
+        else:
+            runs.append([found])
+    legends, first = [], 0
+    for run in runs:
+        fullest = max(run, key=lambda found: (bool(found.legend), len(found.lines)))
+        missing = any(found.top is not None for found in run)
+        legends.append(_legend(fullest, missing, first, first + len(run), width * len(run)))
+        first += len(run)
     return [legend for legend in legends if legend.entries]
+
+
+def _one_legend(run: Sequence[Chart]) -> bool:
+    """Whether the lines of one panel are those of all, or more; a panel without a legend has nothing to say."""
+    told = [found for found in run if found.legend]
+    styles = [{line.style for line in found.lines} for found in told]
+    return len({found.legend for found in told}) <= 1 and max(styles, key=len, default=set()) == set().union(*styles)
 
 
 def _legend(found: Chart, missing: bool, first: int, last: int, width: float) -> Legend:

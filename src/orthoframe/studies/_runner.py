@@ -8,7 +8,7 @@ from typing import Any, Literal
 from orthoframe.studies._jobs import OF, Job, Training, crossing, key
 from orthoframe.studies._outcome import Failure, Outcome
 from orthoframe.studies._store import Done, Store
-from orthoframe.studies._study import SEEDS, Measured, Scale, Study, decide
+from orthoframe.studies._study import Measured, Scale, Study, decide
 
 Engine = Literal["local", "ray"]
 
@@ -90,7 +90,7 @@ def run_study(
     return Outcome(
         study=study,
         scale=scale,
-        seeds=SEEDS[scale] if seeds is None else seeds,
+        seeds=study.seeds(scale) if seeds is None else seeds,
         cells=measured,
         findings=tuple(decide(claim, measured) for claim in study.claims),
         failures=tuple(failures),

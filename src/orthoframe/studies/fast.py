@@ -15,8 +15,8 @@ _FAST = {**_KEPT, **{name: value for name, value in RECIPES["fast"].items() if n
 # Each leaves out, or puts back, a part of a recipe.
 WAYS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
-    "paper, with a linear head": {**_PAPER, "head": "linear"},
-    "paper, linear head and settling": {**_PAPER, "head": "linear", "settle": 0.6},
+    "paper, linear head": {**_PAPER, "head": "linear"},
+    "paper, linear, settled": {**_PAPER, "head": "linear", "settle": 0.6},
     "fast": _FAST,
     "fast, at 0.1": {**_FAST, "temperature": "0.1"},
     "fast, without prototypes": {**_FAST, "prototypes": False},
