@@ -15,6 +15,12 @@ settings.register_profile("orthoframe", deadline=None, derandomize=True, max_exa
 settings.load_profile("orthoframe")
 
 
+@pytest.fixture(autouse=True)
+def _same_numbers() -> None:
+    """A test draws the same numbers whichever ran before it in this process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(0)
