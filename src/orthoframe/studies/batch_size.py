@@ -83,6 +83,4 @@ STUDY = Study(
         "what coverage predicts for 99 % confidence without binding. Free features see three epochs of batches "
         "together; coverage is the predicted probability that these are certified."
     ),
-    history="One of the claims was undecided with three seeds; seeds 3 to 5 were then run for every cell.",
-    desk_seeds=6,
 )
