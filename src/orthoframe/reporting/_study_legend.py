@@ -68,8 +68,8 @@ def _legend(found: Chart, missing: bool, first: int, last: int, width: float) ->
     room = width - 0.3
     if sum(inches) + 0.066 * len(title) + 0.3 <= room:
         return Legend(title, tuple(entries), first, last, max(1, len(entries)), min(1, len(entries)))
-    columns = max(1, int(room / max(inches)))
-    return Legend(title, tuple(entries), first, last, columns, math.ceil(len(entries) / columns))
+    rows = math.ceil(len(entries) / max(1, int(room / max(inches))))
+    return Legend(title, tuple(entries), first, last, math.ceil(len(entries) / rows), rows)
 
 
 def _handle(found: Chart, line: Any) -> Line2D:
