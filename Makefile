@@ -47,9 +47,9 @@ docs: .venv/installed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # The stamp is newer than the files that decide what is installed: a second run installs nothing.
+# Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.
 .venv/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	# Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.
 	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
 	touch $@
 
