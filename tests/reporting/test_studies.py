@@ -14,6 +14,7 @@ from orthoframe.reporting import ReportError, study_figure, write_claims_page, w
 from orthoframe.reporting._figure import NOTHING
 from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_legend import legends_below
+from orthoframe.reporting._study_style import styles
 from orthoframe.reporting._study_text import markdown, study_text
 from orthoframe.reporting._study_words import deciding
 
@@ -114,6 +115,13 @@ def test_neighbours_share_a_legend_that_tells_the_lines_of_both():
     assert shared(few, curves, points) == [(0, 3, 6)]  # five lines, and the mark of what was not reached
     assert shared(few, others, curves) == [(0, 1, 2), (1, 2, len(others.lines)), (2, 3, 5)]
     assert shared(points, others) == [(0, 2, len(others.lines) + 1)]
+
+
+@pytest.mark.parametrize("values", [[f"way {number}" for number in range(20)], list(range(1, 15))])
+def test_more_values_than_colours_look_different(values):
+    cells = made.cells({"way": values}, lambda where, draw, seed: made.result({"delta_of": 0.5}))
+    _, looks = styles(cells, [(value,) for value in values], ["way"])
+    assert len({(look.colour, look.kind) for look in looks.values()}) == len(values)
 
 
 def test_times_that_were_not_reached_stand_at_the_top():

@@ -37,7 +37,7 @@ def styles(
 
     Returns:
         What the labels are, and the style by key. The coordinate with most values in the study has the colours, the
-        others have marks and dashes.
+        others have marks and dashes, and so do values beyond the colours that there are.
     """
     telling = [place for place in range(len(names)) if len({repr(key[place]) for key in keys}) > 1]
     title = ", ".join(coordinate_words(names[place]) for place in telling)
@@ -49,19 +49,22 @@ def styles(
     kinds: list[str] = []
     found = {}
     for key in keys:
-        rest = repr([key[place] for place in telling if place != first])
+        colour, before = colours.get(repr(key[first]), (_COLOURS[-1], 0))
+        rest = repr([before, *(key[place] for place in telling if place != first)])
         if rest not in kinds:
             kinds.append(rest)
         told = {names[place]: key[place] for place in telling}
         label = value_words(key[first]) if len(telling) == 1 else where_words(told)
-        found[key] = Style(label, colours.get(repr(key[first]), _COLOURS[-1]), kinds.index(rest))
+        found[key] = Style(label, colour, kinds.index(rest))
     return title, found
 
 
-def _palette(values: Sequence[Any]) -> dict[str, str]:
-    """Numbers from light to dark; others by colours that most eyes tell apart."""
+def _palette(values: Sequence[Any]) -> dict[str, tuple[str, int]]:
+    """Numbers from light to dark; others by colours that most eyes tell apart. With how many have the colour before."""
     n = len(values)
     if n > 2 and all(map(is_number, values)):
         last = len(_GROWING) - 1
-        return {repr(value): _GROWING[round(place * last / (n - 1))] for place, value in enumerate(values)}
-    return {repr(value): _COLOURS[place % len(_COLOURS)] for place, value in enumerate(values)}
+        colours = [_GROWING[round(place * last / (n - 1))] for place in range(n)]
+    else:
+        colours = [_COLOURS[place % len(_COLOURS)] for place in range(n)]
+    return {repr(value): (colours[place], colours[:place].count(colours[place])) for place, value in enumerate(values)}
