@@ -29,7 +29,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
-from orthoframe._whole import write_whole
+from orthoframe._atomic import write_atomic
 from orthoframe.sklearn import FrameClassifier
 
 Table = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -110,7 +110,7 @@ def main() -> None:
         found = run(rows, labels)
         data["sets"][name] = {"columns": rows.shape[1], "counts": np.bincount(labels).tolist(), "methods": found}
         content = json.dumps(data, indent=1) + "\n"
-        write_whole(arguments.json, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
+        write_atomic(arguments.json, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
         print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
     if arguments.table:
         text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from orthoframe.reporting import ReportError, read_run, training_figure, write_report
+from orthoframe.reporting import InputError, read_run, training_figure, write_report
 from run_folders import BAD, write_run
 
 NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
@@ -209,7 +209,7 @@ def test_many_epochs_are_thinned(runs):
 
 
 def test_there_must_be_a_run():
-    with pytest.raises(ReportError, match="there is no run to report"):
+    with pytest.raises(InputError, match="there is no run to report"):
         write_report([], io.BytesIO())
 
 

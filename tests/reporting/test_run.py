@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from orthoframe.reporting import ReportError, read_run
+from orthoframe.reporting import InputError, read_run
 from run_folders import BAD, CONFIG, write_run
 
 
@@ -61,17 +61,17 @@ def test_no_measured_epoch_is_no_error(folder):
 
 
 def test_there_must_be_a_folder(tmp_path):
-    with pytest.raises(ReportError, match=r"nowhere: there is no such folder; a run folder has config\.json"):
+    with pytest.raises(InputError, match=r"nowhere: there is no such folder; a run folder has config\.json"):
         read_run(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("name", ["config.json", "metrics.csv", "geometry.jsonl"])
 def test_files_that_must_be_there(folder, name):
     (folder / name).unlink()
-    with pytest.raises(ReportError, match=f"{name}: No such file; a run folder has"):
+    with pytest.raises(InputError, match=f"{name}: No such file; a run folder has"):
         read_run(folder)
     (folder / name).mkdir()
-    with pytest.raises(ReportError, match=f"{name}: Is a directory"):
+    with pytest.raises(InputError, match=f"{name}: Is a directory"):
         read_run(folder)
 
 
@@ -85,14 +85,14 @@ def test_files_that_are_torn(folder, name):
         # A whole number of lines, or a shorter number at the end of one, is a file that can be read.
         torn = content[:end] if name.endswith(".json") else content[: content.rindex(b"\n", 0, -1) + 2]
         (folder / name).write_bytes(torn)
-        with pytest.raises(ReportError, match=name):
+        with pytest.raises(InputError, match=name):
             read_run(folder)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_files_that_are_no_text(folder, name):
     (folder / name).write_bytes(b"\xff\xfe{}")
-    with pytest.raises(ReportError, match=f"{name}: not a text in UTF-8"):
+    with pytest.raises(InputError, match=f"{name}: not a text in UTF-8"):
         read_run(folder)
 
 
@@ -156,7 +156,7 @@ def test_what_is_wrong_is_said(folder, name, old, new, message):
     text = (folder / name).read_text()
     assert old == "*" or old in text
     (folder / name).write_text(new if old == "*" else text.replace(old, new, 1))
-    with pytest.raises(ReportError, match=message):
+    with pytest.raises(InputError, match=message):
         read_run(folder)
 
 
@@ -168,11 +168,11 @@ def test_without_a_verdict_it_is_not_finished(folder):
     (folder / "nan-batch.json").write_text("{}")
     assert read_run(folder).verdict.causes == ("the loss is no number",)
     (folder / "verdict.json").mkdir()
-    with pytest.raises(ReportError, match=r"verdict\.json: Is a directory"):
+    with pytest.raises(InputError, match=r"verdict\.json: Is a directory"):
         read_run(folder)
 
 
 def test_a_table_without_epochs(folder):
     (folder / "metrics.csv").write_text((folder / "metrics.csv").read_text().splitlines()[0] + "\n")
-    with pytest.raises(ReportError, match=r"metrics.csv: there is no epoch"):
+    with pytest.raises(InputError, match=r"metrics.csv: there is no epoch"):
         read_run(folder)

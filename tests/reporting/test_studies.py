@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 import study_results as made
-from orthoframe.reporting import ReportError, study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting import InputError, study_figure, write_claims_page, write_study, write_study_page
 from orthoframe.reporting._figure import NOTHING
 from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_legend import legends_below
@@ -213,7 +213,7 @@ def test_files_are_whole_and_the_same(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
 def test_a_name_must_be_one_of_a_file(tmp_path, name):
-    with pytest.raises(ReportError, match="a study's name must be one of a file"):
+    with pytest.raises(InputError, match="a study's name must be one of a file"):
         write_study({**EMPTY, "study": name}, tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -232,9 +232,9 @@ def test_the_page_of_claims(tmp_path):
 
 @pytest.mark.parametrize("write", [study_figure, page, claims_page, lambda study: write_study(study, ".")])
 def test_what_is_no_study_is_said(write):
-    with pytest.raises(ReportError, match="not the result of a study: it has no cells"):
+    with pytest.raises(InputError, match="not the result of a study: it has no cells"):
         write({name: value for name, value in EMPTY.items() if name != "cells"})
-    with pytest.raises(ReportError, match="there is no study to report"):
+    with pytest.raises(InputError, match="there is no study to report"):
         page()
 
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 from tests.studies.jobs import Noted, by_key, notes, numbers, until
 
-from orthoframe.studies._errors import StudyError
+from orthoframe.errors import StudyError
 from orthoframe.studies._jobs import key
 from orthoframe.studies._ray import run_jobs
 from orthoframe.studies._store import Store

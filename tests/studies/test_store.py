@@ -9,8 +9,8 @@ import pytest
 from tests.studies.jobs import Noted, by_key, numbers, until
 from tests.training.runs import interrupt, small, started
 
+from orthoframe.errors import StudyError
 from orthoframe.studies import _work
-from orthoframe.studies._errors import StudyError
 from orthoframe.studies._jobs import Training, key
 from orthoframe.studies._store import Done, Store, store_folder
 from orthoframe.studies._work import compute
@@ -72,7 +72,7 @@ def test_a_disk_that_is_full_is_a_failure(store, job, monkeypatch):
     def full(path, write):
         raise OSError(28, "No space left on device", str(path))
 
-    monkeypatch.setattr("orthoframe.studies._store.write_whole", full)
+    monkeypatch.setattr("orthoframe.studies._store.write_atomic", full)
     done = compute(key(job), job, store, None)
     assert done.failure == f"{store.folder(key(job)) / 'result.json'}: No space left on device"
 

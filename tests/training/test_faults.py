@@ -12,7 +12,8 @@ import torch
 from tests.training.runs import arguments, command, finished, interrupt, json_of, same, small, started
 
 from orthoframe.cli import main
-from orthoframe.training import TrainingError, train
+from orthoframe.errors import TrainingError
+from orthoframe.training import train
 from orthoframe.training._checkpoint import NAME, load_checkpoint
 
 ENDED = -signal.SIGKILL

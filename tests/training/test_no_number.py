@@ -9,7 +9,8 @@ from sklearn.datasets import load_digits
 from tests.training.runs import arguments, json_of, small
 
 from orthoframe.cli import main
-from orthoframe.training import TrainingError, train
+from orthoframe.errors import TrainingError
+from orthoframe.training import train
 from orthoframe.training._checkpoint import load_checkpoint
 from orthoframe.training._setup import set_up
 

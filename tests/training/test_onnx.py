@@ -11,7 +11,8 @@ import torch
 
 from orthoframe.data import Normaliser, load_data
 from orthoframe.encoders import ACTIVATIONS, make_frame_encoder
-from orthoframe.training import Trained, TrainingError, _onnx, export_onnx, images_of_run, load_encoder
+from orthoframe.errors import TrainingError
+from orthoframe.training import Trained, _onnx, export_onnx, images_of_run, load_encoder
 
 
 def made(model, shape, *, width, activation="relu", head="linear", classes=5):

@@ -14,7 +14,8 @@ import pytest
 import torch
 from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
 
-from orthoframe.training import TrainingError, Watcher, load_encoder, train
+from orthoframe.errors import TrainingError
+from orthoframe.training import Watcher, load_encoder, train
 from orthoframe.training._checkpoint import NAME
 from orthoframe.training._processes import find_processes, is_first_process
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orthoframe.training import RECIPES, Settings, TrainingError
+from orthoframe.errors import TrainingError
+from orthoframe.training import RECIPES, Settings
 from orthoframe.training._schedules import Temperature, learning_rate
 from orthoframe.training._setup import set_up
 

@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.cli._errors import BadInput
 from orthoframe.cli._files import pick
+from orthoframe.errors import InputError
 
 _ROWS = 8192
 # As numpy names them, in either byte order, and as safetensors does.
@@ -35,17 +35,17 @@ def open_features(path: Path, key: str | None) -> FeatureFile:
     """Features from `.npy` (mapped), `.npz`, `.safetensors` (read as needed) or `.csv` (numbers, header or not)."""
     kinds = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
     if path.suffix not in kinds:
-        raise BadInput(f"{path}: features must be a file {', '.join(kinds)}")
+        raise InputError(f"{path}: features must be a file {', '.join(kinds)}")
     if key is not None and path.suffix not in (".npz", ".safetensors"):
-        raise BadInput(f"--key is for .npz and .safetensors files, and {path} is none")
+        raise InputError(f"--key is for .npz and .safetensors files, and {path} is none")
     if not path.is_file():
-        raise BadInput(f"{path}: No such file")
+        raise InputError(f"{path}: No such file")
     return kinds[path.suffix](path, key)
 
 
 def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
     if len(shape) != 2 or str(dtype) not in _DTYPES:
-        raise BadInput(f"{path}: features must be floating point of shape [rows, dim], not {dtype} of {list(shape)}")
+        raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {dtype} of {list(shape)}")
     return shape[0], shape[1]
 
 
@@ -53,7 +53,7 @@ def _npy(path: Path, _: str | None) -> FeatureFile:
     try:
         array = np.lib.format.open_memmap(path, mode="r")
     except (ValueError, EOFError, OSError) as error:
-        raise BadInput(f"{path}: not a .npy file of numbers ({error})") from None
+        raise InputError(f"{path}: not a .npy file of numbers ({error})") from None
     rows, dim = _checked(path, array.shape, array.dtype)
 
     def parts() -> Iterator[Tensor]:
@@ -80,10 +80,10 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
                     )
                     shape, fortran, dtype = read(file)
                     if fortran and len(shape) > 1:
-                        raise BadInput(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
+                        raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
                     yield file, shape, dtype
         except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-            raise BadInput(f"{path}: not a .npz file of numbers ({error})") from None
+            raise InputError(f"{path}: not a .npz file of numbers ({error})") from None
 
     with member() as (_, shape, dtype):
         rows, dim = _checked(path, shape, dtype)
@@ -94,7 +94,7 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
                 count = min(_ROWS, rows - start)
                 data = file.read(count * dim * dtype.itemsize)
                 if len(data) < count * dim * dtype.itemsize:
-                    raise BadInput(
+                    raise InputError(
                         f"{path}: the file ends in row {start + len(data) // (dim * dtype.itemsize)} of {rows}"
                     )
                 yield _tensor(np.frombuffer(data, dtype=dtype).reshape(count, dim))
@@ -109,7 +109,7 @@ def _safetensors(path: Path, key: str | None) -> FeatureFile:
         file: Any = safe_open(path, framework="pt")
         tensor = file.get_slice(pick(path, key, "features", list(file.keys())))
     except SafetensorError as error:
-        raise BadInput(f"{path}: not a .safetensors file ({error})") from None
+        raise InputError(f"{path}: not a .safetensors file ({error})") from None
     rows, dim = _checked(path, tuple(tensor.get_shape()), tensor.get_dtype())
 
     def parts() -> Iterator[Tensor]:
@@ -127,11 +127,11 @@ def _csv(path: Path, _: str | None) -> FeatureFile:
                     if line.strip():
                         yield number, line.split(",")
         except UnicodeDecodeError as error:
-            raise BadInput(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+            raise InputError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
 
     first = next(lines(), None)
     if first is None:
-        raise BadInput(f"{path}: the file is empty")
+        raise InputError(f"{path}: the file is empty")
     dim, header = len(first[1]), not all(_is_number(field) for field in first[1])
 
     def parsed() -> Iterator[list[float]]:
@@ -139,12 +139,12 @@ def _csv(path: Path, _: str | None) -> FeatureFile:
             if header and number == first[0]:
                 continue
             if len(fields) != dim:
-                raise BadInput(f"{path}, line {number}: {len(fields)} fields, and the first line has {dim}")
+                raise InputError(f"{path}, line {number}: {len(fields)} fields, and the first line has {dim}")
             try:
                 yield [float(field) for field in fields]
             except ValueError:
                 wrong = next(field.strip() for field in fields if not _is_number(field))
-                raise BadInput(f"{path}, line {number}: {wrong!r} is no number") from None
+                raise InputError(f"{path}, line {number}: {wrong!r} is no number") from None
 
     def parts() -> Iterator[Tensor]:
         waiting: list[list[float]] = []

@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe import _whole
-from orthoframe.cli._errors import BadInput
+from orthoframe import _atomic
+from orthoframe.errors import InputError
 
 
 def read_labels(path: Path, column: str | None) -> NDArray[Any]:
@@ -26,24 +26,24 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         ".csv": lambda: _read_csv(path, column),
     }
     if path.suffix not in readers:
-        raise BadInput(f"{path}: labels must be a file {', '.join(readers)}")
+        raise InputError(f"{path}: labels must be a file {', '.join(readers)}")
     if column is not None and path.suffix != ".csv":
-        raise BadInput(f"--column is for .csv files, and {path} is none")
+        raise InputError(f"--column is for .csv files, and {path} is none")
     try:
         return readers[path.suffix]()
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise InputError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
     except csv.Error as error:
-        raise BadInput(f"{path}: not a .csv file ({error})") from None
+        raise InputError(f"{path}: not a .csv file ({error})") from None
 
 
 def pick(path: Path, wanted: str | None, usual: str, names: list[str]) -> str:
     """The array of a file that is meant: the one that was named, the only one, or the one with the usual name."""
     name = wanted or (names[0] if len(names) == 1 else usual)
     if name not in names:
-        raise BadInput(f"{path}: there is no array {name!r}; it has {', '.join(names) or 'none'}")
+        raise InputError(f"{path}: there is no array {name!r}; it has {', '.join(names) or 'none'}")
     return name
 
 
@@ -52,7 +52,7 @@ def _read_npz(path: Path) -> NDArray[Any]:
         with np.load(path, allow_pickle=False) as arrays:
             return _checked_labels(path, arrays[pick(path, None, "labels", arrays.files)])
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise BadInput(f"{path}: not a .npz file of numbers or strings ({error})") from None
+        raise InputError(f"{path}: not a .npz file of numbers or strings ({error})") from None
 
 
 def _read_safetensors(path: Path) -> NDArray[Any]:
@@ -62,7 +62,7 @@ def _read_safetensors(path: Path) -> NDArray[Any]:
         with safe_open(path, framework="np") as tensors:
             return _checked_labels(path, tensors.get_tensor(pick(path, None, "labels", list(tensors.keys()))))
     except (SafetensorError, TypeError) as error:
-        raise BadInput(f"{path}: not a .safetensors file ({error})") from None
+        raise InputError(f"{path}: not a .safetensors file ({error})") from None
 
 
 def _read_npy(path: Path) -> NDArray[Any]:
@@ -70,9 +70,9 @@ def _read_npy(path: Path) -> NDArray[Any]:
         with path.open("rb") as file:
             array = np.load(file, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"{path}: not a .npy file of numbers or strings ({error})") from None
+        raise InputError(f"{path}: not a .npy file of numbers or strings ({error})") from None
     if not isinstance(array, np.ndarray):
-        raise BadInput(f"{path}: not a .npy file, but an archive of them; name it .npz")
+        raise InputError(f"{path}: not a .npy file, but an archive of them; name it .npz")
     return _checked_labels(path, array)
 
 
@@ -80,7 +80,7 @@ def _checked_labels(path: Path, array: NDArray[Any]) -> NDArray[Any]:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     if array.ndim != 1 or array.dtype.kind not in "biuUS":
-        raise BadInput(
+        raise InputError(
             f"{path}: labels must be a list of integers or strings, not {array.dtype} of {list(array.shape)}"
         )
     return array
@@ -91,17 +91,17 @@ def _read_csv(path: Path, column: str | None) -> NDArray[Any]:
         rows = csv.reader(file)
         header = next(rows, None)
         if header is None:
-            raise BadInput(f"{path}: the file is empty; its first line must name the columns")
+            raise InputError(f"{path}: the file is empty; its first line must name the columns")
         if column is None and len(header) > 1:
-            raise BadInput(f"{path}: which column has the labels? Use --column with one of {', '.join(header)}")
+            raise InputError(f"{path}: which column has the labels? Use --column with one of {', '.join(header)}")
         name = header[0] if column is None else column
         if name not in header:
-            raise BadInput(f"{path}: there is no column {name!r}; columns are {', '.join(header)}")
+            raise InputError(f"{path}: there is no column {name!r}; columns are {', '.join(header)}")
         place = header.index(name)
         values = []
         for row in rows:
             if len(row) != len(header):
-                raise BadInput(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
+                raise InputError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
             values.append(row[place])
     return _numbers_or_names(values, path, first_line=2)
 
@@ -112,7 +112,7 @@ def _numbers_or_names(values: list[str], path: Path, first_line: int = 1) -> NDA
         values.pop()
     for number, value in enumerate(values):
         if not value:
-            raise BadInput(f"{path}, line {number + first_line}: the label is missing")
+            raise InputError(f"{path}, line {number + first_line}: the label is missing")
     try:
         numbers = [int(value) for value in values]
         if [str(number) for number in numbers] == values:  # 01 and 1 are two names
@@ -131,19 +131,19 @@ def read_batches(path: Path, num_samples: int, advance: Callable[[int], None]) -
                     yield _batch(line, f"{path}, line {number}", num_samples)
                 advance(len(line))
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {error.strerror or error}") from None
 
 
 def _batch(line: bytes, where: str, num_samples: int) -> NDArray[Any]:
     try:
         values = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise BadInput(f"{where}: not JSON ({error})") from None
+        raise InputError(f"{where}: not JSON ({error})") from None
     if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise BadInput(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
+        raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
     for value in values:
         if not 0 <= value < num_samples:
-            raise BadInput(
+            raise InputError(
                 f"{where}: index {value}, and the labels have {num_samples} samples (0 to {num_samples - 1})"
             )
     return np.array(values, dtype=np.int64)
@@ -158,24 +158,24 @@ def check_output(path: Path | None) -> None:
     except OSError:  # a name that is too long, say
         possible = False
     if not possible:
-        raise BadInput(f"{path}: cannot be written; its folder must exist and be writable")
+        raise InputError(f"{path}: cannot be written; its folder must exist and be writable")
 
 
 def check_figure(path: Path | None) -> None:
     """Refuse a picture of a kind that cannot be drawn, or a place that cannot be written to."""
     if path is not None and path.suffix not in (".png", ".pdf", ".svg"):
-        raise BadInput(f"--plot must end in .png, .pdf or .svg, not {path}")
+        raise InputError(f"--plot must end in .png, .pdf or .svg, not {path}")
     check_output(path)
 
 
 def write_figure(path: Path, figure: Any) -> None:
     """Write a matplotlib figure in the format that its name says."""
-    write_whole(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=160))
+    write_atomic(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=160))
 
 
-def write_whole(path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_atomic(path: Path, write: Callable[[IO[bytes]], None]) -> None:
     """Write a file whole or not at all; what the system refuses is the command's own error."""
     try:
-        _whole.write_whole(path, write)
+        _atomic.write_atomic(path, write)
     except OSError as error:
-        raise BadInput(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {error.strerror or error}") from None

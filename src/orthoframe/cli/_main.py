@@ -8,7 +8,6 @@ from typing import Annotated, Union
 import tyro
 
 from orthoframe import __version__
-from orthoframe.cli._errors import BadInput
 from orthoframe.cli.certify import Certify
 from orthoframe.cli.export import Export
 from orthoframe.cli.measure import Measure
@@ -17,6 +16,7 @@ from orthoframe.cli.report import Report
 from orthoframe.cli.study import Study
 from orthoframe.cli.train import Train, with_recipe
 from orthoframe.cli.ufm import Ufm
+from orthoframe.errors import InputError
 
 _ABOUT = (
     "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         return verb.run()
-    except BadInput as error:
+    except InputError as error:
         print(f"orthoframe: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from orthoframe._whole import write_whole
+from orthoframe._atomic import write_atomic
 from orthoframe.batches import Certificate
-from orthoframe.cli._errors import BadInput
-from orthoframe.training import Interrupted, Outcome, Settings, Stopped, TrainingError, Watcher, train
+from orthoframe.errors import InputError, TrainingError
+from orthoframe.training import Interrupted, Outcome, Settings, Stopped, Watcher, train
 from orthoframe.training._loop import Loop
 from orthoframe.training._processes import is_first_process
 from orthoframe.training._setup import Task
@@ -102,7 +102,7 @@ def _curves(path: Path) -> Callable[[dict[str, Any]], None]:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise BadInput("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
+        raise InputError("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
     writer: Any = None
 
     def on_epoch(row: dict[str, Any]) -> None:
@@ -137,10 +137,10 @@ def _write_report(path: Path) -> None:
     from orthoframe.reporting import read_run, training_figure, write_report
 
     run = read_run(path)
-    write_whole(path / "report.html", lambda file: write_report([run], file))
+    write_atomic(path / "report.html", lambda file: write_report([run], file))
     os.makedirs(path / "figures", exist_ok=True)
     figure = training_figure(run)
-    write_whole(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
+    write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
 
 
 def _print(outcome: Outcome) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from orthoframe.cli._errors import BadInput
-from orthoframe.cli._files import check_figure, check_output, read_batches, read_labels, write_figure, write_whole
+from orthoframe.cli._files import check_figure, check_output, read_batches, read_labels, write_atomic, write_figure
 from orthoframe.cli._progress import progress
+from orthoframe.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,16 @@ class Certify:
         self._check()
         labels = read_labels(self.labels, self.column)
         if not len(labels):
-            raise BadInput(f"{self.labels}: there are no labels")
+            raise InputError(f"{self.labels}: there are no labels")
         with self._batches(labels) as batches:
             # One pass needs no memory; what comes after the verdict needs the batches again.
             every = list(batches) if self.repair or self.plot else batches
             try:
                 certificate = certify(labels, every, views=self.views, denominator=self.denominator)
             except ValueError as error:
-                raise BadInput(str(error)) from None
+                raise InputError(str(error)) from None
         if certificate.num_batches == 0:
-            raise BadInput(f"{self.batches}: there is no batch in it")
+            raise InputError(f"{self.batches}: there is no batch in it")
         extra = {}
         if self.repair:
             extra["additions"] = self._write_repaired(labels, list(every))
@@ -97,15 +97,15 @@ class Certify:
             if value is not None
         ]
         if self.batches is not None and making:
-            raise BadInput(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
+            raise InputError(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
         if self.batches is None and self.batch_size is None and self.scheme != "full":
-            raise BadInput("where are the batches? Give a file of JSON lines, or --batch-size to make them")
+            raise InputError("where are the batches? Give a file of JSON lines, or --batch-size to make them")
         if self.repair is not None and self.denominator in ("sincere", "negatives"):
-            raise BadInput(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
+            raise InputError(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
         if self.epochs < 1:
-            raise BadInput(f"--epochs must be at least 1, not {self.epochs}")
+            raise InputError(f"--epochs must be at least 1, not {self.epochs}")
         if self.views < 1:
-            raise BadInput(f"--views must be at least 1, not {self.views}")
+            raise InputError(f"--views must be at least 1, not {self.views}")
         check_output(self.repair)
         check_figure(self.plot)
 
@@ -134,7 +134,7 @@ class Certify:
                 views=self.views,
             )
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
 
         def epoch(number: int) -> Iterator[NDArray[Any]]:
             yield from plan.batches(number)
@@ -148,14 +148,14 @@ class Certify:
         try:
             mended = repair(labels, batches, views=self.views)
         except ValueError as error:
-            raise BadInput(f"{self.batches or 'the batches'}: {error}") from None
+            raise InputError(f"{self.batches or 'the batches'}: {error}") from None
 
         def write(file: IO[bytes]) -> None:
             for batch in mended:
                 file.write(json.dumps(np.asarray(batch).tolist()).encode() + b"\n")
 
         assert self.repair is not None
-        write_whole(self.repair, write)
+        write_atomic(self.repair, write)
         return sum(map(len, mended)) - sum(map(len, batches))
 
     def _write_plot(self, labels: NDArray[Any], batches: list[NDArray[Any]], certificate: Any) -> None:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._errors import BadInput
 from orthoframe.cli._files import check_output
+from orthoframe.errors import InputError, TrainingError
 
 
 @dataclass(frozen=True)
@@ -28,17 +28,17 @@ class Export:
 
     def run(self) -> int:
         """Do it; the exit status."""
-        from orthoframe.training import TrainingError, export_onnx, images_of_run, load_encoder
+        from orthoframe.training import export_onnx, images_of_run, load_encoder
 
         if self.onnx.suffix != ".onnx":
-            raise BadInput(f"--onnx must end in .onnx, not {self.onnx}")
+            raise InputError(f"--onnx must end in .onnx, not {self.onnx}")
         check_output(self.onnx)
         try:
             trained = load_encoder(self.run_folder)
             said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
         except TrainingError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
         except OSError as error:
-            raise BadInput(f"{self.onnx}: {error.strerror or error}") from None
+            raise InputError(f"{self.onnx}: {error.strerror or error}") from None
         print(f"{self.onnx}: {said}")
         return 0

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 from torch import Tensor
 
-from orthoframe.cli._errors import BadInput
 from orthoframe.cli._features import FeatureFile, open_features
 from orthoframe.cli._files import check_figure, read_labels, write_figure
 from orthoframe.cli._progress import progress
+from orthoframe.errors import InputError
 
 if TYPE_CHECKING:
     from orthoframe.geometry import Geometry
@@ -58,15 +58,15 @@ class Measure:
 
         check_figure(self.plot)
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            raise BadInput(f"--temperature must be positive, not {self.temperature}")
+            raise InputError(f"--temperature must be positive, not {self.temperature}")
         features = open_features(self.features, self.key)
         given = read_labels(self.labels, self.column)
         if len(given) != features.rows:
-            raise BadInput(
+            raise InputError(
                 f"{self.features} has {features.rows} rows and {self.labels} {len(given)} labels; they must agree"
             )
         if not features.rows:
-            raise BadInput(f"{self.features}: there are no rows")
+            raise InputError(f"{self.features}: there are no rows")
         classes, names = number_labels(given, None)
         with progress() as bar:
             task = bar.add_task("measuring", total=2 * features.rows)
@@ -74,7 +74,7 @@ class Measure:
             try:
                 geometry = measure_parts(parts, features.dim, names, normalize=not self.raw)
             except ValueError as error:
-                raise BadInput(f"{self.features}: {error}") from None
+                raise InputError(f"{self.features}: {error}") from None
         if self.plot:
             from orthoframe.reporting import geometry_figure
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from orthoframe.cli._errors import BadInput
+from orthoframe.errors import InputError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,14 +46,14 @@ class Predict:
         """Do it; the exit status."""
         import torch
 
-        from orthoframe.training import TrainingError, load_encoder
+        from orthoframe.training import load_encoder
 
         if not self.images:
-            raise BadInput("which images? Name at least one file")
+            raise InputError("which images? Name at least one file")
         try:
             trained = load_encoder(self.run_folder)
         except TrainingError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for start in range(0, len(self.images), _TOGETHER):
             paths = self.images[start : start + _TOGETHER]
@@ -115,14 +115,14 @@ def _pixels(path: Path, shape: tuple[int, ...]) -> "Tensor":
     try:
         with Image.open(path) as image:
             if image.mode[0] in "IF":
-                raise BadInput(f"{path}: it has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
+                raise InputError(f"{path}: it has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
             if (image.height, image.width) != (height, width):
-                raise BadInput(
+                raise InputError(
                     f"{path}: {image.width} x {image.height} pixels, and the encoder was trained on {width} x {height}"
                     "; resize it"
                 )
             array = np.array(image.convert("L" if channels == 1 else "RGB"))
     except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else "not an image that can be read"
-        raise BadInput(f"{path}: {what}") from None
+        raise InputError(f"{path}: {what}") from None
     return torch.from_numpy(array.reshape(height, width, -1)).permute(2, 0, 1)

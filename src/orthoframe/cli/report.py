@@ -6,8 +6,8 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._errors import BadInput
-from orthoframe.cli._files import check_output, write_whole
+from orthoframe.cli._files import check_output, write_atomic
+from orthoframe.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -28,18 +28,15 @@ class Report:
 
     def run(self) -> int:
         """Do it; the exit status."""
-        from orthoframe.reporting import ReportError, read_run, write_report
+        from orthoframe.reporting import read_run, write_report
 
         if not self.runs:
-            raise BadInput("which runs? Name at least one folder")
+            raise InputError("which runs? Name at least one folder")
         out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("comparison.html"))
         if out.suffix != ".html":
-            raise BadInput(f"--out must end in .html, not {out}")
-        try:
-            runs = [read_run(folder) for folder in self.runs]
-        except ReportError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(f"--out must end in .html, not {out}")
+        runs = [read_run(folder) for folder in self.runs]
         check_output(out)
-        write_whole(out, lambda file: write_report(runs, file))
+        write_atomic(out, lambda file: write_report(runs, file))
         print(out)
         return 0

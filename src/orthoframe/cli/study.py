@@ -8,7 +8,7 @@ from typing import Annotated, Any, cast
 
 import tyro
 
-from orthoframe.cli._errors import BadInput
+from orthoframe.errors import InputError
 from orthoframe.training._settings import hint
 
 _SCALES = ("smoke", "desk", "paper")
@@ -54,8 +54,8 @@ class Study:
     def run(self) -> int:
         """Do it; the exit status."""
         from orthoframe.cli._study import list_studies
+        from orthoframe.errors import StudyError
         from orthoframe.studies._catalogue import STUDIES
-        from orthoframe.studies._errors import StudyError
 
         self._check(list(STUDIES))
         if self.listed:
@@ -65,7 +65,7 @@ class Study:
         try:
             return self._run(self.name.replace("_", "-"), list(STUDIES))
         except StudyError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
         except KeyboardInterrupt:
             print("orthoframe: interrupted; the same command goes on where it was", file=sys.stderr)
             return 130
@@ -73,17 +73,17 @@ class Study:
     def _check(self, names: list[str]) -> None:
         for flag, value in (("--seeds", self.seeds), ("--workers", self.workers)):
             if value is not None and value < 1:
-                raise BadInput(f"{flag} must be at least 1, not {value}")
+                raise InputError(f"{flag} must be at least 1, not {value}")
         for flag, chosen, allowed in (("--scale", self.scale, _SCALES), ("--engine", self.engine, _ENGINES)):
             if chosen not in allowed:
-                raise BadInput(f"{flag} must be one of {', '.join(allowed)}, not {chosen!r}")
+                raise InputError(f"{flag} must be one of {', '.join(allowed)}, not {chosen!r}")
         if self.listed:
             return
         there = f"choose one of {', '.join([*names, 'all'])}"
         if not self.name:
-            raise BadInput(f"which study? {there.capitalize()}")
+            raise InputError(f"which study? {there.capitalize()}")
         if self.name.replace("_", "-") not in [*names, "all"]:
-            raise BadInput(f"there is no study {self.name!r}; {there}")
+            raise InputError(f"there is no study {self.name!r}; {there}")
 
     def _run(self, chosen: str, names: list[str]) -> int:
         from orthoframe.cli._study import print_outcome, watching
@@ -125,19 +125,19 @@ def _make(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise BadInput(f"{folder}: {error.strerror or error}; choose another --out") from None
+        raise InputError(f"{folder}: {error.strerror or error}; choose another --out") from None
 
 
 def _write(data: dict[str, Any], names: list[str], out: Path) -> None:
     """Write a study, and the pages of all that are in the folder."""
-    from orthoframe.cli._files import write_whole
+    from orthoframe.cli._files import write_atomic
     from orthoframe.reporting import write_claims_page, write_study, write_study_page
     from orthoframe.studies._outcome import as_json
 
     content = as_json(data)
-    write_whole(out / f"{data['study']}.json", lambda file: cast(None, file.write(content)))
+    write_atomic(out / f"{data['study']}.json", lambda file: cast(None, file.write(content)))
     write_study(data, out)
     files = [out / f"{name}.json" for name in dict.fromkeys([*names, data["study"]])]
     every = [json.loads(file.read_text()) for file in files if file.exists()]
-    write_whole(out / "report.html", lambda file: write_study_page(every, file))
-    write_whole(out / "claims.md", lambda file: write_claims_page(every, file))
+    write_atomic(out / "report.html", lambda file: write_study_page(every, file))
+    write_atomic(out / "claims.md", lambda file: write_claims_page(every, file))

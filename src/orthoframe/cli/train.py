@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._errors import BadInput
+from orthoframe.errors import InputError
 from orthoframe.training._settings import RECIPES, Settings, hint
 
 
@@ -49,16 +49,16 @@ class Train(Settings):
         try:
             settings.check()
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
         return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
 
     def _check_alone(self, settings: Settings) -> None:
         if self.out is not None:
-            raise BadInput("--resume names the folder already; leave --out out")
+            raise InputError("--resume names the folder already; leave --out out")
         if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
-            raise BadInput("--resume takes the settings from its folder; leave the others out")
+            raise InputError("--resume takes the settings from its folder; leave the others out")
         if settings.epochs != Settings.epochs:
-            raise BadInput(
+            raise InputError(
                 "--resume goes on with the epochs that the run has: the learning rate depends on their number, so with "
                 f"others it is another run; start anew with --epochs {settings.epochs} --out FOLDER"
             )

@@ -14,10 +14,10 @@ import tyro
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.cli._errors import BadInput
-from orthoframe.cli._files import check_figure, check_output, write_figure, write_whole
+from orthoframe.cli._files import check_figure, check_output, write_atomic, write_figure
 from orthoframe.cli._progress import progress
 from orthoframe.cli._solution import as_dict, as_text
+from orthoframe.errors import InputError
 
 if TYPE_CHECKING:
     from orthoframe.batches import Certificate
@@ -146,28 +146,30 @@ class Ufm:
             check_options(self.temperature, self.denominator, "skip")
         for name, value in (("--dim", dim), ("--epochs", self.epochs), ("--starts", self.starts)):
             if value < 1:
-                raise BadInput(f"{name} must be at least 1, not {value}")
+                raise InputError(f"{name} must be at least 1, not {value}")
         if len(counts) > _MOST_CLASSES or sum(counts) * dim > _MOST_ENTRIES:
-            raise BadInput(
+            raise InputError(
                 f"{len(counts):,} classes and {sum(counts):,} rows of {dim:,} dimensions are too many; "
                 f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
             )
         if self.seed < 0:
-            raise BadInput(f"--seed must be at least 0, not {self.seed}")
+            raise InputError(f"--seed must be at least 0, not {self.seed}")
         if self.batching == "full" and self.batch_size is not None:
-            raise BadInput("--batch-size is for --batching partition, reshuffle, balanced or rare-hub; full needs none")
+            raise InputError(
+                "--batch-size is for --batching partition, reshuffle, balanced or rare-hub; full needs none"
+            )
         if self.batching != "full" and self.batch_size is None:
-            raise BadInput(f"--batching {self.batching} needs --batch-size")
+            raise InputError(f"--batching {self.batching} needs --batch-size")
         if self.repair and self.denominator in ("sincere", "negatives"):
-            raise BadInput(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
+            raise InputError(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
         if self.prototypes and dim < len(counts):
-            raise BadInput(f"--prototypes need a dimension for each of the {len(counts)} classes, and --dim is {dim}")
+            raise InputError(f"--prototypes need a dimension for each of the {len(counts)} classes, and --dim is {dim}")
         if self.gif is not None and self.gif.suffix != ".gif":
-            raise BadInput(f"--gif must end in .gif, not {self.gif}")
+            raise InputError(f"--gif must end in .gif, not {self.gif}")
         if self.gif is not None and (len(counts) != 3 or dim != 3):
-            raise BadInput("--gif draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
+            raise InputError("--gif draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
         if self.gif is not None and self._settling(counts) > _LONGEST:
-            raise BadInput(f"--gif: at temperature {self.temperature:g} features hardly move; use a larger one")
+            raise InputError(f"--gif: at temperature {self.temperature:g} features hardly move; use a larger one")
         check_output(self.gif)
         check_figure(self.plot)
 
@@ -204,7 +206,7 @@ class Ufm:
         try:
             return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)  # type: ignore[arg-type]
         except (ValueError, RuntimeError) as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
 
     def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], batches: list[NDArray[Any]]) -> None:
         from orthoframe.reporting import write_sphere_gif
@@ -217,7 +219,7 @@ class Ufm:
             flow = gradient_flow(
                 labels, start, times, batches=batches, prototypes=self._prototypes(len(counts), 3), **self._loss()
             )
-        write_whole(path, lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
+        write_atomic(path, lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
 
 
 def _parse_counts(text: str) -> list[int]:
@@ -227,10 +229,10 @@ def _parse_counts(text: str) -> list[int]:
         numbers = part.strip().split("x")
         whole = all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers)
         if len(numbers) > 2 or not whole:
-            raise BadInput(f"--counts {text}: {part.strip()!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50")
+            raise InputError(f"--counts {text}: {part.strip()!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50")
         rows, classes = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 1
         if sum(counts) + rows * classes > _MOST_SAMPLES:
-            raise BadInput(f"--counts {text}: more than {_MOST_SAMPLES:,} rows in all")
+            raise InputError(f"--counts {text}: more than {_MOST_SAMPLES:,} rows in all")
         counts += [rows] * classes
     return counts
 
@@ -243,6 +245,6 @@ def _bad_input() -> Iterator[None]:
         try:
             yield
         except ValueError as error:
-            raise BadInput(str(error)) from None
+            raise InputError(str(error)) from None
     for warning in caught:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from orthoframe.data._errors import DataError
 from orthoframe.data._images import LabelledImages
+from orthoframe.errors import DataError
 
 _SHAPE = (3, 32, 32)
 _PIXELS = 3 * 32 * 32

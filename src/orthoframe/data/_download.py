@@ -9,7 +9,7 @@ import pooch
 import requests
 import urllib3
 
-from orthoframe.data._errors import DataError
+from orthoframe.errors import DataError
 
 Progress = Callable[[str, int, int | None], None]
 """Called with the name of a file, the bytes that are there, and those that it will have, if that is known."""

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orthoframe.data._errors import DataError
 from orthoframe.data._sources import Source
+from orthoframe.errors import DataError
 
 if TYPE_CHECKING:
     from orthoframe.data._download import Progress

@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 
 from orthoframe.data._draw import hold_out
-from orthoframe.data._errors import DataError
 from orthoframe.data._images import LabelledImages
+from orthoframe.errors import DataError
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orthoframe.data._errors import DataError
 from orthoframe.data._images import LabelledImages
+from orthoframe.errors import DataError
 
 _MEND = "delete it, and it is downloaded again"
 

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.data._errors import DataError
+from orthoframe.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)  # tensors have no equality that is one truth value

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe.data._draw import KEPT, Indices, members, shuffled, whole_number
-from orthoframe.data._errors import DataError
+from orthoframe.errors import DataError
 
 
 def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:

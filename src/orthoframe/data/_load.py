@@ -9,12 +9,12 @@ import torch
 
 from orthoframe.data._cifar import read_cifar
 from orthoframe.data._draw import hold_out, whole_number
-from orthoframe.data._errors import DataError
 from orthoframe.data._fetch import data_folder, find_files
 from orthoframe.data._idx import read_idx_images
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._npz import read_npz
 from orthoframe.data._sources import SOURCES, Source
+from orthoframe.errors import DataError
 
 if TYPE_CHECKING:
     from orthoframe.data._download import Progress

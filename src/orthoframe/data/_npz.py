@@ -11,8 +11,8 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from orthoframe.data._draw import hold_out
-from orthoframe.data._errors import DataError
 from orthoframe.data._images import LabelledImages
+from orthoframe.errors import DataError
 
 _SPLIT = ("x_train", "y_train", "x_test", "y_test")
 _WHOLE = ("x", "y")

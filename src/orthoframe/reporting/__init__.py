@@ -1,7 +1,6 @@
 """Figures and reports; what they show was computed elsewhere."""
 
 from orthoframe.reporting._certificate import certificate_figure
-from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._geometry import geometry_figure
 from orthoframe.reporting._report import write_report
 from orthoframe.reporting._run import Run, read_run
@@ -17,7 +16,6 @@ __all__ = [
     "ufm_figure",
     "write_sphere_gif",
     "Run",
-    "ReportError",
     "read_run",
     "training_figure",
     "write_report",

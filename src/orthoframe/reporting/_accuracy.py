@@ -3,18 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import (
-    ACCENT,
-    GREY,
-    RUN_COLOURS,
-    Picture,
-    axis,
-    categories,
-    class_axis,
-    label,
-    layout,
-    rounded,
-)
+from orthoframe.reporting._figure import Picture, axis, categories, class_axis, label, layout
+from orthoframe.reporting._format import ACCENT, GREY, RUN_COLOURS, rounded
 from orthoframe.reporting._measured import Accuracies, Measured
 from orthoframe.reporting._run import Run
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from orthoframe.batches import Certificate
-from orthoframe.reporting._text import plain
+from orthoframe.reporting._format import plain
 
 # More classes than these are drawn without their names, and only the worst of them with their pieces.
 _NAMED, _COUNTED, _LISTED, _PIECES = 40, 12, 30, 12

@@ -3,18 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import (
-    ACCENT,
-    GOOD,
-    GREY,
-    Picture,
-    axis,
-    label,
-    layout,
-    log_axis,
-    rounded,
-    run_line,
-)
+from orthoframe.reporting._figure import Picture, axis, label, layout, log_axis, run_line
+from orthoframe.reporting._format import ACCENT, GOOD, GREY, rounded
 from orthoframe.reporting._run import Run
 
 _HEIGHT = 300

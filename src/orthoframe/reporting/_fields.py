@@ -5,9 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-
-class ReportError(ValueError):
-    """A run folder that cannot be reported: which file, and what is wrong with it."""
+from orthoframe.errors import InputError
 
 
 def read_text(path: Path, hint: str) -> str:
@@ -15,11 +13,11 @@ def read_text(path: Path, hint: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ReportError(f"{path}: No such file; {hint}") from None
+        raise InputError(f"{path}: No such file; {hint}") from None
     except OSError as error:
-        raise ReportError(f"{path}: {error.strerror or error}") from None
+        raise InputError(f"{path}: {error.strerror or error}") from None
     except UnicodeDecodeError as error:
-        raise ReportError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise InputError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
 
 
 def parse_object(text: str, where: str) -> dict[str, Any]:
@@ -27,30 +25,30 @@ def parse_object(text: str, where: str) -> dict[str, Any]:
     try:
         found = json.loads(text, parse_constant=lambda _: None)
     except (ValueError, RecursionError) as error:
-        raise ReportError(f"{where}: not JSON ({error})") from None
+        raise InputError(f"{where}: not JSON ({error})") from None
     return as_object(found, where)
 
 
 def as_object(value: Any, where: str) -> dict[str, Any]:
     """A value that must be an object."""
     if not isinstance(value, dict):
-        raise ReportError(f"{where}: must be an object, not {_kind(value)}")
+        raise InputError(f"{where}: must be an object, not {_kind(value)}")
     return value
 
 
 def field(data: dict[str, Any], key: str, where: str) -> Any:
     """A field that must be there."""
     if key not in data:
-        raise ReportError(f"{where}: {key!r} is missing")
+        raise InputError(f"{where}: {key!r} is missing")
     return data[key]
 
 
 def as_list(value: Any, where: str, length: int | None = None) -> list[Any]:
     """A value that must be a list, of a known length where one is given."""
     if not isinstance(value, list):
-        raise ReportError(f"{where}: must be a list, not {_kind(value)}")
+        raise InputError(f"{where}: must be a list, not {_kind(value)}")
     if length is not None and len(value) != length:
-        raise ReportError(f"{where}: has {len(value)} entries, and there must be {length}")
+        raise InputError(f"{where}: has {len(value)} entries, and there must be {length}")
     return value
 
 
@@ -59,7 +57,7 @@ def as_number(value: Any, where: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ReportError(f"{where}: must be a number or null, not {_kind(value)}")
+        raise InputError(f"{where}: must be a number or null, not {_kind(value)}")
     try:
         number = float(value)
     except OverflowError:
@@ -70,28 +68,28 @@ def as_number(value: Any, where: str) -> float | None:
 def as_whole(value: Any, where: str, least: int = 0) -> int:
     """A whole number, not below the least."""
     if type(value) is not int or value < least:
-        raise ReportError(f"{where}: must be a whole number, {least} or more, not {_kind(value)}")
+        raise InputError(f"{where}: must be a whole number, {least} or more, not {_kind(value)}")
     return value
 
 
 def as_truth(value: Any, where: str) -> bool:
     """True or false."""
     if not isinstance(value, bool):
-        raise ReportError(f"{where}: must be true or false, not {_kind(value)}")
+        raise InputError(f"{where}: must be true or false, not {_kind(value)}")
     return value
 
 
 def as_words(value: Any, where: str) -> str:
     """A text."""
     if not isinstance(value, str):
-        raise ReportError(f"{where}: must be a text, not {_kind(value)}")
+        raise InputError(f"{where}: must be a text, not {_kind(value)}")
     return value
 
 
 def as_name(value: Any, where: str) -> int | str:
     """The name of a class."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise ReportError(f"{where}: the name of a class must be a whole number or a text, not {_kind(value)}")
+        raise InputError(f"{where}: the name of a class must be a whole number or a text, not {_kind(value)}")
     return value
 
 

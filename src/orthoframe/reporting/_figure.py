@@ -7,14 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-INK, MUTED, LINE = "#1f2933", "#5f6b7a", "#e3e8ee"
-ACCENT, GOOD, GREY = "#2b6cb0", "#1a7f5a", "#9aa5b1"
-# One for each run; further runs begin again with another dash.
-RUN_COLOURS = (ACCENT, "#d9822b", GOOD, "#b83280", "#6b5ca5", "#8c6d4a", "#2a9fb5", "#c0392b")
+from orthoframe.reporting._format import GREY, INK, LINE, MUTED, RUN_COLOURS, short
+
 _DASHES = ("solid", "dash", "dot", "dashdot")
 DIVERGING = [[0, "#2166ac"], [0.25, "#92c5de"], [0.5, "#f7f7f7"], [0.75, "#f4a582"], [1, "#b2182b"]]
 SEQUENTIAL = [[0, "#e8eef5"], [0.5, "#7fa8d1"], [1, "#1d4e89"]]
-NOTHING = "\u2013"
 # More classes than these are drawn without their names: they would overlap.
 NAMED = 30
 
@@ -91,11 +88,6 @@ def run_line(number: int) -> dict[str, Any]:
     }
 
 
-def rounded(value: float | None) -> float | None:
-    """Six digits: more than a picture shows, and fewer bytes."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
-
-
 def label(name: int | str, longest: int = 18) -> str:
     """A name as plotly can show it: without tags, and not too long for an axis."""
     text = str(name) or "(no name)"
@@ -119,15 +111,3 @@ def class_axis(
         if turned and max(map(len, shown)) > 4:
             ticks["tickangle"] = -90
     return axis(type="category", categoryorder="array", categoryarray=whole, showgrid=False, **{**ticks, **more})
-
-
-def short(value: float | None, digits: int = 3) -> str:
-    """A number as a reader likes it: three digits, and an exponent only where it must be."""
-    if value is None or not math.isfinite(value):
-        return NOTHING
-    if value and not 1e-4 <= abs(value) < 1e5:
-        mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
-        return f"{mantissa}e{int(exponent)}"
-    places = max(0, digits - 1 - math.floor(math.log10(abs(value)))) if value else 0
-    text = f"{value:,.{places}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text

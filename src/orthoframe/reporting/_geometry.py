@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from orthoframe.geometry import Geometry
-from orthoframe.reporting._text import plain
+from orthoframe.reporting._format import plain
 
 # More classes than these are drawn without their names; more dimensions are not drawn one by one.
 _NAMED, _NUMBERED = 30, 10

@@ -9,9 +9,6 @@ from numpy.typing import NDArray
 
 from orthoframe.reporting._figure import (
     DIVERGING,
-    GREY,
-    LINE,
-    MUTED,
     NAMED,
     SEQUENTIAL,
     Picture,
@@ -20,9 +17,8 @@ from orthoframe.reporting._figure import (
     class_axis,
     label,
     layout,
-    rounded,
-    short,
 )
+from orthoframe.reporting._format import GREY, LINE, MUTED, rounded, short
 from orthoframe.reporting._measured import Measured
 
 # Cells with their number, as long as it can be read.

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from orthoframe.errors import InputError
 from orthoframe.reporting._fields import (
-    ReportError,
     as_list,
     as_name,
     as_number,
@@ -55,7 +55,7 @@ def parse_measured(line: str, where: str) -> Measured:
         What it says.
 
     Raises:
-        ReportError: If a field is missing or is not what it must be.
+        InputError: If a field is missing or is not what it must be.
     """
     data = parse_object(line, where)
     epoch = as_whole(field(data, "epoch", where), f"{where}: epoch")
@@ -71,7 +71,7 @@ def parse_measured(line: str, where: str) -> Measured:
         for c, entry in enumerate(classes)
     ]
     if len({str(name) for name in names}) < k or not k:
-        raise ReportError(f"{place}.classes: there must be classes, and each must have its own name")
+        raise InputError(f"{place}.classes: there must be classes, and each must have its own name")
     counts = [
         as_whole(field(entry, "rows", f"{place}.classes[{c}]"), f"{place}.classes[{c}].rows")
         for c, entry in enumerate(classes)
@@ -101,7 +101,7 @@ def _ownership(data: dict[str, Any], place: str, k: int) -> tuple[tuple[int, ...
     where = f"{place}.ownership"
     owners = [as_whole(entry, f"{where}.owners", -1) for entry in as_list(field(data, "owners", where), where)]
     if owners and max(owners) >= k:
-        raise ReportError(f"{where}.owners: class number {max(owners)}, and there are {k} classes")
+        raise InputError(f"{where}.owners: class number {max(owners)}, and there are {k} classes")
     purity = as_list(field(data, "purity", where), f"{where}.purity", len(owners))
     return tuple(owners), tuple(as_number(entry, f"{where}.purity") for entry in purity)
 

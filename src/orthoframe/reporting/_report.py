@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import IO
 
+from orthoframe.errors import InputError
 from orthoframe.reporting import _words as words
 from orthoframe.reporting._accuracy import accuracy_picture, compared_accuracy_picture
 from orthoframe.reporting._curves import below_zero, collapse_picture, frame_picture, gap_picture, loss_picture
-from orthoframe.reporting._fields import ReportError
 from orthoframe.reporting._figure import NAMED
 from orthoframe.reporting._heatmap import cosine_picture, ownership_picture, small_cosine_picture
 from orthoframe.reporting._page import SCALE, section, write_page
@@ -26,10 +26,10 @@ def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) 
         file: Where the HTML goes: a binary file, or a path. The whole page is made before anything is written.
 
     Raises:
-        ReportError: If there is no run.
+        InputError: If there is no run.
     """
     if not runs:
-        raise ReportError("there is no run to report; give one or more")
+        raise InputError("there is no run to report; give one or more")
     write_page(_one(runs[0]) if len(runs) == 1 else _several(runs), _title(runs), file)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from orthoframe.errors import InputError
 from orthoframe.reporting._fields import (
-    ReportError,
     as_list,
     as_name,
     as_object,
@@ -79,11 +79,11 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         What it says.
 
     Raises:
-        ReportError: If a file is missing or is not what it must be; the message names the file and the place.
+        InputError: If a file is missing or is not what it must be; the message names the file and the place.
     """
     path = Path(folder)
     if not path.is_dir():
-        raise ReportError(f"{path}: there is no such folder; {_HINT}")
+        raise InputError(f"{path}: there is no such folder; {_HINT}")
     ended = (path / "verdict.json").exists()
     config = parse_object(read_text(path / "config.json", _HINT), str(path / "config.json"))
     metrics = _read_metrics(path / "metrics.csv", ended)
@@ -119,19 +119,19 @@ def _read_metrics(path: Path, ended: bool) -> dict[str, tuple[float | None, ...]
         header = next(rows, [])
         missing = [name for name in COLUMNS if name not in header]
         if missing:
-            raise ReportError(f"{path}: its first line must name the columns, and has no {', '.join(missing)}")
+            raise InputError(f"{path}: its first line must name the columns, and has no {', '.join(missing)}")
         table = []
         for row in rows:
             if len(row) != len(header):
-                raise ReportError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
+                raise InputError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
             entries = dict(zip(header, row, strict=True))
             table.append([_entry(entries[name], f"{path}, line {rows.line_num}: {name}") for name in COLUMNS])
     except csv.Error as error:
-        raise ReportError(f"{path}, line {rows.line_num}: not a .csv file ({error})") from None
+        raise InputError(f"{path}, line {rows.line_num}: not a .csv file ({error})") from None
     if not table and not ended:  # it was stopped in the first epoch
         return dict.fromkeys(COLUMNS, ())
     if not table:
-        raise ReportError(f"{path}: there is no epoch; a run writes a line for each one that it ends")
+        raise InputError(f"{path}: there is no epoch; a run writes a line for each one that it ends")
     columns = dict(zip(COLUMNS, zip(*table, strict=True), strict=True))
     _check_epochs(columns["epoch"], path)
     return columns
@@ -143,7 +143,7 @@ def _entry(text: str, where: str) -> float | None:
     try:
         number = float(text)
     except ValueError:
-        raise ReportError(f"{where} is {text[:40]!r}, which is no number") from None
+        raise InputError(f"{where} is {text[:40]!r}, which is no number") from None
     return number if math.isfinite(number) else None
 
 
@@ -151,7 +151,7 @@ def _check_epochs(epochs: tuple[float | None, ...], path: Path) -> None:
     before = -1.0
     for epoch in epochs:
         if epoch is None or not epoch.is_integer() or epoch <= before:
-            raise ReportError(
+            raise InputError(
                 f"{path}: epochs must be whole numbers that grow, and {before:g} is followed by {epoch}"
                 if before >= 0
                 else f"{path}: epochs must be whole numbers from 0 on, and the first is {epoch}"
@@ -167,9 +167,9 @@ def _read_measured(path: Path) -> tuple[Measured, ...]:
         where = f"{path}, line {number}"
         entry = parse_measured(line, where)
         if found and entry.epoch <= found[-1].epoch:
-            raise ReportError(f"{where}: epochs must grow, and {found[-1].epoch} is followed by {entry.epoch}")
+            raise InputError(f"{where}: epochs must grow, and {found[-1].epoch} is followed by {entry.epoch}")
         if found and (entry.names, entry.counts) != (found[0].names, found[0].counts):
-            raise ReportError(f"{where}: its classes are not those of epoch {found[0].epoch}; a run has the same ones")
+            raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}; a run has the same ones")
         found.append(entry)
     return tuple(found)
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from orthoframe.reporting._figure import short
+from orthoframe.reporting._format import short
 from orthoframe.reporting._study_chart import Chart, Line, bar
 from orthoframe.reporting._study_style import DASHES, MARKS
 from orthoframe.reporting._study_words import for_matplotlib

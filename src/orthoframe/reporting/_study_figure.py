@@ -27,7 +27,7 @@ def study_figure(study: Mapping[str, Any]) -> Figure:
         A figure, to be saved with `figure.savefig(path, dpi=160)`.
 
     Raises:
-        ReportError: If that is not the result of a study.
+        InputError: If that is not the result of a study.
     """
     charts = [chart(study, panel) for panel in checked(study)["panels"]]
     across = 2 if len(charts) in (2, 4) else min(3, max(1, len(charts)))

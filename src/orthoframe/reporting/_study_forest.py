@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import GREY, INK, NOTHING, Picture, axis, label, layout, log_axis, rounded, short
+from orthoframe.reporting._figure import Picture, axis, label, layout, log_axis
+from orthoframe.reporting._format import GREY, INK, NOTHING, rounded, short
 from orthoframe.reporting._study_plots import reach, span
 from orthoframe.reporting._study_words import (
     colour,

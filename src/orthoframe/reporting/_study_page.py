@@ -8,7 +8,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from orthoframe.reporting._fields import ReportError
+from orthoframe.errors import InputError
 from orthoframe.reporting._heatmap import small_cosine_picture
 from orthoframe.reporting._page import SCALE, section, write_page
 from orthoframe.reporting._study_chart import chart
@@ -31,10 +31,10 @@ def write_study_page(studies: Sequence[Mapping[str, Any]], file: IO[bytes] | str
         file: Where the HTML goes: a binary file, or a path. The whole page is made before anything is written.
 
     Raises:
-        ReportError: If there is none, or one is not the result of a study.
+        InputError: If there is none, or one is not the result of a study.
     """
     if not studies:
-        raise ReportError("there is no study to report; give one or more")
+        raise InputError("there is no study to report; give one or more")
     parts = [_verdicts(studies), *(_study(number, checked(study)) for number, study in enumerate(studies))]
     title = str(studies[0]["study"]) if len(studies) == 1 else f"{len(studies)} studies"
     write_page("\n".join(parts), title, file)

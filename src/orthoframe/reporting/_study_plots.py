@@ -5,7 +5,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import MUTED, Picture, axis, layout, log_axis, rounded, short
+from orthoframe.reporting._figure import Picture, axis, layout, log_axis
+from orthoframe.reporting._format import MUTED, rounded, short
 from orthoframe.reporting._study_chart import Chart, Line, bar
 from orthoframe.reporting._study_style import DASHES, MARKS
 from orthoframe.reporting._study_words import NOT_REACHED, for_html, interval_words

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
-from orthoframe._whole import write_whole
-from orthoframe.reporting._fields import ReportError
-from orthoframe.reporting._figure import NOTHING
+from orthoframe._atomic import write_atomic
+from orthoframe.errors import InputError
+from orthoframe.reporting._format import NOTHING, lasted
 from orthoframe.reporting._study_cells import coordinates, summary, summary_words
 from orthoframe.reporting._study_figure import study_figure
 from orthoframe.reporting._study_words import (
@@ -24,7 +24,6 @@ from orthoframe.reporting._study_words import (
     varying,
     where_words,
 )
-from orthoframe.reporting._words import lasted
 
 MEANS = "Means over seeds (of distances and times geometric ones), with their 95 % intervals."
 AGREEMENT = {"supported": "yes", "not supported": "**no**"}
@@ -44,18 +43,18 @@ def write_study(study: Mapping[str, Any], folder: str | os.PathLike[str]) -> Non
         folder: Where they go; it is made if it is missing.
 
     Raises:
-        ReportError: If that is not the result of a study, or its name is no name of a file.
+        InputError: If that is not the result of a study, or its name is no name of a file.
     """
     name = str(checked(study)["study"])
     if not name or Path(name).name != name or name.startswith("."):
-        raise ReportError(f"a study's name must be one of a file, and {name!r} is not")
+        raise InputError(f"a study's name must be one of a file, and {name!r} is not")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     text = study_text(study).encode()
     picture = io.BytesIO()
     study_figure(study).savefig(picture, format="png", dpi=160, metadata={"Software": None})
-    write_whole(place / f"{name}.png", lambda file: file.write(picture.getvalue()))
-    write_whole(place / f"{name}.md", lambda file: file.write(text))
+    write_atomic(place / f"{name}.png", lambda file: file.write(picture.getvalue()))
+    write_atomic(place / f"{name}.md", lambda file: file.write(text))
 
 
 def write_claims_page(studies: Sequence[Mapping[str, Any]], file: IO[bytes] | str | os.PathLike[str]) -> None:
@@ -66,7 +65,7 @@ def write_claims_page(studies: Sequence[Mapping[str, Any]], file: IO[bytes] | st
         file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` beside it.
 
     Raises:
-        ReportError: If one is not the result of a study.
+        InputError: If one is not the result of a study.
     """
     parts = ["# Claims and what was found", _tally(studies)]
     for study in map(checked, studies):
@@ -89,7 +88,7 @@ def write_claims_page(studies: Sequence[Mapping[str, Any]], file: IO[bytes] | st
             parts.append(markdown(study["remark"], paragraph=True))
     page = ("\n\n".join(parts) + "\n").encode()
     if isinstance(file, str | os.PathLike):
-        write_whole(Path(file), lambda out: out.write(page))
+        write_atomic(Path(file), lambda out: out.write(page))
     else:
         file.write(page)
 

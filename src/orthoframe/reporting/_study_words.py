@@ -5,9 +5,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from orthoframe.reporting._fields import ReportError
-from orthoframe.reporting._figure import NOTHING, short
-from orthoframe.reporting._text import plain
+from orthoframe.errors import InputError
+from orthoframe.reporting._format import NOTHING, plain, short
 
 NOT_REACHED = "not reached"
 
@@ -64,11 +63,11 @@ def checked(study: Mapping[str, Any]) -> Mapping[str, Any]:
     """A study that has what its pages show.
 
     Raises:
-        ReportError: If a part is missing.
+        InputError: If a part is missing.
     """
     missing = [name for name in _NEEDED if name not in study]
     if missing:
-        raise ReportError(f"this is not the result of a study: it has no {', '.join(missing)}")
+        raise InputError(f"this is not the result of a study: it has no {', '.join(missing)}")
     return study
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from orthoframe.reporting._format import plain
 from orthoframe.reporting._geometry import draw_cosines
 from orthoframe.reporting._run import Run
-from orthoframe.reporting._text import plain
 
 
 def training_figure(run: Run) -> Figure:

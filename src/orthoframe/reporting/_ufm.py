@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from orthoframe.reporting._format import plain
 from orthoframe.reporting._geometry import draw_cosines
-from orthoframe.reporting._text import plain
 from orthoframe.ufm import Flow, Solution
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")

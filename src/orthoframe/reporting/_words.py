@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe.reporting._figure import NOTHING, RUN_COLOURS, short
+from orthoframe.reporting._format import NOTHING, RUN_COLOURS, lasted, short
 from orthoframe.reporting._measured import Accuracies, Measured
 from orthoframe.reporting._run import Run, Verdict
 
@@ -98,14 +98,6 @@ def _worst(name: int | str | None, kind: str) -> str:
 def duration(run: Run) -> str:
     """Seconds of all epochs, in units that suit them."""
     return lasted(sum(value for value in run.metrics["seconds"] if value is not None))
-
-
-def lasted(seconds: float) -> str:
-    """A time in units that suit it."""
-    if seconds < 100:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def certificate_section(run: Run) -> str:

@@ -13,7 +13,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._whole import write_whole
+from orthoframe._atomic import write_atomic
 from orthoframe.batches import BatchPlan
 from orthoframe.geometry import Geometry
 from orthoframe.geometry._geometry import Accuracy, geometry_of
@@ -54,7 +54,7 @@ def save_classifier(classifier: Any, path: Path) -> None:
     content = save(
         {name: value.contiguous() for name, value in tensors.items()}, metadata={"orthoframe": json.dumps(about)}
     )
-    write_whole(path, lambda file: file.write(content))
+    write_atomic(path, lambda file: file.write(content))
 
 
 def load_classifier(classifier: Any, path: Path) -> Any:

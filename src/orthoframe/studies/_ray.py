@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from orthoframe.studies._errors import StudyError
+from orthoframe.errors import StudyError
 from orthoframe.studies._jobs import Job
 from orthoframe.studies._store import Done, Store
 from orthoframe.studies._work import attempt, sentence

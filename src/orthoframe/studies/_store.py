@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orthoframe._whole import write_whole
-from orthoframe.studies._errors import StudyError
+from orthoframe._atomic import write_atomic
+from orthoframe.errors import StudyError
 from orthoframe.studies._jobs import Job
 
 _POLL_SECONDS = 0.2  # between two looks at a lock that another process holds
@@ -88,7 +88,7 @@ class Store:
         kept = {"job": job.to_dict(), "result": done.result, "seconds": done.seconds, "commit": done.commit}
         text = json.dumps(kept) + "\n"
         self.folder(key).mkdir(parents=True, exist_ok=True)
-        write_whole(self.folder(key) / "result.json", lambda file: file.write(text.encode()))
+        write_atomic(self.folder(key) / "result.json", lambda file: file.write(text.encode()))
 
     @contextmanager
     def claimed(self, key: str, seconds: float = 0.0) -> Iterator[bool]:

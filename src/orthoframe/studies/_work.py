@@ -4,11 +4,10 @@ import time
 import warnings
 from pathlib import Path
 
-from orthoframe.data._errors import DataError
+from orthoframe.errors import DataError, TrainingError
 from orthoframe.studies._jobs import Job
 from orthoframe.studies._source import source_commit
 from orthoframe.studies._store import Done, Store
-from orthoframe.training._errors import TrainingError
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orthoframe.training._errors import Stopped as Stopped
-    from orthoframe.training._errors import TrainingError as TrainingError
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
     from orthoframe.training._folder import COLUMNS as COLUMNS
@@ -29,7 +28,6 @@ _MODULES = {
     "Outcome": "_train",
     "Watcher": "_train",
     "Interrupted": "_train",
-    "TrainingError": "_errors",
     "Stopped": "_errors",
     "load_encoder": "_export",
     "Trained": "_export",

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from orthoframe._whole import write_whole
-from orthoframe.training._errors import TrainingError
+from orthoframe._atomic import write_atomic
+from orthoframe.errors import TrainingError
 
 NAME, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
 
@@ -25,7 +25,7 @@ def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     fresh = folder / ".checkpoint.new.pt"
-    write_whole(fresh, lambda file: file.write(buffer.getbuffer()))
+    write_atomic(fresh, lambda file: file.write(buffer.getbuffer()))
     if (folder / NAME).exists():
         os.replace(folder / NAME, folder / PREVIOUS)
     os.replace(fresh, folder / NAME)

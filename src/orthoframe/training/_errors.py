@@ -3,11 +3,9 @@
 import math
 from pathlib import Path
 
+from orthoframe.errors import TrainingError
+
 _SHOWN = 16  # samples of a batch that are named
-
-
-class TrainingError(Exception):
-    """A run cannot start or go on; the message says why and what to do."""
 
 
 class Stopped(TrainingError):

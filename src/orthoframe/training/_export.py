@@ -10,11 +10,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._whole import write_whole
+from orthoframe._atomic import write_atomic
 from orthoframe.data import Normaliser
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
+from orthoframe.errors import TrainingError
 from orthoframe.geometry import NearestCentre
-from orthoframe.training._errors import TrainingError
 from orthoframe.training._evaluate import encode
 from orthoframe.training._setup import Task
 
@@ -66,7 +66,7 @@ def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
     tensors[_CENTRES] = centres.contiguous()
     # One entry: the order of several would differ from run to run.
     content = save(tensors, metadata={"orthoframe": json.dumps(about)})
-    write_whole(folder / NAME, lambda file: file.write(content))
+    write_atomic(folder / NAME, lambda file: file.write(content))
 
 
 def load_encoder(folder: Path) -> Trained:

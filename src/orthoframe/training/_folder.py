@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from orthoframe._atomic import write_atomic
 from orthoframe._version import __version__
-from orthoframe._whole import write_whole
-from orthoframe.training._errors import TrainingError
+from orthoframe.errors import TrainingError
 from orthoframe.training._settings import Settings
 
 COLUMNS = (
@@ -134,4 +134,4 @@ class RunFolder:
 
     def write(self, name: str, text: str) -> None:
         """Write one file of text."""
-        write_whole(self.path / name, lambda file: file.write(text.encode()))
+        write_atomic(self.path / name, lambda file: file.write(text.encode()))

@@ -12,8 +12,9 @@ from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from orthoframe.data import Augment
+from orthoframe.errors import TrainingError
 from orthoframe.losses import SupConLoss, collapsed_loss, loss_floor
-from orthoframe.training._errors import NoNumber, TrainingError
+from orthoframe.training._errors import NoNumber
 from orthoframe.training._evaluate import Measured, evaluate
 from orthoframe.training._schedules import Temperature, learning_rate
 from orthoframe.training._setup import Task

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from orthoframe import __version__
-from orthoframe._whole import write_whole
+from orthoframe._atomic import write_atomic
 from orthoframe.data import DataError, load_data
+from orthoframe.errors import TrainingError
 from orthoframe.geometry import NearestCentre
-from orthoframe.training._errors import TrainingError
 from orthoframe.training._export import Trained
 
 OPSET = 18  # what torch's exporter writes by itself, and every onnxruntime since 1.14 reads
@@ -82,7 +82,7 @@ def export_onnx(trained: Trained, path: Path, images: Tensor | None = None) -> s
         raise TrainingError("the export needs onnx and onnxscript; install them with pip install 'orthoframe[onnx]'")
     content = _graph(trained)
     said = _compare(content, trained, images)
-    write_whole(path, lambda file: file.write(content))
+    write_atomic(path, lambda file: file.write(content))
     return said
 
 

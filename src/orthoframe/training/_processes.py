@@ -12,7 +12,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
-from orthoframe.training._errors import TrainingError
+from orthoframe.errors import TrainingError
 
 
 @dataclass(frozen=True)

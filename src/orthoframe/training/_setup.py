@@ -21,7 +21,7 @@ from orthoframe.data import (
     step_counts,
 )
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.training._errors import TrainingError
+from orthoframe.errors import TrainingError
 from orthoframe.training._options import in_options
 from orthoframe.training._settings import Settings
 

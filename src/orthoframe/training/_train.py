@@ -12,9 +12,10 @@ from typing import Any
 from lightning_fabric import Fabric
 
 from orthoframe.batches import Certificate
+from orthoframe.errors import TrainingError
 from orthoframe.training._checkpoint import drop_broken, load_checkpoint, save_checkpoint
 from orthoframe.training._diagnosis import diagnose
-from orthoframe.training._errors import NoNumber, Stopped, TrainingError
+from orthoframe.training._errors import NoNumber, Stopped
 from orthoframe.training._evaluate import Measured
 from orthoframe.training._export import save_encoder
 from orthoframe.training._folder import NAN_FILE, RunFolder

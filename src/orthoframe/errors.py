@@ -1,0 +1,83 @@
+"""What goes wrong, in a sentence for the person who meets it: one base class, and its kinds.
+
+A sentence may speak of options. They are kept as values (`Option`), so that a Python user reads `head="linear"` and the
+user of the command `--head linear`, and nobody has to look for names inside a text.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Option:
+    """An argument or setting that a sentence speaks of.
+
+    Attributes:
+        name: Its name in Python.
+        value: A value to give it; None where only the option itself is meant.
+
+    Examples:
+        >>> str(Option("batch_size")), str(Option("head", "linear"))
+        ('batch_size', "head='linear'")
+    """
+
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        return self.name if self.value is None else f"{self.name}={self.value!r}"
+
+
+Part = str | Option
+"""A piece of a sentence."""
+
+
+def spelled(parts: Iterable[object], spell: Callable[[Option], str] = str) -> str:
+    """Join the parts of a sentence.
+
+    Args:
+        parts: Text, and the options that it speaks of.
+        spell: How this reader writes an option.
+
+    Examples:
+        >>> spelled([Option("lr"), " must be positive, not ", -1])
+        'lr must be positive, not -1'
+    """
+    return "".join(spell(part) if isinstance(part, Option) else str(part) for part in parts)
+
+
+class OrthoframeError(Exception):
+    """The base of all errors of this package; its arguments are the parts of its sentence.
+
+    Examples:
+        >>> str(OptionError(Option("epochs"), " must be at least 1, not 0"))
+        'epochs must be at least 1, not 0'
+    """
+
+    def __str__(self) -> str:
+        return spelled(self.args)
+
+    def spelled(self, spell: Callable[[Option], str]) -> str:
+        """The sentence, with options as the reader writes them."""
+        return spelled(self.args, spell)
+
+
+class OptionError(OrthoframeError, ValueError):
+    """An argument or setting that is not allowed, or contradicts another."""
+
+
+class DataError(OrthoframeError, ValueError):
+    """Data that is missing, broken or not as asked for; the sentence names the file."""
+
+
+class TrainingError(OrthoframeError):
+    """A run cannot start or go on."""
+
+
+class StudyError(OrthoframeError):
+    """A study cannot be run."""
+
+
+class InputError(OrthoframeError):
+    """A file or folder that was given cannot be used; the sentence names it."""

@@ -1,0 +1,165 @@
+"""Every named choice, and the checks of choices, counts and numbers; importing it loads nothing heavy."""
+
+import math
+from numbers import Integral, Real
+from typing import Any, Literal, get_args
+
+from orthoframe.errors import Option, OptionError, Part
+
+Denominator = Literal["all", "sincere", "negatives", "class-average"]
+"""What the positives of an anchor are compared with.
+
+- `all`: every other row (SupCon's L_out, the paper's).
+- `sincere`: for each positive, that positive and the negatives.
+- `negatives`: the negatives alone.
+- `class-average`: every other row, with the exponentials of each class averaged, the anchor's own class without the
+  anchor.
+"""
+
+Singletons = Literal["skip", "count", "error"]
+"""What to do with an anchor that has no positive: leave it out of the mean, count it as 0, or raise."""
+
+Reduction = Literal["mean", "sum", "none"]
+"""How the terms of the anchors become the result."""
+
+Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
+"""How the samples of an epoch are cut into batches.
+
+- `full`: one batch of all samples.
+- `partition`: random batches, the same in every epoch.
+- `reshuffle`: new random batches in every epoch.
+- `balanced`: every batch holds the same number of rows of each class, `batch_size // classes`. An epoch lasts until the
+  largest class has been shown; smaller ones are shown several times, reshuffled each time, and no sample is left out.
+- `rare-hub`: as `reshuffle`, but each rare class (fewer samples than there are batches, at most half a batch) is whole
+  in one batch, and so connected, if other classes are in that batch too.
+"""
+
+Binding = Literal["none", "fixed", "present", "redrawn", "random"]
+"""What is added to the batches of a scheme.
+
+- `none`: nothing.
+- `fixed`: the same example of each class in every batch, the paper's batch-binding.
+- `present`: the example of a class only in batches that already hold the class and are not connected without it, a
+  guest in batches of a single class, and what class pairs need to meet: the cheapest that certifies every epoch.
+- `redrawn`: a fresh example of each class in every batch; a control of equal size.
+- `random`: as many random samples in every batch; a control of equal size.
+"""
+
+Activation = Literal["relu", "abs", "square", "softplus", "gelu", "leaky-relu", "none"]
+"""The function between the last layer and the unit norm. What matters is the cone that its range spans.
+
+- `relu`, `abs`, `square`: the orthant, so that an orthogonal frame is the optimum and can be reached. A ReLU can die: a
+  row of zeros has no direction, and a dimension that is zero in every row learns nothing. The other two cannot.
+- `softplus`: the orthant without its faces. The frame is approached and never reached.
+- `gelu`, `leaky-relu` (slope 0.01), `none`: the whole sphere once rows are normalised. The optimum is not a frame,
+  though with `leaky-relu` it looks like one for long.
+"""
+
+Model = Literal["resnet18", "resnet34", "densenet40", "mlp", "vit"]
+"""The networks that encode images."""
+
+Head = Literal["linear", "none"]
+"""What precedes the activation: a linear layer, or nothing, so that the last ReLU of the network is the activation."""
+
+Imbalance = Literal["step", "long-tail", "none"]
+"""Which classes are made small: the second half, every class a little more than the one before, or none."""
+
+Loss = Literal["supcon", "cross-entropy"]
+"""What is minimised: the supervised contrastive loss, or cross-entropy with a linear classifier."""
+
+LearningRateSchedule = Literal["cosine", "step"]
+"""How the learning rate falls: along a cosine after a warm-up, or by ten after each third."""
+
+Precision = Literal["32", "bf16-mixed", "16-mixed"]
+"""The floating-point precision of training."""
+
+Recipe = Literal["quick", "paper", "fast"]
+"""Where the defaults of a run come from."""
+
+Scale = Literal["smoke", "desk", "paper"]
+"""How large a study is: seconds, minutes on two cores, or the setting of the paper, which needs GPUs."""
+
+Engine = Literal["local", "ray"]
+"""Where the jobs of a study run: the cores of this machine, or a Ray cluster."""
+
+
+def check_choice(name: str, value: object, kind: Any) -> None:
+    """Refuse a value that is not one of those that a `Literal` lists.
+
+    Raises:
+        OptionError: With the list.
+
+    Examples:
+        >>> check_choice("loss", "mse", Loss)
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: loss must be one of 'supcon', 'cross-entropy', not 'mse'
+    """
+    if value not in get_args(kind):
+        raise OptionError(Option(name), f" must be one of {', '.join(map(repr, get_args(kind)))}, not {value!r}")
+
+
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """Refuse what is not a whole number, or too small.
+
+    Returns:
+        The number, as an `int`.
+
+    Raises:
+        OptionError: With the smallest number that is allowed.
+
+    Examples:
+        >>> check_count("batch_size", 0)
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: batch_size must be at least 1, not 0
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise OptionError(Option(name), f" must be a whole number, at least {least}, not {value!r}")
+    if value < least:
+        raise OptionError(Option(name), f" must be at least {least}, not {value}")
+    return int(value)
+
+
+def check_number(
+    name: str,
+    value: object,
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    below: float = math.inf,
+    advice: tuple[Part, ...] = (),
+) -> float:
+    """Refuse what is not a finite number, or out of range.
+
+    Args:
+        name: What the value is called.
+        value: The value.
+        above: It must be larger than this.
+        least: It must not be smaller than this.
+        below: It must be smaller than this.
+        advice: What to do, behind the sentence.
+
+    Returns:
+        The number, as a `float`.
+
+    Raises:
+        TypeError: For what is not a number.
+        OptionError: For a number out of range.
+
+    Examples:
+        >>> check_number("temperature", 0, above=0, advice=("0.1 is usual",))
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: temperature must be positive and finite, not 0; 0.1 is usual
+    """
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+    number = float(value)
+    inside = math.isfinite(number) and number < below
+    inside = inside and (above is None or number > above) and (least is None or number >= least)
+    if inside:
+        return number
+    bounds = [] if above is None else ["positive"] if above == 0 else [f"above {above:g}"]
+    bounds += [] if least is None else [f"at least {least:g}"]
+    bounds += ["finite"] if below == math.inf else [f"below {below:g}"]
+    raise OptionError(
+        Option(name), f" must be {' and '.join(bounds)}, not {value}", *(("; ", *advice) if advice else ())
+    )

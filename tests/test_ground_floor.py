@@ -1,0 +1,162 @@
+"""What every room stands on: options and errors, rows and labels, files that are whole or not there."""
+
+import json
+import math
+import multiprocessing
+import os
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from orthoframe._atomic import json_ready, locked, write_atomic, write_json
+from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
+from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, spelled
+from orthoframe.options import Loss, check_choice, check_count, check_number
+
+
+def flag(option):
+    return f"--{option.name}" if option.value is None else f"--{option.name} {option.value}"
+
+
+def test_a_sentence_names_options_in_the_words_of_its_reader():
+    error = OptionError(Option("features"), " needs ", Option("head", "linear"), "; braces {} and % are text")
+    assert str(error) == "features needs head='linear'; braces {} and % are text"
+    assert error.spelled(flag) == "--features needs --head linear; braces {} and % are text"
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.spelled(flag)) == (str(error), error.spelled(flag))
+    assert isinstance(error, ValueError)
+    assert isinstance(error, OrthoframeError)
+    assert str(InputError("a.txt: No such file")) == spelled(["a.txt: No such file"])
+
+
+@pytest.mark.parametrize("value", [True, 2.0, "3", None])
+def test_counts_are_whole_numbers(value):
+    with pytest.raises(OptionError, match="batch_size must be a whole number"):
+        check_count("batch_size", value)
+
+
+def test_counts_of_any_integer_type():
+    found = check_count("batch_size", np.int16(3))
+    assert (found, type(found)) == (3, int)
+    assert check_count("seed", 0, 0) == 0
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_numbers_out_of_range(value):
+    with pytest.raises(OptionError, match="lr must be positive"):
+        check_number("lr", value, above=0)
+    with pytest.raises(TypeError, match="lr must be a number"):
+        check_number("lr", "0.1", above=0)
+
+
+def test_ranges_have_ends():
+    assert check_number("dropout", 0, least=0, below=1) == 0.0
+    with pytest.raises(OptionError, match="at least 0 and below 1, not 1"):
+        check_number("dropout", 1.0, least=0, below=1)
+    with pytest.raises(OptionError, match="'supcon', 'cross-entropy', not 'mse'"):
+        check_choice("loss", "mse", Loss)
+
+
+@given(st.lists(st.sampled_from([-3, 0, 1, 7, 5000]), min_size=1, max_size=12))
+def test_numbering_labels_is_undone_by_their_names(labels):
+    found = Labels.of(labels)
+    assert [found.names[c] for c in found.classes] == labels
+    assert list(found.names) == sorted(set(labels))
+    assert found.counts.tolist() == [labels.count(name) for name in found.names]
+    assert [[labels[row] for row in rows] for rows in found.members()] == [
+        [name] * labels.count(name) for name in found.names
+    ]
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [["b", "a", "b"], np.array([b"b", b"a", b"b"]), np.array(["b", "a", "b"], dtype=object)],
+    ids=["list", "bytes", "objects"],
+)
+def test_strings_in_any_form(labels):
+    found = Labels.of(labels)
+    assert (found.names, found.classes.tolist()) == (("a", "b"), [1, 0, 1])
+
+
+def test_labels_that_are_refused():
+    with pytest.raises(ValueError, match="one-dimensional"):
+        label_array(np.zeros((2, 2), dtype=int))
+    with pytest.raises(TypeError, match="integers or strings, not float64"):
+        label_array([0.5])
+    assert Labels.of([]).names == ()
+    assert class_members(np.array([], dtype=int), 2)[1].tolist() == []
+
+
+@pytest.mark.parametrize("scale", [1e-11, 1.0, 1e30, 1e200, 1e307])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_unit_rows_of_any_length(scale, dtype):
+    if dtype == torch.float32 and scale > 1e30:
+        pytest.skip("float32 has no such number")
+    rows = torch.tensor([[3.0, -4.0], [0.0, 2.0]], dtype=dtype) * scale
+    unit, inverse = unit_rows(rows)
+    assert torch.allclose(unit, torch.tensor([[0.6, -0.8], [0.0, 1.0]], dtype=dtype))
+    assert torch.allclose(rows * inverse, unit)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_row_that_is_too_short_is_zero_and_learns_nothing(dtype):
+    rows = torch.tensor([[SMALLEST_NORM / 2, 0.0], [0.0, 0.0], [SMALLEST_NORM * 2, 0.0]], dtype=dtype)
+    rows.requires_grad_()
+    unit, inverse = unit_rows(rows)
+    assert unit.tolist() == [[0.0, 0.0], [0.0, 0.0], [1.0, 0.0]]
+    assert inverse[:2].tolist() == [[0.0], [0.0]]
+    unit[:2].sum().backward()
+    assert rows.grad.tolist() == [[0.0, 0.0]] * 3
+
+
+def test_the_gradient_of_unit_rows():
+    rows = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda given: unit_rows(given)[0], rows)
+
+
+def test_a_file_is_whole_or_as_it_was(tmp_path):
+    path = tmp_path / "file.txt"
+    write_atomic(path, "first")
+
+    def fail(file):
+        file.write(b"half")
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        write_atomic(path, fail)
+    assert path.read_text() == "first"
+    assert os.listdir(tmp_path) == ["file.txt"]
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        write_atomic(tmp_path / "none" / "file.txt", b"")
+
+
+def test_json_has_no_numbers_that_are_not(tmp_path):
+    write_json(tmp_path / "data.json", {"a": (math.nan, 1 / 3, True), 2: None}, digits=3)
+    assert json.loads((tmp_path / "data.json").read_text()) == {"a": [None, 0.333, True], "2": None}
+    assert json_ready(1e-9) == 1e-9
+
+
+def _hold(folder, held, done):
+    with locked(folder) as ours:
+        held.put(ours)
+        done.wait(30)
+
+
+def test_a_folder_has_one_writer(tmp_path):
+    (tmp_path / ".orthoframe.left").write_text("of a process that was killed")
+    context = multiprocessing.get_context("fork")
+    held, done = context.Queue(), context.Event()
+    process = context.Process(target=_hold, args=(tmp_path, held, done))
+    process.start()
+    assert held.get(timeout=30) is True
+    assert not (tmp_path / ".orthoframe.left").exists()
+    with locked(tmp_path) as ours:
+        assert not ours
+    done.set()
+    process.join(30)
+    with locked(tmp_path, seconds=5) as ours:
+        assert ours
