@@ -55,10 +55,8 @@ def test_the_denominator_decides_what_a_batch_of_one_class_does(here, capsys):
     assert main(["certify", "few.txt", "few.jsonl"]) == 0
     assert main(["certify", "few.txt", "few.jsonl", "--denominator", "sincere"]) == 1
     capsys.readouterr()
-    assert main(["certify", "few.txt", "few.jsonl", "--denominator", "some"]) == 2
-    assert "denominator must be one of" in capsys.readouterr().err
     assert main(["certify", "few.txt", "few.jsonl", "--denominator", "negatives", "--repair", "out.jsonl"]) == 2
-    assert "--repair promises nothing" in capsys.readouterr().err
+    assert "--repair guarantees nothing with --denominator negatives" in capsys.readouterr().err
 
 
 def test_as_a_program(here):
@@ -99,7 +97,7 @@ def test_repair_and_plot(here, capsys):
     [
         (["missing.txt", "good.jsonl"], "missing.txt: No such file"),
         (["labels.txt", "missing.jsonl"], "missing.jsonl: No such file"),
-        (["labels.txt", "range.jsonl"], "range.jsonl, line 2: index 12, and the labels have 12 samples (0 to 11)"),
+        (["labels.txt", "range.jsonl"], "range.jsonl, line 2: index 12"),
         (["labels.txt", "negative.jsonl"], "negative.jsonl, line 1: index -1"),
         (["labels.txt", "broken.jsonl"], "broken.jsonl, line 3: not JSON"),
         (["labels.txt", "words.jsonl"], "words.jsonl, line 1: a batch must be a list of whole numbers"),
@@ -114,20 +112,18 @@ def test_repair_and_plot(here, capsys):
         (["empty.txt", "good.jsonl"], "empty.txt: there are no labels"),
         (["labels.json", "good.jsonl"], "labels must be a file .npy, .npz, .safetensors, .txt, .csv"),
         (["torn.npy", "good.jsonl"], "torn.npy: not a .npy file"),
-        (["floats.npy", "good.jsonl"], "floats.npy: labels must be a list of integers or strings, not float64"),
+        (["floats.npy", "good.jsonl"], "floats.npy: labels must be integers or strings, not float64"),
         (["objects.npy", "good.jsonl"], "objects.npy: not a .npy file"),
         (["labels.txt"], "where are the batches?"),
         (["labels.txt", "--scheme", "partition"], "where are the batches?"),
         (["labels.txt", "hollow.jsonl"], "no batch to add samples to"),
-        (["archive.npy", "good.jsonl"], "archive.npy: not a .npy file, but an archive of them"),
+        (["archive.npy", "good.jsonl"], "archive.npy: not a .npy file; rename it to archive.npz"),
         (["zip.npy", "good.jsonl"], "zip.npy: not a .npy file"),
         (["wide.csv", "good.jsonl"], "wide.csv: not a .csv file"),
         (["labels.txt", "deep.jsonl"], "deep.jsonl, line 1: not JSON"),
         (["labels.txt", "good.jsonl", "--repair", "x" * 300], "cannot be written"),
         (["labels.txt", "good.jsonl", "--batch-size", "4"], "--batch-size makes batches, and good.jsonl gives them"),
-        (["labels.txt", "--batch-size", "0"], "batch_size must be a whole number from 1, not 0"),
-        (["labels.txt", "--batch-size", "4", "--scheme", "magic"], "scheme must be one of 'full'"),
-        (["labels.txt", "--batch-size", "4", "--binding", "glue"], "binding must be one of 'none'"),
+        (["labels.txt", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),
         (["labels.txt", "--batch-size", "4", "--epochs", "0"], "--epochs must be at least 1"),
         (["labels.txt", "good.jsonl", "--views", "0"], "--views must be at least 1"),
         (["labels.txt", "good.jsonl", "--repair", "no/where.jsonl"], "cannot be written"),
@@ -169,7 +165,15 @@ def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
 
 
 def test_unknown_options_are_status_2(here):
-    for arguments in (["certify", "labels.txt", "--colour", "red"], ["praise"], ["certify"]):
+    made = ["certify", "labels.txt", "--batch-size", "4"]
+    for arguments in (
+        ["certify", "labels.txt", "--colour", "red"],
+        ["praise"],
+        ["certify"],
+        [*made, "--scheme", "magic"],
+        [*made, "--binding", "glue"],
+        [*made, "--denominator", "some"],
+    ):
         with pytest.raises(SystemExit) as stop:
             main(arguments)
         assert stop.value.code == 2

@@ -99,17 +99,17 @@ def test_plot(here):
             ["flat.npy", "labels.txt"],
             "flat.npy: features must be floating point of shape [rows, dim], not float64 of [65]",
         ),
-        (["torn.npy", "labels.txt"], "torn.npy: not a .npy file of numbers"),
-        (["torn.npz", "labels.txt"], "torn.npz: not a .npz file of numbers"),
+        (["torn.npy", "labels.txt"], "torn.npy: not a .npy file"),
+        (["torn.npz", "labels.txt"], "torn.npz: not a .npz file"),
         (["torn.safetensors", "labels.txt"], "torn.safetensors: not a .safetensors file"),
         (["features.npz", "labels.txt", "--key", "x"], "features.npz: there is no array 'x'; it has features, other"),
         (["features.npy", "labels.txt", "--key", "x"], "--key is for .npz and .safetensors files"),
         (["torn.csv", "labels.txt"], "torn.csv, line 2: 1 fields, and the first line has 2"),
-        (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is no number"),
+        (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is not a number"),
         (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
         (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
         (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),
-        (["archive.npy", "labels.txt"], "archive.npy: not a .npy file of numbers"),
+        (["archive.npy", "labels.txt"], "archive.npy: not a .npy file"),
         (["long.npy", "labels.txt"], "long.npy: features must be floating point of shape [rows, dim], not float128"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -195,6 +195,16 @@ def test_names_that_look_like_mathematics_or_are_long(here):
     assert main(["measure", "features.npy", "odd.txt", "--plot", "odd.png"]) == 0
     Path("all.jsonl").write_text(json.dumps(list(range(65))))
     assert main(["certify", "odd.txt", "all.jsonl", "--plot", "odd2.png"]) == 0
+
+
+def test_quoted_numbers(here, capsys):
+    lines = Path("headed.csv").read_text().splitlines()
+    quoted = [",".join(f'"{field}"' for field in line.split(",")) for line in lines]
+    Path("quoted.csv").write_text("\n\n".join(quoted))
+    for file in ("headed.csv", "quoted.csv"):
+        assert main(["measure", file, "labels.txt", "--json"]) == 0
+    found = capsys.readouterr().out
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
 
 
 def test_a_byte_order_mark_is_no_header(here):

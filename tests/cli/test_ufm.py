@@ -28,7 +28,7 @@ def test_a_failing_plan_and_its_repairs(capsys):
         "32",
         "--temperature",
         "0.1",
-        "--batching",
+        "--scheme",
         "partition",
         "--batch-size",
         "64",
@@ -54,7 +54,7 @@ def test_without_relu_it_compares_with_the_prediction(capsys):
     assert data["predicted"]["largest_difference"] < 1e-7
     assert data["predicted"]["distance"] < 1e-7
     status, out, _ = run(
-        capsys, "--counts", "6,6,2", "--no-relu", "--batching", "partition", "--batch-size", "7", "--temperature", "1"
+        capsys, "--counts", "6,6,2", "--no-relu", "--scheme", "partition", "--batch-size", "7", "--temperature", "1"
     )
     assert status == 0
     assert "not known" in out
@@ -106,17 +106,20 @@ def test_an_unreached_floor_is_status_1(capsys):
         (["--counts", "5x3", "--temperature", "1e-300"], "temperature must be from"),
         (["--counts", "1,1"], "the loss is 0 everywhere"),
         (["--counts", "5x3", "--dim", "0"], "--dim must be at least 1"),
-        (["--counts", "5x3", "--temperature", "0"], "temperature must be positive"),
-        (["--counts", "5x3", "--denominator", "x"], "denominator must be one of"),
-        (["--counts", "5x3", "--batch-size", "4"], "--batch-size is for --batching"),
-        (["--counts", "5x3", "--batching", "partition"], "--batching partition needs --batch-size"),
-        (["--counts", "5x3", "--batching", "odd", "--batch-size", "4"], "scheme must be one of"),
-        (["--counts", "5x3", "--binding", "odd"], "binding must be one of"),
+        (["--counts", "5x3", "--temperature", "0"], "--temperature must be positive"),
+        (["--counts", "5x3", "--batch-size", "4"], "--scheme full is one batch of all rows; leave --batch-size out"),
+        (["--counts", "5x3", "--scheme", "partition"], "--scheme partition needs --batch-size"),
         (["--counts", "5x3", "--epochs", "0"], "--epochs must be at least 1"),
         (["--counts", "5x3", "--starts", "0"], "--starts must be at least 1"),
         (["--counts", "5x3", "--seed", "-1"], "--seed must be at least 0"),
-        (["--counts", "5x3", "--denominator", "sincere", "--repair"], "--repair promises nothing"),
-        (["--counts", "5x3", "--dim", "2", "--prototypes"], "--prototypes need a dimension"),
+        (
+            ["--counts", "5x3", "--denominator", "sincere", "--repair"],
+            "--repair guarantees nothing",
+        ),
+        (
+            ["--counts", "5x3", "--dim", "2", "--prototypes"],
+            "use --dim 3 or more",
+        ),
         (["--counts", "5x3", "--gif", "a.gif"], "three classes in three dimensions"),
         (["--counts", "5x3", "--dim", "3", "--gif", "a.png"], "--gif must end in .gif"),
         (["--counts", "5x3", "--plot", "a.jpg"], "--plot must end in"),
@@ -131,3 +134,14 @@ def test_bad_input_is_a_sentence_and_status_2(arguments, message, capsys):
     assert err.startswith("orthoframe: ")
     assert err.count("\n") == 1
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("option", ["--denominator", "--scheme", "--binding"])
+def test_a_choice_that_there_is_not(option, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["ufm", "--counts", "5x3", option, "odd"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert option in said
+    assert "'odd'" in said
+    assert {"--denominator": "sincere", "--scheme": "rare-hub", "--binding": "redrawn"}[option] in said

@@ -4,17 +4,17 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import tyro
-from numpy.typing import NDArray
 
-from orthoframe.cli._files import check_figure, check_output, read_batches, read_labels, write_atomic, write_figure
-from orthoframe.cli._terminal import progress
-from orthoframe.errors import InputError
+from orthoframe.cli._terminal import bad_input, progress
+from orthoframe.errors import InputError, Option, OptionError
+from orthoframe.options import Binding, Denominator, Scheme, check_count
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -29,25 +29,25 @@ class Certify:
     """
 
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
-    """The class of each sample: .npy, .txt (one a line), or .csv (see --column)."""
-    batches: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="BATCHES")] = None
-    """JSON lines: a list of sample indices, from 0, a line. Leave out to make batches with --batch-size."""
+    """The class of each sample: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
+    batches: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[BATCHES]")] = None
+    """JSON lines: one list of sample indices, counted from 0, per line. Without it, --batch-size makes batches."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The column of a .csv file that has the labels."""
-    scheme: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """Make batches: full, partition, reshuffle (default), balanced or rare-hub."""
+    scheme: Scheme | None = None
+    """How batches are made (reshuffle unless given)."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
     """Make batches of this many rows."""
-    binding: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """What is added to each batch: none (default), fixed, present, redrawn or random."""
+    binding: Binding | None = None
+    """What is added to each batch that is made (none unless given)."""
     epochs: int = 1
     """Make the batches of this many epochs."""
     seed: int = 0
     """Decides which batches are made."""
     views: int = 1
     """Rows that each index stands for: the augmented views of a sample."""
-    denominator: Annotated[str, tyro.conf.arg(metavar="NAME")] = "all"
-    """Of the loss: all, sincere, negatives or class-average."""
+    denominator: Denominator = "all"
+    """The denominator of the loss."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
@@ -56,27 +56,23 @@ class Certify:
     """Draw how often classes meet, and the pieces that they are in."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Print the certificate, and write what else was asked for."""
         from orthoframe.batches import certify
+        from orthoframe.cli._files import read_labels
 
         self._check()
         labels = read_labels(self.labels, self.column)
         if not len(labels):
             raise InputError(f"{self.labels}: there are no labels")
-        with self._batches(labels) as batches:
+        with bad_input(), self._batches(labels) as batches:
             # One pass needs no memory; what comes after the verdict needs the batches again.
             every = list(batches) if self.repair or self.plot else batches
-            try:
-                certificate = certify(labels, every, views=self.views, denominator=self.denominator)
-            except ValueError as error:
-                raise InputError(str(error)) from None
+            certificate = certify(labels, every, views=self.views, denominator=self.denominator)
         if certificate.num_batches == 0:
             raise InputError(f"{self.batches}: there is no batch in it")
-        extra = {}
-        if self.repair:
-            extra["additions"] = self._write_repaired(labels, list(every))
+        extra = {"additions": self._write_repaired(self.repair, labels, list(every))} if self.repair else {}
         if self.plot:
-            self._write_plot(labels, list(every), certificate)
+            self._write_plot(self.plot, labels, list(every), certificate)
         if self.json:
             print(json.dumps({**certificate.to_dict(), **extra}, indent=2))
         else:
@@ -86,82 +82,61 @@ class Certify:
         return 0 if certificate.holds else 1
 
     def _check(self) -> None:
-        making = [
-            name
-            for name, value in (
-                ("--scheme", self.scheme),
-                ("--batch-size", self.batch_size),
-                ("--binding", self.binding),
-                ("--epochs", None if self.epochs == 1 else self.epochs),
-            )
-            if value is not None
-        ]
+        from orthoframe.cli._files import check_figure, check_output
+
+        check_count("epochs", self.epochs)
+        check_count("views", self.views)
+        made = {"scheme": self.scheme, "batch_size": self.batch_size, "binding": self.binding}
+        making = [name for name, value in made.items() if value is not None] + ["epochs"] * (self.epochs > 1)
         if self.batches is not None and making:
-            raise InputError(f"{making[0]} makes batches, and {self.batches} gives them; use one or the other")
+            sentence = f" makes batches, and {self.batches} gives them; use one or the other"
+            raise OptionError(Option(making[0]), sentence)
         if self.batches is None and self.batch_size is None and self.scheme != "full":
-            raise InputError("where are the batches? Give a file of JSON lines, or --batch-size to make them")
-        if self.repair is not None and self.denominator in ("sincere", "negatives"):
-            raise InputError(f"--repair promises nothing with --denominator {self.denominator}; use --binding fixed")
-        if self.epochs < 1:
-            raise InputError(f"--epochs must be at least 1, not {self.epochs}")
-        if self.views < 1:
-            raise InputError(f"--views must be at least 1, not {self.views}")
-        check_output(self.repair)
+            raise InputError("where are the batches? Give a file of JSON lines, or ", Option("batch_size"))
+        check_repair(self.repair is not None, self.denominator)
+        check_output(self.repair, "repair")
         check_figure(self.plot)
 
     @contextmanager
-    def _batches(self, labels: NDArray[Any]) -> Iterator[Iterator[NDArray[Any]]]:
+    def _batches(self, labels: "NDArray[Any]") -> "Iterator[Iterator[NDArray[Any]]]":
         """Batches with a progress bar, on a terminal."""
+        from orthoframe.batches import BatchPlan, read_batches
+
         with progress() as bar:
             if self.batches is not None:
                 size = self.batches.stat().st_size if self.batches.is_file() else None
                 task = bar.add_task("certifying", total=size)
                 yield read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
-            else:
-                task = bar.add_task("certifying", total=self.epochs)
-                yield self._made(labels, lambda: bar.advance(task))
+                return
+            task = bar.add_task("certifying", total=self.epochs)
+            scheme, binding = self.scheme or "reshuffle", self.binding or "none"
+            plan = BatchPlan(labels, self.batch_size, scheme=scheme, binding=binding, seed=self.seed, views=self.views)
+            yield (batch for epoch in bar.track(range(self.epochs), task_id=task) for batch in plan.batches(epoch))
 
-    def _made(self, labels: NDArray[Any], advance: Any) -> Iterator[NDArray[Any]]:
-        from orthoframe.batches import BatchPlan
+    def _write_repaired(self, path: Path, labels: "NDArray[Any]", batches: "list[NDArray[Any]]") -> int:
+        from orthoframe.batches import repair, write_batches
+        from orthoframe.cli._files import write_atomic
 
-        try:
-            plan = BatchPlan(
-                labels,
-                self.batch_size,
-                scheme=self.scheme or "reshuffle",  # type: ignore[arg-type]
-                binding=self.binding or "none",  # type: ignore[arg-type]
-                seed=self.seed,
-                views=self.views,
-            )
-        except ValueError as error:
-            raise InputError(str(error)) from None
-
-        def epoch(number: int) -> Iterator[NDArray[Any]]:
-            yield from plan.batches(number)
-            advance()
-
-        return chain.from_iterable(epoch(number) for number in range(self.epochs))
-
-    def _write_repaired(self, labels: NDArray[Any], batches: list[NDArray[Any]]) -> int:
-        from orthoframe.batches import repair
-
-        try:
+        with bad_input(self.batches or "the batches"):
             mended = repair(labels, batches, views=self.views)
-        except ValueError as error:
-            raise InputError(f"{self.batches or 'the batches'}: {error}") from None
-
-        def write(file: IO[bytes]) -> None:
-            for batch in mended:
-                file.write(json.dumps(np.asarray(batch).tolist()).encode() + b"\n")
-
-        assert self.repair is not None
-        write_atomic(self.repair, write)
+        write_atomic(path, lambda file: write_batches(file, mended))
         return sum(map(len, mended)) - sum(map(len, batches))
 
-    def _write_plot(self, labels: NDArray[Any], batches: list[NDArray[Any]], certificate: Any) -> None:
+    def _write_plot(self, path: Path, labels: "NDArray[Any]", batches: "list[NDArray[Any]]", certificate: Any) -> None:
         from orthoframe.batches import meeting_counts
+        from orthoframe.cli._files import write_figure
         from orthoframe.reporting import certificate_figure
 
-        figure = certificate_figure(certificate, meeting_counts(labels, batches))
-        assert self.plot is not None
-        write_figure(self.plot, figure)
+        write_figure(path, certificate_figure(certificate, meeting_counts(labels, batches)))
+
+
+def check_repair(asked: bool, denominator: Denominator) -> None:
+    """Refuse to repair batches for a denominator whose certificate additions cannot bring about."""
+    if asked and denominator in ("sincere", "negatives"):
+        raise OptionError(
+            Option("repair", True),
+            " guarantees nothing with ",
+            Option("denominator", denominator),
+            "; use ",
+            Option("binding", "fixed"),
+        )

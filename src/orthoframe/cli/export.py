@@ -6,16 +6,15 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._files import check_output
-from orthoframe.errors import InputError, TrainingError
+from orthoframe.errors import InputError
 
 
 @dataclass(frozen=True)
 class Export:
     """Write encoder, head and class centres as one ONNX graph, from pixels to classes.
 
-    It takes uint8 images [n, channels, height, width], as many as you like, and gives scores, class and features; the
-    names of the classes are in its metadata. It is checked and compared with torch before it is written. Needs
+    It takes any number of uint8 images [n, channels, height, width] and returns scores, class and features; the names
+    of the classes are in its metadata. It is checked and compared with torch before it is written. Needs
     orthoframe[onnx]. Exit status: 0 written, 2 bad input. For example:
 
     orthoframe export runs/digits-step10-mlp-relu-seed0 --onnx digits.onnx
@@ -27,18 +26,15 @@ class Export:
     """Where to write it."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Write the graph, and print how close it is to torch."""
+        from orthoframe.cli._files import check_output
         from orthoframe.training import export_onnx, images_of_run, load_encoder
 
-        if self.onnx.suffix != ".onnx":
-            raise InputError(f"--onnx must end in .onnx, not {self.onnx}")
-        check_output(self.onnx)
+        check_output(self.onnx, "onnx", ".onnx")
+        trained = load_encoder(self.run_folder)
         try:
-            trained = load_encoder(self.run_folder)
             said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
-        except TrainingError as error:
-            raise InputError(str(error)) from None
         except OSError as error:
-            raise InputError(f"{self.onnx}: {error.strerror or error}") from None
+            raise InputError(f"{self.onnx}: {error.strerror or error}") from error
         print(f"{self.onnx}: {said}")
         return 0

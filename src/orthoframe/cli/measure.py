@@ -8,17 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
-from torch import Tensor
 
-from orthoframe.cli._features import FeatureFile, open_features
-from orthoframe.cli._files import check_figure, read_labels, write_figure
-from orthoframe.cli._terminal import progress
+from orthoframe.cli._terminal import bad_input, progress
 from orthoframe.errors import InputError
+from orthoframe.options import check_number
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from orthoframe.cli._files import FeatureFile
     from orthoframe.geometry import Geometry
 
-# More different class sizes than these take too long to predict without being asked to.
+# With more different class sizes, the prediction takes too long to be made without being asked for.
 _MOST_SIZES = 30
 
 
@@ -35,7 +36,7 @@ class Measure:
     features: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FEATURES")]
     """`[rows, dim]`: .npy, .npz, .safetensors, or .csv with a number in every field."""
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
-    """The class of each row: .npy, .npz, .safetensors, .txt (one a line), or .csv (see --column)."""
+    """The class of each row: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
     key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The array of a .npz or .safetensors file that has the features (default: the only one, or features)."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -43,38 +44,23 @@ class Measure:
     raw: tyro.conf.FlagCreatePairsOff[bool] = False
     """Take rows as they are, instead of dividing each by its norm."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
-    """Compare with where the loss leads without ReLU, at this temperature (default 0.1; unless there are very many
-    classes of different sizes)."""
+    """The temperature at which to predict where the loss leads without ReLU, for comparison (default: 0.1, if there are
+    at most 30 different class sizes)."""
     ownership: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print how many dimensions each class owns too, how pure they are, and which part of its mean lies inside them."""
+    """Also print how many dimensions each class owns, how pure they are, and how much of its mean lies inside them."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
     """Print everything as JSON instead of a table."""
     plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
     """Draw the cosines of class means, the ownership of dimensions, and a histogram."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
-        from orthoframe.geometry import measure_parts, number_labels
+        """Print the measures, and draw them if asked to."""
+        from orthoframe.cli._files import check_figure, write_figure
 
         check_figure(self.plot)
-        if self.temperature is not None and not 0 < self.temperature < float("inf"):
-            raise InputError(f"--temperature must be positive, not {self.temperature}")
-        features = open_features(self.features, self.key)
-        given = read_labels(self.labels, self.column)
-        if len(given) != features.rows:
-            raise InputError(
-                f"{self.features} has {features.rows} rows and {self.labels} {len(given)} labels; they must agree"
-            )
-        if not features.rows:
-            raise InputError(f"{self.features}: there are no rows")
-        classes, names = number_labels(given, None)
-        with progress() as bar:
-            task = bar.add_task("measuring", total=2 * features.rows)
-            parts = _parts(features, classes, lambda rows: bar.advance(task, rows))
-            try:
-                geometry = measure_parts(parts, features.dim, names, normalize=not self.raw)
-            except ValueError as error:
-                raise InputError(f"{self.features}: {error}") from None
+        if self.temperature is not None:
+            check_number("temperature", self.temperature, above=0)
+        geometry = self._measured()
         if self.plot:
             from orthoframe.reporting import geometry_figure
 
@@ -90,6 +76,28 @@ class Measure:
         if self.ownership and not self.json:
             print(f"\n{geometry.ownership.table(geometry.names)}")
         return 0
+
+    def _measured(self) -> "Geometry":
+        import torch
+
+        from orthoframe._rows import Labels
+        from orthoframe.cli._files import open_features, read_labels
+        from orthoframe.geometry import measure_parts
+
+        features = open_features(self.features, self.key)
+        given = read_labels(self.labels, self.column)
+        if len(given) != features.rows:
+            raise InputError(
+                f"{self.features} has {features.rows} rows and {self.labels} {len(given)} labels; they must agree"
+            )
+        if not features.rows:
+            raise InputError(f"{self.features}: there are no rows")
+        labels = Labels.of(given)
+        with bad_input(self.features), progress() as bar:
+            task = bar.add_task("measuring", total=2 * features.rows)
+            classes = torch.from_numpy(labels.classes).long()
+            parts = _parts(features, classes, lambda rows: bar.advance(task, rows))
+            return measure_parts(parts, features.dim, labels.names, normalize=not self.raw)
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
         """Distance to where features without ReLU would end, for classes of these sizes; None if it is not known."""
@@ -107,9 +115,11 @@ class Measure:
 
 
 def _parts(
-    features: FeatureFile, classes: Tensor, advance: Callable[[int], None]
-) -> Callable[[], Iterator[tuple[Tensor, Tensor]]]:
-    def parts() -> Iterator[tuple[Tensor, Tensor]]:
+    features: "FeatureFile", classes: "Tensor", advance: Callable[[int], None]
+) -> "Callable[[], Iterator[tuple[Tensor, Tensor]]]":
+    """What reads features with their classes, from the start each time."""
+
+    def parts() -> "Iterator[tuple[Tensor, Tensor]]":
         start = 0
         for part in features.parts():
             yield part, classes[start : start + len(part)]

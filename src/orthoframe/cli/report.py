@@ -6,7 +6,6 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._files import check_output, write_atomic
 from orthoframe.errors import InputError
 
 
@@ -21,22 +20,21 @@ class Report:
     orthoframe report runs/with-relu runs/without --out comparison.html
     """
 
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUNS")]
-    """The folders of one run or several."""
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
+    """The folders of one or more runs."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
-    """Where to write it (default: report.html in the folder of the only run, or comparison.html here)."""
+    """Where to write it (default: report.html in the folder of a single run, or comparison.html here)."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Write the report, and print where it is."""
+        from orthoframe.cli._files import check_output, write_atomic
         from orthoframe.reporting import read_run, write_report
 
         if not self.runs:
             raise InputError("which runs? Name at least one folder")
-        out = self.out or (self.runs[0] / "report.html" if len(self.runs) == 1 else Path("comparison.html"))
-        if out.suffix != ".html":
-            raise InputError(f"--out must end in .html, not {out}")
         runs = [read_run(folder) for folder in self.runs]
-        check_output(out)
+        out = self.out or (self.runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
+        check_output(out, "out", ".html")
         write_atomic(out, lambda file: write_report(runs, file))
         print(out)
         return 0
