@@ -1,4 +1,4 @@
-"""CPU seconds before anything useful happens: the help of the command and the shortest training, beside importing torch.
+"""CPU seconds of the help of the command and of the shortest training, beside those of importing torch.
 
 Each command runs in a process of its own, several times; the fastest counts, because the first may have to compile what
 it imports. CPU time is that of the user and of the system together, of all threads and processes.

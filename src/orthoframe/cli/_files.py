@@ -261,7 +261,8 @@ def check_output(path: Path | None, option: str, *suffixes: str) -> None:
     if path is None:
         return
     if suffixes and path.suffix not in suffixes:
-        raise InputError(Option(option), f" must end in {' or '.join(suffixes)}, not {path}")
+        endings = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+        raise InputError(Option(option), f" must end in {endings}, not {path}")
     try:
         possible = path.parent.is_dir() and not path.is_dir() and os.access(path.parent, os.W_OK)
     except OSError:  # a name that is too long, say
