@@ -6,52 +6,40 @@ WORKERS ?= 2
 # Whatever the caller says: what is imported is compiled once, and not in each of a hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test check demo bench-loss bench-certify bench-measure bench-ufm bench-training bench-tables bench-out-of-class docs clean
+.PHONY: test check demo docs clean
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
 
-check: .venv/installed
+check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 # Trains on the embedded digits: under a minute, and a report to look at.
-demo: .venv/installed
+demo: .venv/runtime
 	$(BIN)/orthoframe train
 
-bench-loss: .venv/installed
-	$(BIN)/python benchmarks/loss.py --json docs/results/loss.json
-
-bench-certify: .venv/installed
-	$(BIN)/python benchmarks/certify.py --json docs/results/certify.json
-
-bench-measure: .venv/installed
-	$(BIN)/python benchmarks/measure.py --json docs/results/measure.json
-
-bench-ufm: .venv/installed
-	$(BIN)/python benchmarks/ufm.py --json docs/results/ufm.json
-
-bench-training: .venv/installed
-	$(BIN)/python benchmarks/training.py --json docs/results/training.json
-
-bench-tables: .venv/installed
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench]'
-	$(BIN)/python benchmarks/tables.py --json docs/results/tables.json --table docs/results/tables.md
-
-bench-out-of-class: .venv/installed
-	$(BIN)/python benchmarks/out_of_class.py --json docs/results/out-of-class.json
-
 # The documentation site, into build/site; a warning is an error.
-docs: .venv/installed
+docs: .venv/test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# The stamp is newer than the files that decide what is installed: a second run installs nothing.
+# bench-loss runs benchmarks/loss.py and writes docs/results/loss.json; so does every other benchmark.
+bench-%: .venv/test
+	$(BIN)/python benchmarks/$(subst -,_,$*).py --json docs/results/$*.json $(OPTIONS)
+
+bench-tables: .venv/bench
+bench-tables: OPTIONS := --table docs/results/tables.md
+
+# Each stamp is newer than the files that decide what is installed: a second run installs nothing.
 # Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.
-.venv/installed: pyproject.toml constraints.txt
+.venv/runtime: EXTRAS :=
+.venv/test: EXTRAS := [test]
+.venv/bench: EXTRAS := [test,bench]
+.venv/runtime .venv/test .venv/bench: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[test]'
-	touch $@
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(EXTRAS)'
+	touch .venv/runtime $@
 
 clean:
 	rm -rf .venv build .mypy_cache .ruff_cache .pytest_cache .hypothesis

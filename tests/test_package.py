@@ -1,15 +1,35 @@
-"""What a user meets first: the import and the command."""
+"""What a user meets first: the import and the command. And the walls of the house: which room may know which."""
 
+import ast
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
 
 import orthoframe
+from orthoframe.cli._main import VERBS
 
-ROOT = Path(__file__).parents[1]
+SOURCE = Path(__file__).parents[1] / "src" / "orthoframe"
+TREES = {path: ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
+
+GROUND = {"options", "errors", "_rows", "_atomic", "_version"}
+BASE = {"data", "batches", "encoders", "losses", "geometry"}
+# What each room may import beside the ground floor. Rooms that are not named here may import the ground floor only.
+ALLOWED = {
+    "ufm": {"batches", "geometry", "losses"},
+    "training": BASE,
+    "callbacks": BASE,
+    "lightning": BASE | {"callbacks"},
+    "transformers": BASE | {"callbacks"},
+    "sklearn": BASE,
+    "studies": BASE | {"ufm", "training"},
+    "reporting": BASE | {"ufm", "training", "callbacks", "studies"},
+}
+# These end by writing a report: the only imports that point up, and only to public names.
+REPORTED = {"training", "callbacks", "sklearn", "studies"}
 
 
 def run(*command, **options):
@@ -24,15 +44,38 @@ def test_every_public_name_is_there():
         _ = orthoframe.sup_con
 
 
+def loaded_by(script):
+    """The packages that a script loads, and our own modules."""
+    done = run(sys.executable, "-c", f"{script}\nimport sys\nprint('loaded', *sys.modules)")
+    assert done.returncode == 0, done.stderr
+    modules = done.stdout.splitlines()[-1].split()[1:]
+    return {name if name.startswith("orthoframe") else name.partition(".")[0] for name in modules}
+
+
+HEAVY = {"scipy", "lightning_fabric", "torchmetrics", "matplotlib", "plotly", "sklearn", "PIL", "pooch", "pandas"}
+
+
 def test_importing_loads_little_more_than_torch():
-    script = """
-import time, sys
-t = time.perf_counter(); import torch; torch_seconds = time.perf_counter() - t
-t = time.perf_counter(); import orthoframe; orthoframe.supcon_loss; print(time.perf_counter() - t)
-assert not {"scipy", "lightning_fabric", "torchmetrics", "tyro", "matplotlib", "plotly", "sklearn"} & set(sys.modules)
+    assert not loaded_by("import orthoframe; orthoframe.supcon_loss") & (HEAVY | {"tyro", "transformers"})
+
+
+@pytest.mark.parametrize("verb", [None, *VERBS])
+def test_help_loads_no_torch(verb):
+    words = [] if verb is None else [verb]
+    script = f"""
+from orthoframe.cli import main
+try:
+    main({[*words, "--help"]!r})
+except SystemExit:
+    pass
 """
-    seconds = min(float(run(sys.executable, "-c", script, check=True).stdout) for _ in range(2))
-    assert seconds < 0.3
+    loaded = loaded_by(script)
+    assert not loaded & (HEAVY | {"torch"})
+    assert {name for name in loaded if name.startswith("orthoframe.cli.") and "._" not in name} == {
+        f"orthoframe.cli.{word}" for word in words
+    } | ({"orthoframe.cli.certify"} if verb == "ufm" else set())
+    if verb is None:
+        assert "numpy" not in loaded
 
 
 def test_the_command_answers():
@@ -45,30 +88,62 @@ def test_the_command_answers():
     assert "orthogonal frame" in " ".join(help_text.stdout.split())
 
 
-@pytest.mark.parametrize(
-    "words", [["--help"], ["certify", "--help"], ["train", "--help"], ["study", "--help"]], ids=" ".join
-)
-def test_help_loads_little_more_than_torch(words):
-    script = f"""
-import sys
-from orthoframe.cli import main
-try:
-    main({words!r})
-except SystemExit:
-    pass
-heavy = {{"scipy", "lightning_fabric", "torchmetrics", "matplotlib", "plotly", "sklearn", "PIL", "pooch", "filelock"}}
-sys.exit(f"loaded: {{heavy & set(sys.modules)}}" if heavy & set(sys.modules) else 0)
-"""
-    done = run(sys.executable, "-c", script)
-    assert done.returncode == 0, done.stderr
+def room(path):
+    """The first folder or file under the package: `losses`, `options`, `lightning`."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
-def test_imports_point_down():
-    """Rooms that must know nothing of each other."""
-    rooms = ["data", "batches", "encoders", "losses", "geometry"]
-    for room in rooms:
-        for file in (ROOT / "src" / "orthoframe" / room).glob("*.py"):
-            for other in re.findall(r"(?:from|import) orthoframe\.(\w+)", file.read_text()):
-                assert other not in (set(rooms) | {"ufm", "training", "sklearn", "studies", "reporting", "cli"}) - {
-                    room
-                }, file
+def imports(tree):
+    """Every module of ours that a file imports, wherever in the file, as a list of words."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1:] for alias in node.names if alias.name.startswith("orthoframe."))
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            if node.module == "orthoframe":
+                yield from ([alias.name] for alias in node.names if (SOURCE / f"{alias.name}.py").exists())
+                yield from ([alias.name] for alias in node.names if (SOURCE / alias.name).is_dir())
+            elif node.module.startswith("orthoframe."):
+                yield node.module.split(".")[1:]
+
+
+@pytest.mark.parametrize("here", sorted({room(path) for path in TREES} - {"cli", "__init__"}))
+def test_imports_point_down(here):
+    """Lazy imports and those for types too."""
+    for path, target in [(path, target) for path in TREES if room(path) == here for target in imports(TREES[path])]:
+        there, where = target[0], f"{path.relative_to(SOURCE)} imports {'.'.join(target)}"
+        if there != here and there not in GROUND and there not in ALLOWED.get(here, ()):
+            assert there == "reporting", where
+            assert here in REPORTED, where
+            assert len(target) == 1, f"{where}, which is private"
+
+
+def test_the_command_line_lives_in_one_room():
+    """No other room imports tyro, nor spells an option as it is typed."""
+    for path, tree in TREES.items():
+        if room(path) == "cli":
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = (
+                    [node.module or ""] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+                )
+                assert not [name for name in names if name.partition(".")[0] == "tyro"], path
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found = re.search(r"(?<![\w-])--[a-z].*", node.value)
+                assert found is None, f"{path}, line {node.lineno}: {found}"
+
+
+def test_names_are_used_once():
+    """A class has its name alone, and no file of a room differs from another by a plural.
+
+    Only the callbacks of Lightning and Hugging Face, of which a script imports one, share a name.
+    """
+    classes = defaultdict(list)
+    for path, tree in TREES.items():
+        assert path.with_name(f"{path.stem}s.py") not in TREES, path
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name].append(str(path))
+    classes.pop("GeometryCallback")
+    assert {name: where for name, where in classes.items() if len(where) > 1} == {}

@@ -23,7 +23,7 @@ VERBS = {
     "ufm": "Minimise the loss over free features: where training ends, without a network.",
     "study": "Run a grid of trainings, and test claims on it.",
 }
-"""The verbs, each the name of a module here and, capitalised, of a dataclass in it."""
+"""The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -55,7 +55,7 @@ def parse(name: str, arguments: Sequence[str]) -> Any:
     The dataclass of a verb may have a class method `defaults` that takes options of its own, such as a recipe, and
     returns the instance whose values are the defaults of all others.
     """
-    verb = getattr(import_module(f"orthoframe.cli.{name}"), name.capitalize())
+    verb = getattr(import_module(f"orthoframe.cli.{name}"), f"{name.capitalize()}Command")
     prog = f"orthoframe {name}"
     options: dict[str, Any] = {}
     if hasattr(verb, "defaults"):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Certify:
+class CertifyCommand:
     """Decide whether batches have the orthogonal frame as their only optimum.
 
     The batches come from a file, or are made by a scheme. Exit status: 0 certified, 1 not, 2 bad input. For example:

@@ -10,7 +10,7 @@ from orthoframe.errors import InputError
 
 
 @dataclass(frozen=True)
-class Export:
+class ExportCommand:
     """Write encoder, head and class centres as one ONNX graph, from pixels to classes.
 
     It takes any number of uint8 images [n, channels, height, width] and returns scores, class and features; the names

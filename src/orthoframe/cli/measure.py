@@ -24,7 +24,7 @@ _MOST_SIZES = 30
 
 
 @dataclass(frozen=True)
-class Measure:
+class MeasureCommand:
     """Measure the geometry of any embedding: distance to an orthogonal frame, collapse, ownership, accuracy.
 
     Features are read twice, some rows at a time: they need not fit into memory. Exit status: 0 measured, 2 bad input.

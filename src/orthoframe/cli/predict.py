@@ -21,7 +21,7 @@ _BLOCKS = 3  # that explain a prediction in a row of CSV
 
 
 @dataclass(frozen=True)
-class Predict:
+class PredictCommand:
     """Classify images by the nearest class centre of a trained encoder.
 
     Prints CSV: the image, its class, and the cosine of its features to each class mean. Exit status: 0 classified, 2

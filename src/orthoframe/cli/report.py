@@ -10,7 +10,7 @@ from orthoframe.errors import InputError
 
 
 @dataclass(frozen=True)
-class Report:
+class ReportCommand:
     """Write the report of runs: one HTML file that needs nothing else.
 
     Exit status: 0 written, 2 bad input. For example:

@@ -17,7 +17,7 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyCommand:
     """Run a study: a grid of trainings over several seeds, and what they say about each claim.
 
     Every result is kept in the store, so that a study that was interrupted or killed goes on where it was, and another

@@ -31,7 +31,7 @@ _SMALL = 2_000  # fewer rows than these are done sooner by one thread than by se
 
 
 @dataclass(frozen=True)
-class Ufm:
+class UfmCommand:
     """Minimise the loss over free features: the end of training, without a network.
 
     Prints the loss with its floor, the geometry of the class means, and the certificate of the batches. Exit status: 0
