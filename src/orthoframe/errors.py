@@ -1,7 +1,7 @@
 """What goes wrong, in a sentence for the person who meets it: one base class, and its kinds.
 
-A sentence may speak of options. They are kept as values (`Option`), so that a Python user reads `head="linear"`, the user
-of the command reads the option as it is typed, and nobody has to look for names inside a text.
+A sentence may speak of options. They are kept as values (`Option`), so that a Python user reads `head="linear"`, the
+user of the command reads the option as it is typed, and nobody has to look for names inside a text.
 """
 
 from collections.abc import Callable, Iterable
