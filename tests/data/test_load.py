@@ -79,6 +79,20 @@ def tree(folder):
     )
 
 
+@pytest.mark.parametrize("found", [True, False], ids=["file", "import"])
+def test_digits_are_those_of_scikit_learn(found, monkeypatch):
+    """Whether its file is where it is today, or not."""
+    from sklearn.datasets import load_digits
+
+    if not found:
+        monkeypatch.setattr("orthoframe.data._load.find_spec", lambda _: None)
+    data, expected = load_data("digits"), load_digits()
+    pixels = torch.cat([data.train.pixels, data.test.pixels]).flatten(1)
+    labels = torch.cat([data.train.labels, data.test.labels])
+    ours = sorted(zip(labels.tolist(), (pixels * (16 / 255)).round().int().tolist(), strict=True))
+    assert ours == sorted(zip(expected.target.tolist(), expected.data.astype(int).tolist(), strict=True))
+
+
 def test_digits_are_embedded_and_split_by_seed():
     data = load_data("digits", seed=0)
     assert data.train.pixels.max() == 255
