@@ -24,7 +24,7 @@ def test_each_verb_has_help(verb, capsys):
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert said.startswith(f"usage: orthoframe {verb} ")
-    assert "default: None" not in said
+    assert not [nothing for nothing in ("default: None", "default: False", "default: )") if nothing in said]
     assert "Exit status" in said
 
 

@@ -75,12 +75,11 @@ def _all_verbs() -> Any:
 
 
 def _hinted(verb: Any) -> Any:
-    """Let the help of a verb not show None as a default: the sentence says what happens without the option."""
+    """Let the help of a verb show a default only if it says something: a flag is off, and sentences explain None."""
     for field in fields(verb):
-        if field.default is None:
-            verb.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint=_hint)]
+        verb.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint=_hint)]
     return verb
 
 
 def _hint(default: str) -> str:
-    return "" if default == "None" else f"(default: {default})"
+    return "" if default in ("", "None", "False") else f"(default: {default})"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from orthoframe.errors import InputError, TrainingError
+from orthoframe.errors import InputError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orthoframe.training import Trained
 
 _TOGETHER = 256  # images that are read and encoded at a time
-_BLOCKS = 3  # that explain a prediction in a row of CSV
+_BLOCKS = 3  # that explain a prediction in one row of CSV
 
 
 @dataclass(frozen=True)
@@ -34,26 +34,23 @@ class PredictCommand:
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a run, or its encoder.safetensors."""
-    images: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGES")]
-    """Image files, of the size that the encoder was trained on."""
+    images: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGE...")]
+    """Image files of the size that the encoder was trained on."""
     explain: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Add what speaks for each class: the part of the image's energy in its block of dimensions, the largest first; and
-    an out-of-class score, the part outside the block of the winner."""
+    """Also print the evidence for each class, the share of the features' energy in its block of dimensions, largest
+    first; and an out-of-class score, the share outside the block of the predicted class."""
     json: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Print a JSON object a line instead."""
+    """Print one JSON object per image instead."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Print the class of each image."""
         import torch
 
         from orthoframe.training import load_encoder
 
         if not self.images:
             raise InputError("which images? Name at least one file")
-        try:
-            trained = load_encoder(self.run_folder)
-        except TrainingError as error:
-            raise InputError(str(error)) from None
+        trained = load_encoder(self.run_folder)
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for start in range(0, len(self.images), _TOGETHER):
             paths = self.images[start : start + _TOGETHER]
@@ -74,7 +71,7 @@ class PredictCommand:
 
 
 def _reasons(features: "Tensor", trained: "Trained") -> list[dict[str, Any]]:
-    """For each image the out-of-class score, the blocks from the largest share to the smallest, and the rest."""
+    """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
     found = explain(features, trained.centres)
@@ -102,7 +99,7 @@ def _cells(reason: dict[str, Any]) -> list[Any]:
 
 
 def _rounded(value: "Tensor") -> float:
-    return round(float(value), 6) + 0.0  # no minus before a zero
+    return round(float(value), 6) + 0.0  # -0.0 becomes 0.0
 
 
 def _pixels(path: Path, shape: tuple[int, ...]) -> "Tensor":
