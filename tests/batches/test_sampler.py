@@ -57,7 +57,7 @@ def test_the_slices_of_all_ranks_join_to_the_batch(ranks):
 
 
 def test_a_batch_with_fewer_rows_than_ranks_is_refused():
-    with pytest.raises(ValueError, match=r"batch 5 of epoch 0 has 3 rows, too few for 4 ranks; use drop_last=True"):
+    with pytest.raises(ValueError, match=r"batch 5 of epoch 0 has 3 rows, too few for 4 processes; use drop_last=True"):
         list(PlanSampler(make(binding="none"), 0, 4))
     assert len(list(PlanSampler(make(binding="none", drop_last=True), 0, 4))) == 5
 
