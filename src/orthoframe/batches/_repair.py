@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
-from orthoframe.batches._lists import index_lists
+from orthoframe.batches._lists import end_to_end, index_lists
 from orthoframe.batches._scan import Components, Flags, Scan, SingleClass, close, scan
 from orthoframe.options import check_count
 
@@ -51,15 +51,18 @@ def mend(labels: Labels, batches: list[Integers], views: int, representatives: I
     found = scan(labels, batches, views)
     if len(labels.names) and not any(map(len, batches)):
         raise ValueError("there is no batch to add samples to; at least one must not be empty")
+    samples = representatives
+    if samples is None:
+        samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
     additions: list[list[int]] = [[] for _ in batches]
     components = found.components.copy()
     mended = [batch.number for batch in _mends(components, found.single)]
-    _bring_guests(found, batches, additions, mended, components, representatives)
+    _bring_guests(found, batches, additions, mended, components, samples)
     _tie(found, batches, additions, views, components, representatives)
-    return _cover_pairs(labels, joined(batches, additions), views, representatives)
+    return _cover_pairs(labels, _joined(batches, additions), views, samples)
 
 
-def joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
+def _joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
     """Batches with their additions at the end."""
     return [
         np.concatenate([batch, np.array(added, dtype=batch.dtype)]) if added else batch
@@ -94,9 +97,7 @@ def _mends(components: Components, single: list[SingleClass]) -> Iterator[Single
         order = np.lexsort((-scattered, clusters))
         first = order[np.flatnonzero(np.diff(clusters[order], prepend=-1))]
         chosen = [waiting[number] for number in first]
-        sizes = [len(batch.samples) for batch in chosen]
-        samples, owners = np.concatenate([b.samples for b in chosen]), np.repeat(np.arange(len(chosen)), sizes)
-        components.join(samples, owners, len(chosen))
+        components.join(*end_to_end([batch.samples for batch in chosen]))
         taken = set(first.tolist())
         waiting = [batch for number, batch in enumerate(waiting) if number not in taken]
         close(components, waiting)
@@ -107,9 +108,8 @@ def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[S
     """Batches that hold several pieces, the number of pieces in each, and the number of its cluster."""
     if not single:
         return [], np.empty(0, np.int64), np.empty(0, np.int64)
-    sizes = [len(batch.samples) for batch in single]
-    owners = np.repeat(np.arange(len(single)), sizes)
-    _, pieces = np.unique(components.roots(np.concatenate([b.samples for b in single])), return_inverse=True)
+    samples, owners, _ = end_to_end([batch.samples for batch in single])
+    _, pieces = np.unique(components.roots(samples), return_inverse=True)
     held = np.unique(owners * (int(pieces.max()) + 1) + pieces)
     owners, pieces = np.divmod(held, int(pieces.max()) + 1)
     scattered = np.bincount(owners, minlength=len(single))
@@ -133,11 +133,10 @@ def _bring_guests(
     additions: list[list[int]],
     mended: list[int],
     components: Components,
-    representatives: Integers | None,
+    samples: Integers,
 ) -> None:
     """Add a sample of another class to each mended batch; homeless classes first, because they need a batch anyway."""
     classes, k = found.labels.classes, len(found.labels.names)
-    samples = _first_samples(classes, k) if representatives is None else representatives
     unseen, alone = _homeless(found, components.pieces())
     met = found.met.copy()
     for number in mended:
@@ -174,7 +173,7 @@ def _tie(
     roots = components.roots()
     # Every batch of two or more rows now holds two classes or rows that coincide, so an added row joins them.
     batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
-    for number, batch in enumerate(joined(batches, additions)):
+    for number, batch in enumerate(_joined(batches, additions)):
         if len(batch) * views > 1:
             batch_of[roots[batch]] = number
     for members in found.labels.members():
@@ -198,26 +197,17 @@ def _tie(
                 additions[base].append(int(members[first[piece]]))
 
 
-def _first_samples(classes: Integers, k: int) -> Integers:
-    samples = np.zeros(k, dtype=np.int64)
-    samples[classes[::-1]] = np.arange(len(classes))[::-1]
-    return samples
-
-
-def _cover_pairs(
-    labels: Labels, batches: list[Integers], views: int, representatives: Integers | None
-) -> list[Integers]:
+def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: Integers) -> list[Integers]:
     """Bring together the class pairs that no batch pushes apart, greedily.
 
     A batch pushes two classes apart if one of them has at least two rows in it. A move adds one or two samples of a
-    class to a batch; the move with the most new pairs per sample is made until no pair is missing. The sample is the
-    representative of the class (the first sample by default).
+    class (always the same one, from `samples`) to a batch; the move with the most new pairs per sample is made until no
+    pair is missing.
     """
     missing = ~scan(labels, batches, views).met
     if not missing.any():
         return batches
     classes, k = labels.classes, len(labels.names)
-    samples = _first_samples(classes, k) if representatives is None else representatives
     places = _candidate_batches(batches, classes, missing)
     rows = np.stack([np.bincount(classes[batches[place]], minlength=k) for place in places]) * views
     batches = list(batches)
