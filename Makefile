@@ -6,7 +6,10 @@ WORKERS ?= 2
 # Whatever the caller says: what is imported is compiled once, and not in each of a hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: test check demo docs clean
+# bench-out-of-class runs benchmarks/out_of_class.py and writes docs/results/out-of-class.json; and so for the others.
+BENCHMARKS := $(subst _,-,$(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/*.py)))
+
+.PHONY: test check demo docs clean $(BENCHMARKS)
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -24,8 +27,7 @@ demo: .venv/runtime
 docs: .venv/test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
-# bench-loss runs benchmarks/loss.py and writes docs/results/loss.json; so does every other benchmark.
-bench-%: .venv/test
+$(BENCHMARKS): bench-%: .venv/test
 	$(BIN)/python benchmarks/$(subst -,_,$*).py --json docs/results/$*.json $(OPTIONS)
 
 bench-tables: .venv/bench
