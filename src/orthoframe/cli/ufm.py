@@ -115,7 +115,10 @@ class UfmCommand:
         if self.gif:
             self._write_gif(self.gif, labels, counts, batches)
         if self.json:
-            print(json.dumps(_as_dict(solution, certificate, predicted), indent=2, allow_nan=False))
+            data = {**solution.to_dict(), "certificate": certificate.to_dict()}
+            if predicted is not None:
+                data["predicted"] = {"cosines": predicted.tolist(), **_comparison(solution, predicted)}
+            print(json.dumps(data, indent=2, allow_nan=False))
         else:
             print(_as_text(solution, certificate, predicted))
         return 0 if solution.converged else 1
@@ -240,15 +243,12 @@ def _warnings_as_lines() -> Iterator[None]:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)
 
 
-def _as_dict(solution: "Solution", certificate: "Certificate", predicted: "Tensor | None") -> dict[str, Any]:
-    data = {**solution.to_dict(), "certificate": certificate.to_dict()}
-    if predicted is not None:
-        data["predicted"] = {
-            "cosines": predicted.tolist(),
-            "distance": solution.geometry.distance_to(predicted),
-            "largest_difference": float((solution.geometry.cosines - predicted).abs().max()),
-        }
-    return data
+def _comparison(solution: "Solution", predicted: "Tensor") -> dict[str, float]:
+    cosines = solution.geometry.cosines
+    return {
+        "distance": solution.geometry.distance_to(predicted),
+        "largest_difference": float((cosines - predicted).abs().max()),
+    }
 
 
 def _as_text(solution: "Solution", certificate: "Certificate", predicted: "Tensor | None") -> str:
@@ -263,9 +263,9 @@ def _as_text(solution: "Solution", certificate: "Certificate", predicted: "Tenso
     if solution.bound is not None and math.isfinite(solution.bound):
         rows.append(("departure from a frame, in any batch", f"at most {solution.bound:.1e}"))
     if predicted is not None:
-        largest = float((solution.geometry.cosines - predicted).abs().max())
-        rows.append(("distance to prediction for one batch", f"{solution.geometry.distance_to(predicted):.3e}"))
-        rows.append(("largest difference of a cosine", f"{largest:.3e}"))
+        found = _comparison(solution, predicted)
+        rows.append(("distance to prediction for one batch", f"{found['distance']:.3e}"))
+        rows.append(("largest difference of a cosine", f"{found['largest_difference']:.3e}"))
     width = max(len(name) for name, _ in rows)
     table = [f"{name:<{width}}  {value}" for name, value in rows]
     promise = [] if predicted is None else ["What the batches would guarantee with a ReLU:"]
