@@ -105,7 +105,7 @@ def test_a_training_that_ends_inside_an_epoch_is_measured_there(tmp_path):
 
 
 def test_errors_say_what_to_do(tmp_path):
-    with pytest.raises(ValueError, match="every must be a whole number from 1, not 0"):
+    with pytest.raises(ValueError, match="every must be at least 1, not 0"):
         GeometryCallback(num_classes=10, every=0)
     with pytest.raises(TypeError, match="loss must be a SupConLoss"):
         GeometryCallback(num_classes=10, loss=torch.nn.CrossEntropyLoss())

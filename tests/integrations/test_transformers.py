@@ -18,13 +18,13 @@ from transformers import Trainer
 
 from integrations.transformers_run import make_trainer, samples
 from orthoframe import SupConLoss, measure
-from orthoframe.transformers import GeometryCallback
+from orthoframe.transformers import GeometryTrainerCallback
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def run(trainer, checkpoint=None, **options):
-    callback = GeometryCallback(trainer, num_classes=10, **options)
+    callback = GeometryTrainerCallback(trainer, num_classes=10, **options)
     trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=checkpoint)
     return callback
