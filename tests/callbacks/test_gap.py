@@ -25,10 +25,11 @@ def test_means_over_batches(denominator):
     gap = listener.read()
     assert gap.loss == pytest.approx(sum(values) / 3)
     assert gap.floor == pytest.approx(sum(floors) / 3)
+    assert gap.gap == gap.loss - gap.floor > 0
     assert listener.read() is None
 
 
-def test_evaluation_does_not_count_and_a_closed_meter_hears_nothing():
+def test_evaluation_does_not_count_and_a_closed_listener_hears_nothing():
     loss = SupConLoss()
     listener = GapListener(loss)
     with torch.no_grad():

@@ -1,7 +1,6 @@
 """The sampler, the loss and the callback in a real Lightning Trainer."""
 
 import csv
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -116,9 +115,8 @@ def test_errors_say_what_to_do(tmp_path):
 
 
 def test_two_processes_are_as_one(one, tmp_path):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     command = [sys.executable, "-m", "integrations.lightning_run", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=digits.environment(), timeout=300)
     assert done.returncode == 0, done.stderr
     results = digits.read(tmp_path, 2)
     assert digits.agree(results, one[0].values, one[2].history)

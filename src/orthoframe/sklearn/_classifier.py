@@ -31,9 +31,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     """Classify numeric rows, a table or the embeddings of a foundation model, by the nearest class centre.
 
     An MLP with a non-negative head is trained with the supervised contrastive loss on batches that are certified to
-    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. The floor
-    of the loss is known, so that training stops by itself. It stops early enough to predict well, not at a perfect
-    frame: `geometry_` says how far it is.
+    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. The
+    floor of the loss is known, so that training stops by itself. It stops early enough to predict well, not at a
+    perfect frame: `geometry_` says how far it is.
 
     Columns are standardised inside (mean and scale of the training rows are part of the model), because an MLP on
     columns of different scales fails silently. Values must be finite; impute and encode first.
@@ -42,7 +42,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         hidden: Units of each hidden layer. Features have as many dimensions as the last layer has units: at least one
             per class.
         temperature: Of the loss, and of `predict_proba`.
-        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others are there for
+        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others are for
             comparison and have no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch: `"fixed"`, one row per class, guarantees the frame; see `BatchPlan`.
         batch_size: Rows per batch, before binding.

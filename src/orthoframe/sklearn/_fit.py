@@ -83,9 +83,7 @@ def fit_encoder(
     optimizer = torch.optim.SGD(
         encoder.parameters(), learning_rate, momentum=_MOMENTUM, weight_decay=weight_decay, nesterov=True
     )
-    scheduler = ReduceLROnPlateau(
-        optimizer, factor=_REDUCTION, patience=patience - 1, threshold=_IMPROVEMENT, eps=0.0
-    )
+    scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience - 1, threshold=_IMPROVEMENT, eps=0.0)
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
     meter, history = GapMeter(temperature), History()
     for epoch in range(epochs):
@@ -108,7 +106,9 @@ def fit_encoder(
             )
         if not math.isfinite(gap.loss):
             raise OptionError(
-                f"the loss is {gap.loss} in epoch {epoch + 1}; use a ", Option("learning_rate"), f" below {learning_rate}"
+                f"the loss is {gap.loss} in epoch {epoch + 1}; use a ",
+                Option("learning_rate"),
+                f" below {learning_rate}",
             )
         history.loss.append(gap.loss)
         history.gap.append(gap.gap)
