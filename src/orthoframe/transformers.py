@@ -15,7 +15,7 @@ from orthoframe.callbacks import GeometryRecorder, RecorderMixin, evaluating, sh
 from orthoframe.losses import SupConLoss
 
 try:
-    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers import Trainer, TrainerCallback
 except ImportError as absent:
     message = f"orthoframe.transformers requires transformers ({absent}): pip install transformers accelerate"
     raise ImportError(message) from absent
@@ -123,9 +123,7 @@ class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
         self._features = features or features_and_labels
         self._trainer, self._data, self._folder = trainer, data, folder
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start listening to the loss; a resumed run continues the history in its log."""
         prefix = f"{self._recorder.name}/"
         rows = [row for row in state.log_history if f"{prefix}delta_of" in row]
@@ -135,22 +133,16 @@ class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
         ]
         self._recorder.start(self._model)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Drop the losses of an epoch that was not measured."""
         self._recorder.reset()
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure and log, if it is due."""
         if round(state.epoch) % self._recorder.every == 0:
             self._measure(state, control)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure if the last epoch was not measured, and draw."""
         if not self._recorder.measured(state.epoch):
             self._measure(state, control)
@@ -158,7 +150,7 @@ class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
         if state.is_world_process_zero:
             self._recorder.draw(Path(self._folder or args.output_dir or "."))
 
-    def _measure(self, state: TrainerState, control: TrainerControl) -> None:
+    def _measure(self, state: Any, control: Any) -> None:
         trainer = self._trainer
         loader = shared_rows(
             trainer.train_dataset if self._data is None else self._data,

@@ -33,7 +33,7 @@ class StopReason(StrEnum):
 
     sentence: str
 
-    def __new__(cls, code: str, sentence: str) -> "StopReason":
+    def __new__(cls, code: str, sentence: str = "") -> "StopReason":
         """A string with a sentence."""
         reason = str.__new__(cls, code)
         reason._value_, reason.sentence = code, sentence
@@ -62,19 +62,7 @@ def fit_encoder(
     tol: float,
     patience: int,
 ) -> History:
-    """Train an encoder on the device of its rows; options as in `FrameClassifier`.
-
-    Args:
-        encoder: Changed in place.
-        rows: `[rows, columns]`, standardised, float32.
-        plan: The batches.
-        temperature: Of the loss.
-        learning_rate: Of SGD.
-        weight_decay: L2 penalty.
-        dropout: Probability that a hidden unit is dropped.
-        epochs: Maximum number of epochs.
-        tol: Relative gap at which the floor counts as reached.
-        patience: Epochs without improvement before the learning rate is reduced, and again before training ends.
+    """Train an encoder in place, on the device of its standardised float32 rows; options as in `FrameClassifier`.
 
     Raises:
         OptionError: If the loss is not finite, or no batch has anything to compare.
