@@ -65,13 +65,12 @@ def test_predictions_are_the_nearest_centres_by_the_obvious_way(fitted, blobs):
 def test_the_accuracy_of_the_geometry_is_the_score(skewed, fitted, blobs):
     """Also where centres differ in length, and the nearest by angle is not always the nearest by distance."""
     rows, labels = blobs
-    if skewed:  # one class is as wide as all others together, so that its centre is short
+    if skewed:  # hardly trained, and one class is wider than the others, so that its centre is shorter
         random = np.random.default_rng(0)
-        rows, labels = random.normal(size=(200, 3)), np.repeat([0, 1, 2], [120, 40, 40])
+        rows, labels = random.normal(size=(200, 3)), np.repeat([0, 1, 2], [100, 60, 40])
         rows[labels > 0] = rows[labels > 0] * 0.3 + labels[labels > 0, None] - 1.5
-        fitted = clone(SMALL).set_params(epochs=3).fit(rows, labels)
-        features = fitted.transform(rows)
-        distances = ((features[:, None] - fitted.centres_) ** 2).sum(2)
+        fitted = clone(SMALL).set_params(epochs=1, learning_rate=1e-3, temperature=0.5).fit(rows, labels)
+        distances = ((fitted.transform(rows)[:, None] - fitted.centres_) ** 2).sum(2)
         assert (distances.argmin(1) == labels).mean() != fitted.score(rows, labels)
         assert fitted.geometry_.norm_ratio > 1.1
     assert fitted.geometry_.accuracy.overall == fitted.score(rows, labels)

@@ -145,8 +145,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.loss_curve_, self.gap_curve_, self.stopped_ = history.loss, history.gap, history.stopped
         self.loss_gap_, self.n_iter_ = history.gap[-1], len(history.loss)
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
-        features = features_of(self.encoder_, self._standardised(rows))
-        self.geometry_ = measure(features, plain_labels(self.classes_)[numbers], normalize=False)
+        self.geometry_ = measure(self._features(rows), plain_labels(self.classes_)[numbers], normalize=False)
         self.centres_ = self.geometry_.means.numpy()
         return self
 
@@ -236,15 +235,15 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return features_of(self.encoder_, self._standardised(rows))
 
     def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
-        centres = NearestCentre(torch.from_numpy(self.centres_))
-        cosines: NDArray[np.float64] = centres.scores(self._features(self._checked(X))).numpy()
+        features = self._features(self._checked(X))
+        cosines: NDArray[np.float64] = NearestCentre(torch.from_numpy(self.centres_)).scores(features).numpy()
         return cosines
 
     def _fit_scale(self, rows: Floats) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             scaler = StandardScaler().fit(rows.astype(np.float64))
-        if not np.isfinite(scaler.scale_).all():
-            column = int(np.flatnonzero(~np.isfinite(scaler.scale_))[0])
+        if not np.isfinite(scaler.var_).all():  # which the scaler takes for a constant column
+            column = int(np.flatnonzero(~np.isfinite(scaler.var_))[0])
             raise ValueError(f"the spread of column {column} is too large for float64; rescale the column")
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
 
