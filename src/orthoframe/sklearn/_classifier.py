@@ -177,7 +177,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class whose centre is nearest by angle, `[rows]`; the first class for a feature that is all zero."""
-        labels: NDArray[Any] = self.classes_[self._cosines(X).argmax(1)]
+        nearest = self._cosines(X).argmax(1)  # first, because it refuses a classifier that is not fitted
+        labels: NDArray[Any] = self.classes_[nearest]
         return labels
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
