@@ -55,3 +55,13 @@ def test_a_temperature_that_changes_and_keys():
     loss(features, labels, keys, key_labels)
     expected = loss_floor(labels, temperature=0.3) + loss_floor(labels, key_labels=key_labels, temperature=0.6)
     assert listener.read().floor == pytest.approx(float(expected) / 2)
+
+
+def test_a_buffer_for_labels_may_be_used_again():
+    loss = SupConLoss()
+    listener = GapListener(loss)
+    features, labels = rows(0)
+    loss(features, labels)
+    expected = float(loss_floor(labels))
+    labels.zero_()
+    assert listener.read().floor == pytest.approx(expected)
