@@ -6,12 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from orthoframe.training._schedules import Temperature
 from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
 from orthoframe.training import COLUMNS, Settings, train
-from orthoframe.training._schedules import Temperature
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [

@@ -58,8 +58,7 @@ class Train(Settings):
     """
 
     temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
-    """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, which changes evenly from the first epoch to the
-    last."""
+    """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, from the first epoch to the last."""
     recipe: Recipe = "quick"
     """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None

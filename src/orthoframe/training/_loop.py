@@ -126,7 +126,7 @@ class Loop:
         found = self.meter.read()
         assert found is not None  # every epoch has batches
         self.meter.reset()
-        bounds = {"floor": found.floor, "gap": found.gap, "collapsed": found.collapsed}
+        bounded = settings.loss == "supcon"
         self.state = State(epoch + 1, records=state.records, measurements=state.measurements)
         measured = self._measure() if (epoch + 1) % self.measure_every == 0 or epoch + 1 in (1, settings.epochs) else {}
         record = EpochRecord(
@@ -135,7 +135,9 @@ class Loop:
             lr=rates[-1],
             temperature=temperature,
             loss=found.loss,
-            **(bounds if settings.loss == "supcon" else {}),
+            floor=found.floor if bounded else None,
+            gap=found.gap if bounded else None,
+            collapsed=found.collapsed if bounded else None,
             **measured,
         )
         self.state.records.append(record)

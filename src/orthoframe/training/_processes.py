@@ -157,9 +157,7 @@ def _by_slurm() -> Processes:
     if count == 1:  # whatever the rest of the job is
         return Processes(SLURMEnvironment(), 1)
     if "SLURM_NTASKS_PER_NODE" not in os.environ:
-        raise TrainingError(
-            f"SLURM has started {count} tasks and does not say how many per node; start them with srun's ntasks-per-node"
-        )
+        raise TrainingError(f"SLURM has started {count} tasks and does not say how many per node; set ntasks-per-node")
     per_node = _number("SLURM_NTASKS_PER_NODE")
     nodes = _number("SLURM_NNODES") if "SLURM_NNODES" in os.environ else count // per_node
     return _even("SLURM", SLURMEnvironment(), count, per_node, nodes)
