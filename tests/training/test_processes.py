@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
+from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, resume, rows_of, small, train
 
 from orthoframe.errors import TrainingError
-from orthoframe.training import Watcher, load_encoder, train
-from orthoframe.training._checkpoint import NAME
+from orthoframe.training import RunListener, load_encoder
+from orthoframe.training._folder import CHECKPOINT
 from orthoframe.training._processes import find_processes, is_first_process
 
 SCRIPT = Path(__file__).with_name("several.py")
@@ -97,7 +97,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     words = ["train", *arguments(**UNEVEN), "--devices", "2"]
     with python(SCRIPT, *words, "--out", shared) as process:
         deadline = time.monotonic() + 120
-        while not (shared / NAME).exists() and process.poll() is None and time.monotonic() < deadline:
+        while not (shared / CHECKPOINT).exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         said, complaint = process.communicate(timeout=60)
@@ -209,7 +209,7 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 1)
         patch.setattr(torch.cuda, "device_count", lambda: 0)
-        train(None, folder, Watcher(on_note=notes.append))
+        resume(folder, RunListener(on_note=notes.append))
     assert notes == ["processes that share the run: 64 before, 1 now"]
     assert losses_agree(folder, alone)
 
@@ -329,10 +329,10 @@ def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):
 
 def test_batches_are_uneven():
     """What the name says."""
-    from orthoframe.training._setup import set_up
+    from orthoframe.training import make_task
 
     assert SMALL["batch_size"] != UNEVEN["batch_size"]
-    assert all(len(batch) % 2 for batch in set_up(small(**UNEVEN)).plan.batches(0))
+    assert all(len(batch) % 2 for batch in make_task(small(**UNEVEN)).plan.batches(0))
 
 
 def test_more_processes_than_can_be_are_never_started(environment):

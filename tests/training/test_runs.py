@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 from orthoframe.training._schedules import Temperature
-from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
+from tests.training.runs import json_of, lines_of, recomputed, resume, rows_of, small, train
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.training import COLUMNS, Settings, train
+from orthoframe.training import COLUMNS, Settings
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [
@@ -31,10 +31,10 @@ OPTIONS = [
     {"imbalance": "long-tail", "ratio": 10.0},
     {"imbalance": "none", "ratio": 1.0},
     {"views": 2},
-    {"views": 2, "settle": 0.0},
+    {"views": 2, "clean_fraction": 0.0},
     {"augment": False},
-    {"settle": 0.0, "decay": "thirds"},
-    {"temperature": "0.1->0.5"},
+    {"clean_fraction": 0.0, "lr_schedule": "step"},
+    {"temperature": (0.1, 0.5)},
     {"precision": "bf16-mixed"},
     {"measure_every": 2, "epochs": 5},
     {"batch_size": 1, "binding": "none", "majority": 4},  # no row has a positive
@@ -94,7 +94,7 @@ def check(outcome, settings):
     assert [line["epoch"] for line in lines] == measured
     assert [entry["name"] for entry in lines[-1]["train"]["classes"]] == list(task.train.classes)
     assert [entry["rows"] for entry in lines[-1]["train"]["classes"]] == task.class_counts
-    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.measured.test["balanced"]
+    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.evaluation.test.balanced
 
     found = json_of(folder / "certificate.json")
     batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
@@ -135,23 +135,23 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
 
 def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     """With images as they are and a temperature that rises, in fewer epochs; without ReLU it does not."""
-    short = Settings(epochs=120, majority=40, ratio=4.0, temperature="0.1->0.5", augment=False, settle=0.0)
+    short = Settings(epochs=120, majority=40, ratio=4.0, temperature=(0.1, 0.5), augment=False, clean_fraction=0.0)
     short = replace(short, precision="32")
     reached = train(short, tmp_path / "relu")
     assert reached.verdict["reached"]
-    assert reached.measured.geometry.delta_of < 0.05
-    assert reached.measured.test["balanced"] > 0.85
+    assert reached.evaluation.geometry.delta_of < 0.05
+    assert reached.evaluation.test.balanced > 0.85
     away = train(replace(short, activation="none"), tmp_path / "none")
     assert not away.verdict["reached"]
-    assert away.measured.geometry.delta_of > 0.3
+    assert away.evaluation.geometry.delta_of > 0.3
 
 
 def test_the_demo(tmp_path):
     """The run without options, which the README promises: half a minute on one core."""
     done = train(Settings(), tmp_path / "run")
     assert done.verdict["reached"]
-    assert done.measured.geometry.delta_of <= 0.01
-    assert done.measured.test["balanced"] >= 0.92
+    assert done.evaluation.geometry.delta_of <= 0.01
+    assert done.evaluation.test.balanced >= 0.92
 
 
 def test_certificate_of_reshuffled_batches_is_over_several_epochs(tmp_path):
@@ -208,11 +208,11 @@ def test_plan_of_another_folder_is_refused(tmp_path):
     train(settings, tmp_path / "run")
     (tmp_path / "1.npz").rename(data)
     with pytest.raises(Exception, match="the checkpoint was made with other batches"):
-        train(None, tmp_path / "run")
+        resume(tmp_path / "run")
 
 
 def test_plans_are_as_the_settings_say(tmp_path):
-    settings = small(scheme="balanced", binding="redrawn", views=2, settle=0.0, seed=3)
+    settings = small(scheme="balanced", binding="redrawn", views=2, clean_fraction=0.0, seed=3)
     outcome = train(settings, tmp_path / "run")
     _, task = recomputed(outcome.folder)
     wanted = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)
