@@ -1,17 +1,26 @@
 """Runs with every option: what is in their folder, and that it is true."""
 
+import json
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
-from orthoframe.training._schedules import Temperature
 from tests.training.runs import json_of, lines_of, recomputed, resume, rows_of, small, train
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.training import COLUMNS, Settings
+from orthoframe.training import (
+    COLUMNS,
+    CertificateRecord,
+    EpochRecord,
+    Measurement,
+    RunEnvironment,
+    Settings,
+    VerdictRecord,
+)
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [
@@ -48,6 +57,10 @@ def test_the_folder_says_what_happened(options, tmp_path):
     check(outcome, settings)
 
 
+def decoded(path, kind):
+    return msgspec.json.decode(path.read_bytes(), type=kind)
+
+
 def check(outcome, settings):
     folder = outcome.folder
     assert Settings.from_dict(json_of(folder / "config.json")) == settings
@@ -63,7 +76,7 @@ def check(outcome, settings):
         assert set(row) <= set(COLUMNS)
         assert math.isfinite(row["loss"])
         epoch = int(row["epoch"]) - 1
-        assert row["temperature"] == Temperature.of(settings.temperature).at(epoch, settings.epochs)
+        assert row["temperature"] == settings.temperature.at(epoch, settings.epochs)
         if settings.loss == "supcon":
             labels = [task.train.labels[torch.from_numpy(batch)] for batch in task.plan.batches(epoch)]
             floors = [
@@ -101,7 +114,14 @@ def check(outcome, settings):
     options = {"views": settings.views_in(settings.epochs - 1), "denominator": settings.denominator}
     assert found["holds"] == certify(task.train.labels.numpy(), batches, **options).holds
     assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
-    assert json_of(folder / "verdict.json") == outcome.verdict
+    assert decoded(folder / "verdict.json", VerdictRecord) == outcome.diagnosis.record()
+    assert decoded(folder / "run.json", RunEnvironment) == outcome.environment
+    certificate = decoded(folder / "certificate.json", CertificateRecord)
+    assert (certificate.epochs, certificate.conclusive) == (outcome.certificate.epochs, outcome.certificate.conclusive)
+    measurement = msgspec.json.decode(json.dumps(lines[-1]), type=Measurement)
+    assert (measurement.epoch, measurement.test) == (settings.epochs, outcome.evaluation.test)
+    table = [EpochRecord(**{**dict.fromkeys(COLUMNS), **row}) for row in rows]
+    assert table == list(outcome.records)
     assert not list(folder.glob(".orthoframe.*"))
 
 
@@ -110,7 +130,7 @@ def test_compiled(tmp_path):
     settings = small(compile=True, epochs=2)
     check(outcome := train(settings, tmp_path / "run"), settings)
     plain = train(replace(settings, compile=False), tmp_path / "plain")
-    assert outcome.row["loss"] == pytest.approx(plain.row["loss"], rel=1e-5)
+    assert outcome.records[-1].loss == pytest.approx(plain.records[-1].loss, rel=1e-5)
 
 
 def test_same_seed_same_bytes(tmp_path):
@@ -136,20 +156,19 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
 def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     """With images as they are and a temperature that rises, in fewer epochs; without ReLU it does not."""
     short = Settings(epochs=120, majority=40, ratio=4.0, temperature=(0.1, 0.5), augment=False, clean_fraction=0.0)
-    short = replace(short, precision="32")
     reached = train(short, tmp_path / "relu")
-    assert reached.verdict["reached"]
+    assert reached.diagnosis.reached
     assert reached.evaluation.geometry.delta_of < 0.05
     assert reached.evaluation.test.balanced > 0.85
     away = train(replace(short, activation="none"), tmp_path / "none")
-    assert not away.verdict["reached"]
+    assert not away.diagnosis.reached
     assert away.evaluation.geometry.delta_of > 0.3
 
 
 def test_the_demo(tmp_path):
     """The run without options, which the README promises: half a minute on one core."""
     done = train(Settings(), tmp_path / "run")
-    assert done.verdict["reached"]
+    assert done.diagnosis.reached
     assert done.evaluation.geometry.delta_of <= 0.01
     assert done.evaluation.test.balanced >= 0.92
 
@@ -187,7 +206,7 @@ def test_classes_have_their_names(tmp_path):
     certificate = json_of(tmp_path / "run" / "certificate.json")
     assert not certificate["holds"]
     assert {entry["name"] for entry in certificate["classes"]} == set(names)
-    assert any(name in " ".join(outcome.verdict["causes"]) for name in names)
+    assert any(name in " ".join([cause.sentence for cause in outcome.diagnosis.record().causes]) for name in names)
 
 
 def test_plan_of_another_folder_is_refused(tmp_path):
