@@ -1,4 +1,4 @@
-"""A loss that is no number stops the run: what is said, and what is left."""
+"""A loss that is not finite stops the run: what is said, and what is left."""
 
 import math
 
@@ -15,14 +15,14 @@ from orthoframe.training._folder import RunFolder
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_a_loss_that_is_no_number(tmp_path, capsys):
+def test_a_loss_that_is_not_finite(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", *arguments(lr=1e30), "--out", str(folder)]) == 1
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert complaint.startswith("orthoframe: the loss is nan in step ")
     assert " of epoch 1 (samples " in complaint
-    assert f", ..., all in {folder / 'nan-batch.json'}); the largest feature before the norm is " in complaint
+    assert f", ..., all in {folder / 'nan-batch.json'}); the largest feature before normalisation is " in complaint
     assert complaint.endswith("; try a smaller --lr or --precision 32\n")
     # The samples are those of the step, where they are in the data.
     found = json_of(folder / "nan-batch.json")
@@ -37,7 +37,7 @@ def test_a_loss_that_is_no_number(tmp_path, capsys):
     state, _ = RunFolder(folder).load_checkpoint()
     assert all(torch.isfinite(value).all() for value in state["parts"].values())
     assert main(["report", str(folder)]) == 0
-    assert "Not finished: after epoch 0 of 3 the loss was no number" in (folder / "report.html").read_text()
+    assert "Not finished: after epoch 0 of 3 the loss was not finite" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("head", ["linear", "none"])
