@@ -114,8 +114,8 @@ class Free:
                 scheme=self.scheme,  # type: ignore[arg-type]
                 binding=self.binding,  # type: ignore[arg-type]
                 seed=self.seed,
-                per_class=self.bound_examples,
-                classes=None if self.bound_classes is None else range(self.bound_classes),
+                bound_examples=self.bound_examples,
+                bound_classes=None if self.bound_classes is None else range(self.bound_classes),
             )
             batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
         solution = solve_ufm(
