@@ -86,7 +86,7 @@ def test_positions_and_dtypes():
 
 
 def test_importing_the_metric_imports_no_more_than_it_needs():
-    """Neither it nor Fabric, which imports torchmetrics, needs transformers; the rest of torchmetrics is still there."""
+    """Neither it nor Fabric needs transformers, and the rest of torchmetrics is still there."""
     script = """
 import sys
 import orthoframe.training

@@ -14,7 +14,7 @@ from orthoframe.errors import InputError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orthoframe.training import Trained
+    from orthoframe.training import TrainedEncoder
 
 _TOGETHER = 256  # images that are read and encoded at a time
 _BLOCKS = 3  # that explain a prediction in one row of CSV
@@ -46,15 +46,17 @@ class PredictCommand:
         """Print the class of each image."""
         import torch
 
+        from orthoframe.data import read_image
         from orthoframe.training import load_encoder
 
         if not self.images:
             raise InputError("which images? Name at least one file")
         trained = load_encoder(self.run_folder)
+        channels, height, width = trained.image_shape
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for start in range(0, len(self.images), _TOGETHER):
             paths = self.images[start : start + _TOGETHER]
-            pixels = torch.stack([_pixels(path, trained.image_shape) for path in paths])
+            pixels = torch.stack([read_image(path, channels, (height, width)) for path in paths])
             features = trained.features(pixels)
             cosines, winners = trained.classify(features)
             reasons = _reasons(features, trained) if self.explain else [{}] * len(paths)
@@ -70,7 +72,7 @@ class PredictCommand:
         return 0
 
 
-def _reasons(features: "Tensor", trained: "Trained") -> list[dict[str, Any]]:
+def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
     """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
@@ -86,7 +88,7 @@ def _reasons(features: "Tensor", trained: "Trained") -> list[dict[str, Any]]:
     ]
 
 
-def _heads(trained: "Trained") -> list[str]:
+def _heads(trained: "TrainedEncoder") -> list[str]:
     shown = range(1, min(_BLOCKS, len(trained.classes)) + 1)
     return ["outside", *(head for place in shown for head in (f"block {place}", f"share {place}")), "unowned"]
 
@@ -100,26 +102,3 @@ def _cells(reason: dict[str, Any]) -> list[Any]:
 
 def _rounded(value: "Tensor") -> float:
     return round(float(value), 6) + 0.0  # -0.0 becomes 0.0
-
-
-def _pixels(path: Path, shape: tuple[int, ...]) -> "Tensor":
-    """One image as uint8 [channels, height, width]."""
-    import numpy as np
-    import torch
-    from PIL import Image, UnidentifiedImageError
-
-    channels, height, width = shape
-    try:
-        with Image.open(path) as image:
-            if image.mode[0] in "IF":
-                raise InputError(f"{path}: it has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
-            if (image.height, image.width) != (height, width):
-                raise InputError(
-                    f"{path}: {image.width} x {image.height} pixels, and the encoder was trained on {width} x {height}"
-                    "; resize it"
-                )
-            array = np.array(image.convert("L" if channels == 1 else "RGB"))
-    except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else "not an image that can be read"
-        raise InputError(f"{path}: {what}") from None
-    return torch.from_numpy(array.reshape(height, width, -1)).permute(2, 0, 1)
