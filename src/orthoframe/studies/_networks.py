@@ -1,13 +1,15 @@
-"""The networks of the studies, at each scale."""
+"""The cells of the studies: their networks at each scale, and free features."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orthoframe.studies._study import Scale
+from orthoframe.options import Scale
+from orthoframe.studies._jobs import FreeFeatures, Training
+from orthoframe.studies._study import Cell
 from orthoframe.training import RECIPES, Settings
 
-# Clean images and the learning rate as it is: the theory speaks of the training set, and this is the shortest way.
+# Images without augmentation: the theory is about the training set, and this is the shortest way to the frame.
 _DESK = Settings(augment=False, settle=0.0, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
     "digits": {},
@@ -16,7 +18,7 @@ _DESK_OF: dict[str, dict[str, Any]] = {
     "cifar10": {},
 }
 _CONVOLUTIONS: dict[str, Any] = {
-    # Narrow, on few images, and with a temperature that rises: what two cores can bring near a frame in minutes.
+    # Narrow, on few images, and with a rising temperature: what two cores can bring near a frame in minutes.
     "width": 8,
     "majority": 20,
     "batch_size": 32,
@@ -25,7 +27,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "epochs": 120,
     "test_images": 20,
 }
-# One batch of everything, at paper scale: as many images of a large class as one GPU can hold, and a step an epoch.
+# One batch of everything, at paper scale: as many images per large class as one GPU can hold, and one step per epoch.
 _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 WIDE = ("digits", "cifar10")
 """The data of the wide grids, at desk and at paper scale."""
@@ -37,10 +39,10 @@ def network(
 ) -> Settings:
     """The settings of a network at a scale, with changes.
 
-    At `smoke` everything is a tiny network on few digits; at `paper` it is the paper's setting.
+    At `smoke` it is always a tiny network on few digits; at `paper` it is the paper's setting.
 
     Args:
-        scale: How large.
+        scale: How large a study is.
         data: The data set; at `paper` CIFAR-10 takes the place of the digits.
         model: The encoder; at `paper` a ResNet-18 takes the place of an MLP.
         desk: What holds at `desk` only: how much two cores can do.
@@ -66,3 +68,14 @@ def network(
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings
+
+
+def trained(where: Mapping[str, Any], settings: Settings, seeds: int | None = None) -> Cell:
+    """A cell of trainings that differ in their seed; its coordinates `data` and `model` are those of the settings."""
+    where = {name: getattr(settings, name) if name in ("data", "model") else value for name, value in where.items()}
+    return Cell(where, lambda seed: Training(replace(settings, seed=seed)), seeds)
+
+
+def free(where: Mapping[str, Any], job: FreeFeatures, seeds: int | None = None) -> Cell:
+    """A cell of free features that differ in their seed."""
+    return Cell(where, lambda seed: replace(job, seed=seed), seeds)

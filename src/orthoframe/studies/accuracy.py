@@ -1,8 +1,9 @@
 """What ReLU and binding cost or bring in accuracy, against cross-entropy."""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 _TOLERATED = -0.02  # a loss of accuracy that nobody would call one
 # How features are made and trained, by the name that the study gives it.
@@ -103,6 +104,5 @@ STUDY = Study(
         "that no network is at its frame when it is measured. At R = 100 small classes of the digits have one image. "
         "FashionMNIST has 100 test images of a class here: the worst class moves in steps of 0.01."
     ),
-    history="Four of the claims were undecided with three seeds; seeds 3 to 5 were then run for every cell.",
     desk_seeds=6,
 )

@@ -1,9 +1,10 @@
 """Which activations reach the frame?"""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 ORTHANT = ("relu", "abs", "square", "softplus")
 SPHERE = ("gelu", "leaky-relu", "none")
@@ -47,13 +48,7 @@ STUDY = Study(
             {"activation": "softplus", "temperature": "0.1->0.5"},
             at_most=OF,
         ),
-        Claim(
-            "GELU and none do not reach it",
-            "next check",
-            "delta_of",
-            {"activation": ("gelu", "none")},
-            at_least=OF,
-        ),
+        Claim("GELU and none do not reach it", "next check", "delta_of", {"activation": ("gelu", "none")}, at_least=OF),
         Claim("LeakyReLU does not reach it", "next check", "delta_of", {"activation": "leaky-relu"}, at_least=OF),
     ),
     grid=grid,
@@ -66,9 +61,5 @@ STUDY = Study(
         "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. That an activation does not reach the OF may "
         "mean that it never would, or that 300 epochs are too few: what the orthant's activations do in the same "
         "epochs stands beside it."
-    ),
-    history=(
-        "The first design had a temperature of 0.1 only, at which abs and softplus did not come near the OF either "
-        "(0.33 and 0.22 at R = 10): it could not tell slow from never. The temperature that rises was added."
     ),
 )

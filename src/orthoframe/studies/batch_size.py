@@ -1,9 +1,10 @@
 """How far the end depends on the batch size, with and without ReLU and binding."""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.studies._jobs import OF, FreeFeatures
+from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 SIZES = (32, 64, 128, 256)
 _COUNTS = (20,) * 5 + (4,) * 5
@@ -22,7 +23,7 @@ def grid(scale: Scale) -> list[Cell]:
     ]
     for size in (8, 16, 32, 64) if scale != "smoke" else (16,):
         where = {"features": "free", "activation": "relu", "binding": "none", "batch_size": size}
-        cells.append(free(where, Free(_COUNTS, 20, 0, temperature=0.5, epochs=3, batch_size=size)))
+        cells.append(free(where, FreeFeatures(_COUNTS, 20, 0, temperature=0.5, epochs=3, batch_size=size)))
     return cells
 
 
@@ -57,7 +58,7 @@ STUDY = Study(
         Claim(
             "Free features end at the OF if and only if their batches are certified",
             "our theory",
-            "foretold",
+            "certificate_correct",
             {"features": "free"},
             at_least=1.0,
         ),

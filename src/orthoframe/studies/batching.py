@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.studies._jobs import OF, FreeFeatures
+from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 _BATCH = 16
 _RISING = "0.1->0.5"
@@ -37,7 +38,7 @@ def grid(scale: Scale) -> list[Cell]:
     counts = (12,) * 3 + (3,) * 3 if scale == "smoke" else (20,) * 5 + (4,) * 5
     for way, options in WAYS.items():
         bound = {**options, "bound_classes": len(counts) // 2} if "bound_classes" in options else options
-        job = Free(
+        job = FreeFeatures(
             counts,
             2 * len(counts),
             0,
@@ -143,10 +144,5 @@ STUDY = Study(
         "binding. Half of the classes are the larger ones. Free features see the batches of ten epochs together. The "
         "ResNet-18 has width 8 and 110 images of CIFAR-10 at desk scale. A plan is certified over its first 20 "
         "epochs: a network may still be far from the only optimum that is left."
-    ),
-    history=(
-        "The first design trained the digits at a temperature of 0.1 for 50 epochs. Bound batches ended at 0.134, "
-        "redrawn rows at 0.090, random rows at 0.30, reshuffling alone and a fixed partition at 0.6; nothing but "
-        "three bound examples reached 0.1 in every seed, so that no time could be compared."
     ),
 )

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Any
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import WIDE, network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import WIDE, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 # Of MLPs, and at paper scale of ResNets.
 WIDTHS = {"smoke": (16, 64), "desk": (16, 64, 256, 1024), "paper": (16, 64, 128)}

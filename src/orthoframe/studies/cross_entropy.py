@@ -1,9 +1,10 @@
 """Does cross-entropy on the same non-negative features lead to the frame?"""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import WIDE, network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import WIDE, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 _LONG = {"epochs": 300, "measure_every": 10}
 

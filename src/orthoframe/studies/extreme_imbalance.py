@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Flow, Job
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._jobs import OF, GradientFlow, Job
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 
 def grid(scale: Scale) -> list[Cell]:
@@ -25,7 +26,7 @@ def grid(scale: Scale) -> list[Cell]:
 
 
 def _flow(ratio: int, temperature: float) -> Callable[[int], Job]:
-    return lambda seed: Flow((2 * ratio, 2), 4, seed, temperature)
+    return lambda seed: GradientFlow((2 * ratio, 2), 4, seed, temperature)
 
 
 STUDY = Study(
@@ -92,11 +93,5 @@ STUDY = Study(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 "
         "images and half with 2000 / R; every batch is bound. At R = 2000 a small class is one image, which is there "
         "as soon as its bound copy is: nothing has to collapse."
-    ),
-    history=(
-        "The first design gave the network 20 epochs of 3000 images a class, R up to 3000, at 0.1 and 0.5. At 0.1 it "
-        "ended at 0.21 for R = 10 and 0.45 for R = 1000; at 0.5 at 0.50 and 0.55, and at 0.005 for R = 3000, where "
-        "each small class is one image: too few epochs to compare times. It was given 60, and a temperature that "
-        "rises."
     ),
 )

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 from orthoframe.training import RECIPES
 
 _PAPER = {name: RECIPES["paper"][name] for name in ("head", "decay", "settle", "epochs")}
@@ -85,12 +86,5 @@ STUDY = Study(
         "width 8. Where the paper's recipe does not reach the OF the ratio is to all of its epochs, which understates "
         "the difference. Redrawn rows make batches of 42 out of 32, and show the small classes more often: an epoch "
         "of fast is longer."
-    ),
-    history=(
-        "The first recipe had prototypes alone, and images as they are for the last 0.7 of the epochs. With two seeds "
-        "of the ResNet-18 it ended at 0.42 and 0.22. The recipe was then chosen among ten variants by seed 0 of the "
-        "ResNet-18; of the three differences in accuracy there, that of seed 0 is 0.004, and those of the seeds that "
-        "chose nothing are -0.025 and -0.038. The two variants of the paper's recipe were added to see what makes it "
-        "slow."
     ),
 )

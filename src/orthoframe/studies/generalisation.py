@@ -1,8 +1,9 @@
 """Do features of an orthogonal frame generalise better than those of an ETF?"""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 WAYS = {
     "OF": {"activation": "relu"},
@@ -93,10 +94,5 @@ STUDY = Study(
         "margin is the squared distance to the nearest other centre less that to the own: at most 2 at an OF, and 2.2 "
         "at an ETF of ten classes. OF and ETF are names for with and without ReLU: under imbalance the latter is no "
         "ETF."
-    ),
-    history=(
-        "The first design had 80 epochs at a temperature of 0.1 with images augmented to the end. Nothing was at its "
-        "geometry then: the OF cells ended at 0.32 to 0.60 from the OF, the balanced ETF cells at 0.64 to 0.69 from "
-        "the ETF. No comparison was decided; the margin of minority classes was larger with ReLU by 0.13 to 0.36."
     ),
 )

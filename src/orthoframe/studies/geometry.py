@@ -1,9 +1,10 @@
 """Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 RATIOS = (1, 5, 10, 50, 100)
 

@@ -1,10 +1,11 @@
 """Speed and end against the temperature, its schedules, and the four denominators."""
 
 from orthoframe.losses import fastest_temperature
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Flow, Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.studies._jobs import OF, FreeFeatures, GradientFlow
+from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 SCHEDULES = ("0.1->0.3", "0.1->0.5", "0.1->1")
@@ -32,7 +33,7 @@ def grid(scale: Scale) -> list[Cell]:
         cells.append(_flow(where, counts, temperature, "all"))
     for temperature in some:
         where = {"features": "free, solved", "denominator": "all", "temperature": temperature}
-        cells.append(free(where, Free(counts, 2 * len(counts), 0, temperature)))
+        cells.append(free(where, FreeFeatures(counts, 2 * len(counts), 0, temperature)))
     for denominator in ("sincere", "negatives", "class-average"):
         where = {"features": "free", "denominator": denominator, "temperature": 0.1}
         cells.append(_flow(where, counts, 0.1, denominator))
@@ -40,7 +41,7 @@ def grid(scale: Scale) -> list[Cell]:
 
 
 def _flow(where: dict[str, object], counts: tuple[int, ...], temperature: float, denominator: str) -> Cell:
-    return Cell(where, lambda seed: Flow(counts, 2 * len(counts), seed, temperature, denominator))
+    return Cell(where, lambda seed: GradientFlow(counts, 2 * len(counts), seed, temperature, denominator))
 
 
 STUDY = Study(
@@ -130,13 +131,7 @@ STUDY = Study(
             "y",
         ),
         Panel(
-            "The same at lr = 0.02",
-            "delta_of",
-            "epoch",
-            ("temperature",),
-            {"features": "network, lr 0.02"},
-            OF,
-            "y",
+            "The same at lr = 0.02", "delta_of", "epoch", ("temperature",), {"features": "network, lr 0.02"}, OF, "y"
         ),
         Panel(
             "Denominators at 0.1",
@@ -151,10 +146,5 @@ STUDY = Study(
     remark=(
         "The network is an MLP on the digits at desk scale; STEP, R = 10, learning rate 0.1 unless said. Times of "
         "free features are those of gradient flow from random features until Delta_GM is 0.01."
-    ),
-    history=(
-        "The first design had the learning rate of 0.1 only. At 0.2 and above some seeds ended with all features "
-        "alike or with dead rows; the smaller learning rate was added to see whether the temperature or the step is "
-        "at fault. It is the temperature: at 0.02 classes merged too (largest cosines of 0.99 and more)."
     ),
 )
