@@ -10,8 +10,7 @@ from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.training import Settings, train
-from orthoframe.training._folder import COLUMNS
+from orthoframe.training import COLUMNS, Settings, train
 from orthoframe.training._schedules import Temperature
 
 TWO = {"epochs": 2, "majority": 12}

@@ -10,9 +10,21 @@ if TYPE_CHECKING:
     from orthoframe.training._errors import Stopped as Stopped
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
-    from orthoframe.training._folder import COLUMNS as COLUMNS
     from orthoframe.training._onnx import export_onnx as export_onnx
     from orthoframe.training._onnx import images_of_run as images_of_run
+    from orthoframe.training._records import COLUMNS as COLUMNS
+    from orthoframe.training._records import Cause as Cause
+    from orthoframe.training._records import CauseRecord as CauseRecord
+    from orthoframe.training._records import CertificateRecord as CertificateRecord
+    from orthoframe.training._records import ClassMeasurement as ClassMeasurement
+    from orthoframe.training._records import Ending as Ending
+    from orthoframe.training._records import EpochRecord as EpochRecord
+    from orthoframe.training._records import GeometryMeasurement as GeometryMeasurement
+    from orthoframe.training._records import Measurement as Measurement
+    from orthoframe.training._records import OwnershipMeasurement as OwnershipMeasurement
+    from orthoframe.training._records import RunEnvironment as RunEnvironment
+    from orthoframe.training._records import Signature as Signature
+    from orthoframe.training._records import VerdictRecord as VerdictRecord
     from orthoframe.training._settings import RECIPES as RECIPES
     from orthoframe.training._settings import Settings as Settings
     from orthoframe.training._train import Interrupted as Interrupted
@@ -22,7 +34,19 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "train": "_train",
-    "COLUMNS": "_folder",
+    "COLUMNS": "_records",
+    "EpochRecord": "_records",
+    "Measurement": "_records",
+    "GeometryMeasurement": "_records",
+    "ClassMeasurement": "_records",
+    "OwnershipMeasurement": "_records",
+    "CertificateRecord": "_records",
+    "RunEnvironment": "_records",
+    "VerdictRecord": "_records",
+    "CauseRecord": "_records",
+    "Signature": "_records",
+    "Ending": "_records",
+    "Cause": "_records",
     "Settings": "_settings",
     "RECIPES": "_settings",
     "Outcome": "_train",

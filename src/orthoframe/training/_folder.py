@@ -11,28 +11,8 @@ from typing import Any
 from orthoframe._atomic import write_atomic
 from orthoframe._version import __version__
 from orthoframe.errors import TrainingError
+from orthoframe.training._records import COLUMNS
 from orthoframe.training._settings import Settings
-
-COLUMNS = (
-    "epoch",
-    "seconds",
-    "lr",
-    "temperature",
-    "loss",
-    "floor",
-    "gap",
-    "collapsed",
-    "delta_of",
-    "delta_etf",
-    "beta_nc",
-    "balanced_accuracy",
-    "worst_accuracy",
-    "test_balanced_accuracy",
-    "test_worst_accuracy",
-    "dead_rows",
-    "live_dimensions",
-)
-"""The columns of `metrics.csv`."""
 
 NAN_FILE = "nan-batch.json"
 """What stopped a run whose loss is no number."""

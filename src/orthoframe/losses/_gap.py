@@ -1,0 +1,157 @@
+"""How far the loss of an epoch was above its floor."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from orthoframe._rows import Labels, label_array
+from orthoframe.losses._floor import collapsed_loss, loss_floor
+from orthoframe.options import Denominator, Singletons
+
+AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Means over the batches of an epoch.
+
+    Attributes:
+        loss: What the loss was.
+        floor: What it is at an orthogonal frame (see `loss_floor`).
+        collapsed: What it is if all features coincide (see `collapsed_loss`).
+    """
+
+    loss: float
+    floor: float
+    collapsed: float
+
+    @property
+    def gap(self) -> float:
+        """How far the loss is above its floor."""
+        return self.loss - self.floor
+
+    @property
+    def relative_gap(self) -> float | None:
+        """The gap relative to that of coinciding features: 0 at the floor; None if there is nothing to learn."""
+        return self.gap / (self.collapsed - self.floor) if self.collapsed > self.floor else None
+
+
+class GapMeter:
+    """Collects the losses of batches, and compares their mean with the mean of the batches' floors.
+
+    `add` never waits for a GPU: what is there is transferred when it is read.
+
+    Args:
+        temperature: tau > 0; may be set at any time, for the batches that are added after.
+        denominator: As in `supcon_loss`.
+        singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here: the loss itself refuses the batches
+            that it concerns.
+
+    Examples:
+        >>> meter = GapMeter(temperature=1.0)
+        >>> meter.add(0.6, [0, 0, 1, 1])
+        >>> meter.add(torch.tensor(0.8), [0, 0, 1, 1])
+        >>> epoch = meter.read()
+        >>> print(f"loss {epoch.loss:.3f}, gap {epoch.gap:.3f}, relative gap {epoch.relative_gap:.3f}")
+        loss 0.700, gap 0.149, relative gap 0.271
+    """
+
+    def __init__(
+        self, temperature: float = 0.1, denominator: Denominator = "all", singletons: Singletons = "skip"
+    ) -> None:
+        self.temperature = temperature
+        self.denominator = denominator
+        self.singletons = singletons
+        self.reset()
+
+    def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
+        """Floor of one batch, and its loss if all features coincide.
+
+        Args:
+            labels: `[rows]`, the class of each row, integers or strings.
+            key_labels: `[keys]`, the classes of the rows that are not anchors.
+        """
+        singletons: Singletons = "skip" if self.singletons == "error" else self.singletons
+        return _bounds(_class_counts(labels, key_labels), float(self.temperature), self.denominator, singletons)
+
+    def add(self, loss: float | Tensor, labels: AnyLabels, key_labels: AnyLabels | None = None) -> None:
+        """Add one batch.
+
+        Args:
+            loss: Its mean loss.
+            labels: As in `bounds`.
+            key_labels: As in `bounds`.
+        """
+        # Copies, because the next step may write its loss or labels to the same place.
+        self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
+        if _is_remote(labels) or _is_remote(key_labels):
+            now = GapMeter(self.temperature, self.denominator, self.singletons)
+            self._bounds.append(partial(now.bounds, _copied(labels), _copied(key_labels)))
+        else:
+            self._bounds.append(self.bounds(labels, key_labels))
+
+    def read(self) -> Gap | None:
+        """Means over the batches since the last reset; None if there was none."""
+        columns = self.state_dict()
+        if not columns["loss"]:
+            return None
+        return Gap(**{name: math.fsum(values) / len(values) for name, values in columns.items()})
+
+    def reset(self) -> None:
+        """Forget all batches."""
+        self._losses: list[float | Tensor] = []
+        self._bounds: list[tuple[float, float] | partial[tuple[float, float]]] = []
+
+    def state_dict(self) -> dict[str, list[float]]:
+        """`loss`, `floor` and `collapsed` of each batch since the last reset."""
+        tensors = [loss for loss in self._losses if isinstance(loss, Tensor)]
+        if tensors:  # all at once, because each transfer waits for the device
+            read = iter(torch.stack(tensors).tolist())
+            self._losses = [next(read) if isinstance(loss, Tensor) else loss for loss in self._losses]
+        bounds = [bound() if isinstance(bound, partial) else bound for bound in self._bounds]
+        self._bounds = [*bounds]
+        return {
+            "loss": [float(loss) for loss in self._losses],
+            "floor": [floor for floor, _ in bounds],
+            "collapsed": [collapsed for _, collapsed in bounds],
+        }
+
+    def load_state_dict(self, state: dict[str, list[float]]) -> None:
+        """Go on with the batches of a `state_dict`."""
+        self._losses = [*state["loss"]]
+        self._bounds = [*zip(state["floor"], state["collapsed"], strict=True)]
+
+
+def _class_counts(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[tuple[int, int], ...]:
+    """Rows and keys of each class; sorted, because bounds depend on nothing else."""
+    rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
+    found = Labels.of(rows if len(keys) == 0 else keys if len(rows) == 0 else np.concatenate([rows, keys]))
+    of_rows = np.bincount(found.classes[: len(rows)], minlength=len(found.names))
+    return tuple(sorted(zip(of_rows.tolist(), (found.counts - of_rows).tolist(), strict=True)))
+
+
+@lru_cache(maxsize=4096)
+def _bounds(
+    counts: tuple[tuple[int, int], ...], temperature: float, denominator: Denominator, singletons: Singletons
+) -> tuple[float, float]:
+    rows, keys = [pair[0] for pair in counts], [pair[1] for pair in counts]
+    collapsed = collapsed_loss(class_counts=rows, key_counts=keys, denominator=denominator, singletons=singletons)
+    floor = loss_floor(
+        class_counts=rows, key_counts=keys, temperature=temperature, denominator=denominator, singletons=singletons
+    )
+    return float(floor), float(collapsed)
+
+
+def _is_remote(labels: object) -> bool:
+    return isinstance(labels, Tensor) and labels.device.type != "cpu"
+
+
+def _copied(labels: Any) -> Any:
+    return labels.detach().clone() if isinstance(labels, Tensor) else None if labels is None else np.array(labels)
