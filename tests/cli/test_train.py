@@ -12,8 +12,8 @@ import torch
 from tests.training.runs import arguments, command, json_of, recomputed, rows_of, small, started
 
 from orthoframe.cli import main
+from orthoframe.cli._main import parse
 from orthoframe.cli._training import training_bar
-from orthoframe.cli.train import with_recipe
 from orthoframe.reporting import read_run
 from orthoframe.training import RECIPES
 
@@ -108,8 +108,6 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
         (["--majority", "1000"], "class 0 has 134 samples, and 1000 were asked for"),
         (["--features", "5"], "needs at least one dimension for each class; use --features 10 or more"),
         (["--head", "none", "--features", "64"], "--features needs --head linear"),
-        (["--recipe", "best"], "--recipe must be one of quick, paper, fast, not 'best'"),
-        (["--recipe=best"], "--recipe must be one of quick, paper, fast, not 'best'"),
         (["--resume", "run", "--out", "other"], "--resume names the folder already; leave --out out"),
         (["--resume", "run", "--lr", "0.2"], "--resume takes the settings from its folder; leave the others out"),
         (["--resume", "run", "--recipe", "paper"], "--resume takes the settings from its folder"),
@@ -162,7 +160,11 @@ def test_a_ratio_that_is_not_reached_is_noted(here, capsys):
     )
 
 
-@pytest.mark.parametrize("words", [["--epochs", "ten"], ["--epoch"], ["--unknown", "1"], ["--lr"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [["--epochs", "ten"], ["--epoch"], ["--unknown", "1"], ["--lr"], ["--recipe", "best"], ["--recipe=best"]],
+    ids=" ".join,
+)
 def test_words_that_are_no_options(words, here, capsys):
     with pytest.raises(SystemExit) as ended:
         main(["train", *words])
@@ -171,11 +173,12 @@ def test_words_that_are_no_options(words, here, capsys):
 
 
 def test_recipes_give_defaults_and_options_change_them():
-    assert with_recipe(["train"]).model == "mlp"
-    for words in (["train", "--recipe", "paper"], ["train", "--recipe=paper", "--lr", "0.2"]):
-        chosen = with_recipe(words)
-        assert chosen.recipe == "paper"
-        assert {name: getattr(chosen, name) for name in RECIPES["paper"]} == RECIPES["paper"]
+    assert parse("train", []).model == "mlp"
+    for words in (["--recipe", "paper"], ["--lr", "0.2", "--recipe=paper"], ["--recipe", "fast", "--lr", "0.2"]):
+        chosen = parse("train", words)
+        given = RECIPES[chosen.recipe] | ({"lr": 0.2} if "--lr" in words else {})
+        assert chosen.recipe in " ".join(words)
+        assert {name: getattr(chosen, name) for name in given} == given
 
 
 def test_a_recipe_runs_with_options(here, capsys):

@@ -1,6 +1,5 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
-import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +7,8 @@ from typing import Annotated
 import tyro
 
 from orthoframe.errors import InputError
-from orthoframe.training._settings import RECIPES, Settings, hint
+from orthoframe.options import Recipe
+from orthoframe.training._settings import RECIPES, Settings
 
 
 @dataclass(frozen=True)
@@ -28,15 +28,20 @@ class Train(Settings):
     orthoframe train --resume runs/fashion
     """
 
-    recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
+    recipe: Recipe = "quick"
     """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Go on with the run in this folder, with the settings that it has."""
 
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the curves for TensorBoard too, into the run folder."""
+
+    @classmethod
+    def defaults(cls, recipe: Recipe = "quick") -> "Train":
+        """The defaults of all options, as the recipe gives them."""
+        return cls(recipe=recipe, **RECIPES[recipe])
 
     def run(self) -> int:
         """Do it; the exit status."""
@@ -62,20 +67,6 @@ class Train(Settings):
                 "--resume goes on with the epochs that the run has: the learning rate depends on their number, so with "
                 f"others it is another run; start anew with --epochs {settings.epochs} --out FOLDER"
             )
-
-
-def with_recipe(arguments: list[str]) -> Train:
-    """The defaults that the recipe among the arguments gives."""
-    name = "quick"
-    for place, argument in enumerate(arguments):
-        if argument == "--recipe" and place + 1 < len(arguments):
-            name = arguments[place + 1]
-        elif argument.startswith("--recipe="):
-            name = argument.removeprefix("--recipe=")
-    if name not in RECIPES:
-        print(f"orthoframe: --recipe must be one of {', '.join(RECIPES)}, not {name!r}", file=sys.stderr)
-        raise SystemExit(2)
-    return replace(Train(), recipe=name, **RECIPES[name])
 
 
 def _free_folder(settings: Settings) -> Path:

@@ -10,14 +10,8 @@ import tyro
 from orthoframe.training._options import check_type, flag
 from orthoframe.training._schedules import DECAYS, Temperature
 
-
-def hint(default: str) -> str:
-    """What the help adds to an option: its default, unless the sentence tells it."""
-    return "" if default == "None" else f"(default: {default})"
-
-
 _Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hint)]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
 IMBALANCES = ("step", "long-tail", "none")
 LOSSES = ("supcon", "cross-entropy")
@@ -43,7 +37,7 @@ class Settings:
 
     data: _Name = "digits"
     """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (a sub-folder a class) or npz:PATH."""
-    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
+    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
     imbalance: _Name = "step"
     """Which classes are made small: step (the second half), long-tail, or none."""
