@@ -179,7 +179,7 @@ class Legend:
 
 
 def legends_below(row: Sequence[Chart], width: float) -> list[Legend]:
-    """The legends of a row of panels that are `width` inches wide; neighbours share one that tells the lines of both."""
+    """The legends of a row of panels, each `width` inches wide; neighbours share one that tells the lines of both."""
     runs: list[list[Chart]] = []
     for found in row:
         if runs and _one_legend([*runs[-1], found]):

@@ -3,6 +3,7 @@
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -71,16 +72,16 @@ def claim_figure(finding: Finding) -> Figure:
     for row, part in enumerate(parts):
         ink, found = _INKS[part.decision.status], part.interval
         if found.mean is None:
-            said = interval_words(found).replace(NOTHING, "not known")
-            right = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
-            axes.text(0.995, row, said, color=ink, fontsize=TYPE - 1, **right)
+            words = interval_words(found).replace(NOTHING, "not known")
+            right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+            axes.text(0.995, row, words, color=ink, fontsize=TYPE - 1, **right)
             continue
         if found.low is not None and found.high is not None:
             axes.plot([max(found.low, limits[0]), found.high], [row, row], color=ink, linewidth=1.8)
         axes.plot([found.mean], [row], color=ink, marker=_MARKS[part.decision.status], markersize=6.5)
     for word, bound in bounds.items():
         axes.axvline(bound, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, zorder=1)
-        above = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
+        above: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
         axes.text(bound, 1.01, f"{word} {short(bound)}", color=MUTED, fontsize=TYPE - 1, **above)
     names = varying([part.where for part in parts])
     said = [textwrap.shorten(where_words(part.where, names), 60, placeholder="…") for part in parts]

@@ -4,7 +4,7 @@ import base64
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -140,7 +140,7 @@ def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.
         "studies.html",
         file,
         title=title,
-        studies=[{"result": study, "made": _made(study), **_pictures(study)} for study in studies],
+        studies=[{"result": study, "made": made(study), **_pictures(study)} for study in studies],
         rule=RULE,
         key=KEY,
         means=MEANS,
@@ -151,10 +151,6 @@ def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.
 
 def _subscripts(text: Any) -> Markup:
     return Markup(for_html(text))
-
-
-def _made(study: StudyResult) -> Mapping[str, str]:
-    return made(study)
 
 
 def _pictures(study: StudyResult) -> dict[str, Any]:

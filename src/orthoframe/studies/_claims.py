@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from scipy import stats
 
+OF = 0.1
+"""Features count as an orthogonal frame (OF) when Delta_GM is at most this."""
 TIMES = ("epochs_to_of", "time_to_of")
 """Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount."""
 POSITIVE = (*TIMES, "delta_of", "delta_etf", "delta_predicted", "beta_nc", "relative_gap")
@@ -113,6 +115,21 @@ class Claim:
         if high < least or found.low > most:
             return Decision.NOT_SUPPORTED
         return Decision.SUPPORTED if least <= found.low and high <= most else Decision.INCONCLUSIVE
+
+
+def reaches_frame(text: str, source: str, **where: Any) -> Claim:
+    """A claim that the cells at these coordinates end at the orthogonal frame."""
+    return Claim(text, source, "delta_of", where, at_most=OF)
+
+
+def misses_frame(text: str, source: str, **where: Any) -> Claim:
+    """A claim that the cells at these coordinates do not end at the orthogonal frame."""
+    return Claim(text, source, "delta_of", where, at_least=OF)
+
+
+def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[str, Any]) -> Claim:
+    """A claim that cells need fewer epochs to the frame than those that they are compared with."""
+    return Claim(text, source, "epochs_to_of", where, versus=versus, at_most=1.0)
 
 
 def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

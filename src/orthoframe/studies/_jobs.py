@@ -11,10 +11,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from orthoframe.options import Binding, Denominator, Scheme
+from orthoframe.studies._claims import OF
 from orthoframe.training import Settings
-
-OF = 0.1
-"""Features count as an orthogonal frame (OF) when Delta_GM is at most this."""
 
 _FORMAT = 2  # of results; another number makes every job run again
 _AT_FRAME = 1e-3  # Delta_GM of free features that have ended at a frame

@@ -1,13 +1,14 @@
 """A study, run: results are taken from the store, the rest is computed, and the claims are decided."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orthoframe._version import __version__
 from orthoframe.options import Engine, Scale
-from orthoframe.studies._jobs import OF, Job, JobResult, Training, crossing, key
+from orthoframe.studies._claims import OF
+from orthoframe.studies._jobs import Job, JobResult, Training, crossing, key
 from orthoframe.studies._results import CellResult, Failure, StudyResult, decide
 from orthoframe.studies._store import Done, Store, source_commit
 from orthoframe.studies._study import Study
@@ -114,8 +115,8 @@ def run_study(
 
 def _timed(result: JobResult) -> JobResult:
     """A result with the time to the frame as it is defined now, whatever it was when the run was kept."""
-    epochs, deltas = result.curve.get("epoch"), result.curve.get("delta_of")
-    if "epochs_to_of" not in result.final or not epochs or not deltas:
+    epochs, deltas = (cast(Sequence[float], result.curve.get(name, ())) for name in ("epoch", "delta_of"))
+    if "epochs_to_of" not in result.final or not deltas:
         return result
     return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, OF)})
 

@@ -1,8 +1,7 @@
 """Which activations reach the frame?"""
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF
+from orthoframe.studies._claims import OF, misses_frame, reaches_frame
 from orthoframe.studies._networks import network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 
@@ -26,30 +25,27 @@ STUDY = Study(
     name="activations",
     question="Which activations of the features lead to the orthogonal frame?",
     claims=(
-        Claim("ReLU reaches the OF in these epochs", "paper", "delta_of", {"activation": "relu"}, at_most=OF),
-        Claim(
+        reaches_frame("ReLU reaches the OF in these epochs", "paper", activation="relu"),
+        reaches_frame(
             "So do abs and square at a temperature of 0.1",
             "our theory",
-            "delta_of",
-            {"activation": ("abs", "square"), "temperature": "0.1"},
-            at_most=OF,
+            activation=("abs", "square"),
+            temperature="0.1",
         ),
-        Claim(
+        reaches_frame(
             "So do abs and square with a temperature that rises",
             "our theory",
-            "delta_of",
-            {"activation": ("abs", "square"), "temperature": "0.1->0.5"},
-            at_most=OF,
+            activation=("abs", "square"),
+            temperature="0.1->0.5",
         ),
-        Claim(
+        reaches_frame(
             "Softplus comes near it with a temperature that rises",
             "our theory",
-            "delta_of",
-            {"activation": "softplus", "temperature": "0.1->0.5"},
-            at_most=OF,
+            activation="softplus",
+            temperature="0.1->0.5",
         ),
-        Claim("GELU and none do not reach it", "next check", "delta_of", {"activation": ("gelu", "none")}, at_least=OF),
-        Claim("LeakyReLU does not reach it", "next check", "delta_of", {"activation": "leaky-relu"}, at_least=OF),
+        misses_frame("GELU and none do not reach it", "next check", activation=("gelu", "none")),
+        misses_frame("LeakyReLU does not reach it", "next check", activation="leaky-relu"),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "mean_cosine", "max_cosine", "epochs_to_of", "balanced_accuracy"),
@@ -58,8 +54,8 @@ STUDY = Study(
         Panel("On the way, R = 10", "delta_of", "epoch", ("activation",), {"ratio": 10, "temperature": "0.1"}, OF, "y"),
     ),
     remark=(
-        "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. That an activation does not reach the OF may "
-        "mean that it never would, or that 300 epochs are too few: what the orthant's activations do in the same "
-        "epochs stands beside it."
+        "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. An activation that does not reach the OF may "
+        "never reach it, or 300 epochs may be too few: compare with what the activations of the orthant do in the "
+        "same epochs."
     ),
 )

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, GradientFlow, Job
+from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._jobs import GradientFlow, Job
 from orthoframe.studies._networks import network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 
@@ -50,20 +50,14 @@ STUDY = Study(
             at_least=5.0,
             at_most=20.0,
         ),
-        Claim(
+        reaches_frame(
             "A network whose temperature rises reaches the OF at R = 1000 and more",
             "next check",
-            "delta_of",
-            {"features": "MNIST", "temperature": "0.1->0.5", "ratio": (1000, 2000)},
-            at_most=OF,
+            features="MNIST",
+            temperature="0.1->0.5",
+            ratio=(1000, 2000),
         ),
-        Claim(
-            "So does one at 0.1",
-            "next check",
-            "delta_of",
-            {"features": "MNIST", "temperature": "0.1", "ratio": (1000, 2000)},
-            at_most=OF,
-        ),
+        reaches_frame("So does one at 0.1", "next check", features="MNIST", temperature="0.1", ratio=(1000, 2000)),
         Claim(
             "At 0.5 a network takes five times as long or more at R = 1000 as at R = 10",
             "our theory",
@@ -91,7 +85,7 @@ STUDY = Study(
     ),
     remark=(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 "
-        "images and half with 2000 / R; every batch is bound. At R = 2000 a small class is one image, which is there "
-        "as soon as its bound copy is: nothing has to collapse."
+        "images and half with 2000 / R; every batch is bound. At R = 2000 a small class is one image, which its bound "
+        "copy repeats: nothing has to collapse."
     ),
 )

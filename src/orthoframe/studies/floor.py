@@ -3,8 +3,7 @@
 from typing import Any
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF
+from orthoframe.studies._claims import OF, Claim, reaches_frame
 from orthoframe.studies._networks import WIDE, network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 from orthoframe.training import Settings
@@ -48,7 +47,7 @@ STUDY = Study(
         Claim(
             "It comes so near that only a frame is left", "our theory", "gap", {"temperature": 0.1}, at_most=_TELLING
         ),
-        Claim("At the floor there is the OF", "paper", "delta_of", {"temperature": 0.1}, at_most=OF),
+        reaches_frame("At the floor there is the OF", "paper", temperature=0.1),
     ),
     grid=grid,
     columns=("loss", "gap", "relative_gap", "delta_of", "beta_nc"),
@@ -57,7 +56,7 @@ STUDY = Study(
         Panel("Distance to the frame", "delta_of", "epoch", ("ratio", "temperature"), {"data": WIDE}, OF, "y"),
     ),
     remark=(
-        "relative_gap is the gap above the floor, as a part of the way from all features alike down to the floor. At R = "
-        "50 the small classes of the digits have two images; single ones would be in no term of their own."
+        "relative_gap is the gap above the floor divided by what it is when all features are alike. At R = 50 the "
+        "small classes of the digits have two images; a class of one image would have no term of its own in the loss."
     ),
 )

@@ -1,7 +1,9 @@
 """Do features of an orthogonal frame generalise better than those of an ETF?"""
 
+from typing import Any
+
 from orthoframe.options import Scale
-from orthoframe.studies._claims import Claim
+from orthoframe.studies._claims import Claim, reaches_frame
 from orthoframe.studies._networks import network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 
@@ -27,11 +29,16 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
+def _higher(text: str, quantity: str, versus: str = "ETF", **where: Any) -> Claim:
+    here, there = {"geometry": "OF", **where}, {"geometry": versus}
+    return Claim(text, "open question", quantity, here, versus=there, how="difference", at_least=0.0)
+
+
 STUDY = Study(
     name="generalisation",
     question="Does the orthogonal frame generalise better than the ETF that training without ReLU leads to?",
     claims=(
-        Claim("The cells called OF are at the OF", "gate", "delta_of", {"geometry": "OF"}, at_most=0.1),
+        reaches_frame("The cells called OF are at the OF", "gate", geometry="OF"),
         Claim(
             "The balanced cells called ETF are at the ETF",
             "gate",
@@ -46,41 +53,17 @@ STUDY = Study(
             {"geometry": "cross-entropy", "ratio": 1},
             at_most=0.1,
         ),
-        Claim(
-            "Balanced accuracy on held-out data is higher with the OF",
-            "open question",
-            "balanced_accuracy",
-            {"geometry": "OF"},
-            versus={"geometry": "ETF"},
-            how="difference",
-            at_least=0.0,
+        _higher("Balanced accuracy on held-out data is higher with the OF", "balanced_accuracy"),
+        _higher(
+            "Minority accuracy on held-out data is higher with the OF, under imbalance", "minority_accuracy", ratio=10
         ),
-        Claim(
-            "Minority accuracy on held-out data is higher with the OF, under imbalance",
-            "open question",
-            "minority_accuracy",
-            {"geometry": "OF", "ratio": 10},
-            versus={"geometry": "ETF"},
-            how="difference",
-            at_least=0.0,
-        ),
-        Claim(
+        _higher(
             "The margin of minority classes on held-out data is larger with the OF, under imbalance",
-            "open question",
             "minority_margin",
-            {"geometry": "OF", "ratio": 10},
-            versus={"geometry": "ETF"},
-            how="difference",
-            at_least=0.0,
+            ratio=10,
         ),
-        Claim(
-            "Balanced accuracy is higher with the OF than with cross-entropy",
-            "open question",
-            "balanced_accuracy",
-            {"geometry": "OF"},
-            versus={"geometry": "cross-entropy"},
-            how="difference",
-            at_least=0.0,
+        _higher(
+            "Balanced accuracy is higher with the OF than with cross-entropy", "balanced_accuracy", "cross-entropy"
         ),
     ),
     grid=grid,
@@ -92,7 +75,6 @@ STUDY = Study(
     remark=(
         "Held-out images, nearest class centre; images are augmented in the first three fifths of the epochs. The "
         "margin is the squared distance to the nearest other centre less that to the own: at most 2 at an OF, and 2.2 "
-        "at an ETF of ten classes. OF and ETF are names for with and without ReLU: under imbalance the latter is no "
-        "ETF."
+        "at an ETF of ten classes. OF and ETF stand for with and without ReLU: under imbalance the latter is no ETF."
     ),
 )

@@ -78,10 +78,7 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "Digits, full batches without binding: the prediction is about the loss of all samples together. What is "
-        "predicted is its optimum, and at desk scale the networks are above it: at 0.5 by 0.005 to 0.017, at 0.1 by "
-        "0.002 to 0.007. Balanced ones at 0.5 are near the prediction all the same; under imbalance small classes "
-        "have a small part in the loss, and where they lie is decided last. At 0.1 the distance of networks to the OF "
-        "does not grow with R, as that of free features does."
+        "Digits, full batches without binding: the prediction is about the loss of all samples together, at its "
+        "optimum. Under imbalance small classes have a small part in the loss, and their place is decided last."
     ),
 )
