@@ -9,13 +9,13 @@ import signal
 
 import pytest
 import torch
+from orthoframe.training._checkpoint import NAME
 from tests.studies.jobs import until
 from tests.studies.small_study import STUDY
 from tests.training.runs import command, json_of, started
 
 from orthoframe.cli import main
 from orthoframe.studies import _study
-from orthoframe.training._checkpoint import NAME
 
 
 @pytest.fixture

@@ -7,14 +7,17 @@ from typing import Any
 from orthoframe.options import Scale
 from orthoframe.studies._jobs import FreeFeatures, Training
 from orthoframe.studies._study import Cell
-from orthoframe.training import RECIPES, Settings
+from orthoframe.training import RECIPES, Settings, TemperatureSchedule
+
+RISING = TemperatureSchedule(0.1, 0.5)
+"""The temperature where 0.1 needs too many epochs."""
 
 # Images without augmentation: the theory is about the training set, and this is the shortest way to the frame.
-_DESK = Settings(augment=False, settle=0.0, epochs=150, measure_every=5)
+_DESK = Settings(augment=False, clean_fraction=0.0, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
     "digits": {},
     "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05, "test_images": 100},
-    "fashion-mnist": {"majority": 500, "temperature": "0.1->0.5", "epochs": 80, "test_images": 100},
+    "fashion-mnist": {"majority": 500, "temperature": RISING, "epochs": 80, "test_images": 100},
     "cifar10": {},
 }
 _CONVOLUTIONS: dict[str, Any] = {
@@ -23,7 +26,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "majority": 20,
     "batch_size": 32,
     "lr": 0.01,
-    "temperature": "0.1->0.5",
+    "temperature": RISING,
     "epochs": 120,
     "test_images": 20,
 }
@@ -31,7 +34,7 @@ _CONVOLUTIONS: dict[str, Any] = {
 _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 WIDE = ("digits", "cifar10")
 """The data of the wide grids, at desk and at paper scale."""
-_SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
+_SMOKE = Settings(augment=False, clean_fraction=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
 
 def network(
@@ -68,6 +71,17 @@ def network(
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings
+
+
+def coordinate(temperature: TemperatureSchedule | float) -> float | str:
+    """A temperature as a coordinate of a cell.
+
+    Examples:
+        >>> coordinate(0.1), coordinate(RISING)
+        (0.1, '0.1 to 0.5')
+    """
+    schedule = TemperatureSchedule.of(temperature)
+    return schedule.first if schedule.constant else f"{schedule.first:g} to {schedule.last:g}"
 
 
 def trained(where: Mapping[str, Any], settings: Settings, seeds: int | None = None) -> Cell:

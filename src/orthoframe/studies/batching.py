@@ -5,11 +5,10 @@ from typing import Any
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, faster, misses_frame, reaches_frame
 from orthoframe.studies._jobs import FreeFeatures
-from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._networks import RISING, free, network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 
 _BATCH = 16
-_RISING = "0.1->0.5"
 # How batches are made, by the name that the study gives it.
 WAYS: dict[str, dict[str, Any]] = {
     "fixed partition": {"scheme": "partition", "binding": "none"},
@@ -30,7 +29,7 @@ def grid(scale: Scale) -> list[Cell]:
     for way, options in WAYS.items():
         where = {"features": "network", "batches": way}
         settings = network(
-            scale, desk={"epochs": 60, "measure_every": 2}, temperature=_RISING, batch_size=_BATCH, **options
+            scale, desk={"epochs": 60, "measure_every": 2}, temperature=RISING, batch_size=_BATCH, **options
         )
         cells.append(trained(where, settings))
     # Ten epochs of batches together; a partition has the same in each.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, reaches_frame
 from orthoframe.studies._jobs import GradientFlow, Job
-from orthoframe.studies._networks import network, trained
+from orthoframe.studies._networks import RISING, coordinate, network, trained
 from orthoframe.studies._study import Cell, Panel, Study
 
 
@@ -18,9 +18,9 @@ def grid(scale: Scale) -> list[Cell]:
             where = {"features": "free", "temperature": temperature, "ratio": ratio}
             cells.append(Cell(where, _flow(ratio, temperature)))
     budget = {"majority": 2000, "batch_size": 128, "epochs": 60}
-    for schedule in ("0.1", "0.5", "0.1->0.5"):
+    for schedule in (0.1, 0.5, RISING):
         for ratio in (10, 1000, 2000) if not smoke else (2, 10):
-            where = {"features": "MNIST", "temperature": schedule, "ratio": ratio}
+            where = {"features": "MNIST", "temperature": coordinate(schedule), "ratio": ratio}
             cells.append(trained(where, network(scale, "mnist", desk=budget, ratio=ratio, temperature=schedule)))
     return cells
 
@@ -54,15 +54,15 @@ STUDY = Study(
             "A network whose temperature rises reaches the OF at R = 1000 and more",
             "next check",
             features="MNIST",
-            temperature="0.1->0.5",
+            temperature=coordinate(RISING),
             ratio=(1000, 2000),
         ),
-        reaches_frame("So does one at 0.1", "next check", features="MNIST", temperature="0.1", ratio=(1000, 2000)),
+        reaches_frame("So does one at 0.1", "next check", features="MNIST", temperature=0.1, ratio=(1000, 2000)),
         Claim(
             "At 0.5 a network takes five times as long or more at R = 1000 as at R = 10",
             "our theory",
             "epochs_to_of",
-            {"features": "MNIST", "temperature": "0.5", "ratio": 1000},
+            {"features": "MNIST", "temperature": 0.5, "ratio": 1000},
             versus={"ratio": 10},
             at_least=5.0,
         ),
@@ -70,7 +70,7 @@ STUDY = Study(
             "At 0.1 a network takes at most twice as long at R = 1000 as at R = 10",
             "our theory",
             "epochs_to_of",
-            {"features": "MNIST", "temperature": "0.1", "ratio": 1000},
+            {"features": "MNIST", "temperature": 0.1, "ratio": 1000},
             versus={"ratio": 10},
             at_most=2.0,
         ),

@@ -18,15 +18,15 @@ def grid(scale: Scale) -> list[Cell]:
     """One batch of everything, at three ratios and two temperatures; and real images."""
     cells = []
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
-        for temperature in ("0.1", "0.5"):
-            where = {"data": "digits", "ratio": ratio, "temperature": float(temperature)}
+        for temperature in (0.1, 0.5):
+            where = {"data": "digits", "ratio": ratio, "temperature": temperature}
             cells.append(trained(where, _full(scale, "digits", _LONG, ratio, temperature)))
     where = {"data": "fashion-mnist", "ratio": 10, "temperature": 0.1}
-    images = _full(scale, "fashion-mnist", {**_LONG, "majority": 100}, 10, "0.1")
+    images = _full(scale, "fashion-mnist", {**_LONG, "majority": 100}, 10, 0.1)
     return [*cells, trained(where, images)]
 
 
-def _full(scale: Scale, data: str, desk: dict[str, Any], ratio: int, temperature: str) -> Settings:
+def _full(scale: Scale, data: str, desk: dict[str, Any], ratio: int, temperature: float) -> Settings:
     changes: dict[str, Any] = {"ratio": ratio, "temperature": temperature, "scheme": "full", "binding": "none"}
     return network(scale, data, desk=desk, **changes)
 

@@ -4,11 +4,12 @@ from orthoframe.losses import fastest_temperature
 from orthoframe.options import Denominator, Scale
 from orthoframe.studies._claims import OF, Claim, faster, reaches_frame
 from orthoframe.studies._jobs import FreeFeatures, GradientFlow
-from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._networks import RISING, coordinate, free, network, trained
 from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.training import TemperatureSchedule
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
-SCHEDULES = ("0.1->0.3", "0.1->0.5", "0.1->1")
+SCHEDULES = (TemperatureSchedule(0.1, 0.3), RISING, TemperatureSchedule(0.1, 1.0))
 _OTHERS: tuple[Denominator, ...] = ("sincere", "negatives", "class-average")  # than the one of the paper
 _COUNTS = (20, 20, 20, 20)
 _BEST = round(float(fastest_temperature(19, 60)), 3)  # an anchor has 19 positives and 60 negatives
@@ -21,9 +22,9 @@ def grid(scale: Scale) -> list[Cell]:
     for temperature in some:
         for features, lr in (("network", 0.1), ("network, lr 0.02", 0.02)):
             where = {"features": features, "denominator": "all", "temperature": temperature}
-            cells.append(trained(where, network(scale, temperature=f"{temperature:g}", lr=lr)))
-    for schedule in SCHEDULES if scale != "smoke" else ("0.1->0.5",):
-        where = {"features": "network", "denominator": "all", "temperature": schedule}
+            cells.append(trained(where, network(scale, temperature=temperature, lr=lr)))
+    for schedule in SCHEDULES if scale != "smoke" else (RISING,):
+        where = {"features": "network", "denominator": "all", "temperature": coordinate(schedule)}
         cells.append(trained(where, network(scale, temperature=schedule)))
     for denominator in _OTHERS:
         where = {"features": "network", "denominator": denominator, "temperature": 0.1}
@@ -89,7 +90,7 @@ STUDY = Study(
         faster(
             "A temperature that rises is faster than 0.1",
             "our theory",
-            {"features": "network", "temperature": SCHEDULES},
+            {"features": "network", "temperature": tuple(map(coordinate, SCHEDULES))},
             versus={"temperature": 0.1},
         ),
         Claim(

@@ -17,8 +17,8 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     large = 40 if scale == "smoke" else 200  # four samples are left of it at R = 50
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
-        for activation, temperature in (("none", "0.1"), ("relu", "0.1"), ("none", "0.5")):
-            where = {"features": "network", "activation": activation, "temperature": float(temperature), "ratio": ratio}
+        for activation, temperature in (("none", 0.1), ("relu", 0.1), ("none", 0.5)):
+            where = {"features": "network", "activation": activation, "temperature": temperature, "ratio": ratio}
             changes: dict[str, Any] = {"ratio": ratio, "activation": activation, "temperature": temperature}
             cells.append(trained(where, network(scale, desk=_LONG, scheme="full", binding="none", **changes)))
         counts = (large,) * 5 + (large // ratio,) * 5
