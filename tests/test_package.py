@@ -121,10 +121,13 @@ def test_imports_point_down(here):
 
 
 def test_the_command_line_lives_in_one_room():
-    """No other room imports tyro, nor spells an option as it is typed."""
+    """No other room imports tyro, nor spells an option as it is typed; those of git are not ours."""
     wrong = []
     for path, tree in ((path, tree) for path, tree in TREES.items() if room(path) != "cli"):
-        for node in ast.walk(tree):
+        nodes = list(ast.walk(tree))
+        calls = [node for node in nodes if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "git"]
+        others = {id(word) for call in calls for word in call.args}
+        for node in (node for node in nodes if id(node) not in others):
             where = f"{path.relative_to(SOURCE)}, line {getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Import):
                 wrong += [f"{where}: tyro" for alias in node.names if alias.name.partition(".")[0] == "tyro"]

@@ -5,8 +5,8 @@ from orthoframe.reporting._geometry import geometry_figure
 from orthoframe.reporting._report import write_report
 from orthoframe.reporting._run import Run, read_run
 from orthoframe.reporting._study_figure import study_figure
-from orthoframe.reporting._study_page import write_study_page
-from orthoframe.reporting._study_text import write_claims_page, write_study
+from orthoframe.reporting._study_pages import write_claims_page, write_study, write_study_page
+from orthoframe.reporting._study_words import cell_words, found_words, rule_words
 from orthoframe.reporting._training import training_figure
 from orthoframe.reporting._ufm import ufm_figure, write_sphere_gif
 
@@ -23,4 +23,7 @@ __all__ = [
     "write_study",
     "write_study_page",
     "write_claims_page",
+    "cell_words",
+    "found_words",
+    "rule_words",
 ]

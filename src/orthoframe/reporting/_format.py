@@ -26,6 +26,11 @@ def rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
+def percent(value: float | None) -> str:
+    """A part of 1 as a percentage."""
+    return NOTHING if value is None else f"{100 * value:.1f} %"
+
+
 def lasted(seconds: float) -> str:
     """A time in units that suit it."""
     if seconds < 100:

@@ -29,7 +29,7 @@ def section(title: str, note: str, content: str) -> str:
 def _page(body: str, title: str) -> str:
     from plotly.offline import get_plotlyjs
 
-    here = files("orthoframe.reporting")
+    here = files("orthoframe.reporting") / "templates"
     style, script = ((here / name).read_text(encoding="utf-8") for name in ("report.css", "report.js"))
     # The policy lets the page load nothing: not even a mistake in it could ask a network for something.
     policy = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data: blob:"
