@@ -140,10 +140,11 @@ class Ufm:
         return {"temperature": self.temperature, "denominator": self.denominator, "nonnegative": self.relu}
 
     def _check(self, counts: list[int], dim: int) -> None:
-        from orthoframe.losses import check_options
+        from orthoframe.options import Denominator, check_choice, check_number
 
         with _bad_input():
-            check_options(self.temperature, self.denominator, "skip")
+            check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
+            check_choice("denominator", self.denominator, Denominator)
         for name, value in (("--dim", dim), ("--epochs", self.epochs), ("--starts", self.starts)):
             if value < 1:
                 raise InputError(f"{name} must be at least 1, not {value}")

@@ -216,7 +216,7 @@ def _choices() -> dict[str, tuple[str, ...]]:
     # Here, because the help of the command should not load what trains.
     from orthoframe.batches import Binding, Scheme
     from orthoframe.encoders import ACTIVATIONS, HEADS, MODELS
-    from orthoframe.losses import Denominator
+    from orthoframe.options import Denominator
 
     return {
         "imbalance": IMBALANCES,
