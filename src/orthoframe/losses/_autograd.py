@@ -31,17 +31,7 @@ class Terms(NamedTuple):
 
 
 def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> tuple[Tensor, Tensor]:
-    """Term of each anchor, and whether it has none.
-
-    Args:
-        rows: `[rows, dim]` in float32 or float64; the first `anchors` are anchors, the others only compared with.
-        labels: `[rows]`, integers.
-        anchors: Number of anchors.
-        spec: Which loss.
-
-    Returns:
-        `(values, missing)`, both `[anchors]`.
-    """
+    """Term of each anchor, and whether it has none; the first rows are the anchors, the others are keys."""
     if torch.compiler.is_compiling():
         values, missing, _ = terms_operator(rows, labels, anchors, **asdict(spec))
         return values, missing
@@ -50,11 +40,7 @@ def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> 
 
 
 def supcon_total(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec, average: Average) -> tuple[Tensor, Tensor]:
-    """Sum or mean of the terms; faster than summing `supcon_terms`, because the weights of the anchors are known.
-
-    Returns:
-        `(value, missing)`, scalars: the result, and how many anchors have no term.
-    """
+    """Sum or mean of the terms, and how many anchors have none; faster than summing `supcon_terms`."""
     if torch.compiler.is_compiling():
         terms, without = supcon_terms(rows, labels, anchors, spec)
         missing = without.sum()
@@ -85,13 +71,8 @@ def _backward(
 ) -> Tensor:
     """Gradient of sum_i w_i l_i with respect to the rows.
 
-    Args:
-        batch: As in `_kernels.backward`, and so are the spec, the denominators and the tiles.
-        spec: Which loss.
-        weights: w_i `[anchors]`, 0 where the anchor has no term; written over.
-        denominators: From the forward pass.
-        tiles: From the forward pass.
-        uniform: Whether all anchors that have a term have the same weight.
+    The weights `[anchors]` are 0 where an anchor has no term, and are written over. `uniform` says that the others are
+    all equal.
     """
     rows, anchors = batch.rows, batch.num_anchors
     with _full_precision(rows):
@@ -168,9 +149,9 @@ class _SupConTotal(torch.autograd.Function):
         return terms.values.sum().mul_(weight), terms.num_missing
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None, None]:
         _refuse_second_derivative()
-        return ctx.saved_tensors[0] * grad, None, None, None, None
+        return None if grad is None else ctx.saved_tensors[0] * grad, None, None, None, None
 
 
 def _refuse_second_derivative() -> None:

@@ -2,22 +2,27 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe._rows import Integers, Labels, label_array
+from orthoframe.errors import Option, OptionError
 from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_number
 
-Counts = Tensor | Sequence[int]
+AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
+Counts = Tensor | NDArray[Any] | Sequence[int]
 Number = float | Tensor
 
 
 def loss_floor(
-    labels: Counts | None = None,
+    labels: AnyLabels | None = None,
     *,
     class_counts: Counts | None = None,
-    key_labels: Counts | None = None,
+    key_labels: AnyLabels | None = None,
     key_counts: Counts | None = None,
     temperature: float = 0.1,
     denominator: Denominator = "all",
@@ -34,8 +39,8 @@ def loss_floor(
     - `class-average`: log(1 + (k - 1) e^(-1/tau)), k the classes that the anchor is compared with, its own included
 
     with equality where rows of a class coincide and classes are orthogonal: an orthogonal frame, whatever the class
-    sizes. It needs features of at least as many dimensions as classes. The floor of several batches is the sum of
-    theirs. Features with negative entries can go lower.
+    sizes. Features need at least as many dimensions as there are classes. The floor of several batches is the sum of
+    their floors. Features with negative entries can go lower.
 
     Args:
         labels: `[rows]`, the class of each row (not counts: `[2, 2]` is two rows of class 2); or give `class_counts`.
@@ -51,7 +56,7 @@ def loss_floor(
         float64; a scalar, or a vector with `reduction="none"` (0 where there is no term).
 
     Raises:
-        ValueError: For options or counts that are not allowed; for a class without a term with `singletons="error"`.
+        ValueError: For an argument that is not allowed, or a class without a term with `singletons="error"`.
 
     Examples:
         >>> loss_floor([0, 0, 1, 1], temperature=1.0, reduction="sum")
@@ -65,31 +70,20 @@ def loss_floor(
 
 
 def collapsed_loss(
-    labels: Counts | None = None,
+    labels: AnyLabels | None = None,
     *,
     class_counts: Counts | None = None,
-    key_labels: Counts | None = None,
+    key_labels: AnyLabels | None = None,
     key_counts: Counts | None = None,
     denominator: Denominator = "all",
     singletons: Singletons = "skip",
     reduction: Reduction = "mean",
 ) -> Tensor:
-    """Loss of a batch whose rows all coincide: the value at which a training that has collapsed is stuck.
+    """Loss of a batch in which all rows coincide: the value at which a collapsed training is stuck.
 
-    At every temperature it is log(N - 1) for `all`, N the number of rows and keys; log(1 + M) for `sincere` and log(M)
-    for `negatives`, M the number of negatives; log(k) for `class-average`.
-
-    Args:
-        labels: As in `loss_floor`.
-        class_counts: As in `loss_floor`.
-        key_labels: As in `loss_floor`.
-        key_counts: As in `loss_floor`.
-        denominator: As in `loss_floor`.
-        singletons: As in `loss_floor`.
-        reduction: As in `loss_floor`.
-
-    Returns:
-        float64, as `loss_floor`.
+    At every temperature it is log(N - 1) for `all` with N rows and keys; log(1 + M) for `sincere` and log(M) for
+    `negatives` with M negatives; log(k) for `class-average` with k classes. The arguments and the result are those of
+    `loss_floor`.
 
     Examples:
         >>> collapsed_loss(class_counts=[256, 256])  # log(511)
@@ -107,7 +101,7 @@ def angle_bound(
     temperature: float = 0.1,
     denominator: Denominator = "all",
 ) -> Tensor:
-    r"""Largest departure from an orthogonal frame that a gap above the floor allows.
+    r"""Largest deviation from an orthogonal frame that a gap above the floor allows.
 
     For the anchors of one class in a batch, let D be the mean of (1 - mean cosine to positives + mean cosine to
     negatives): 0 at an orthogonal frame. If the mean of their terms is `gap` above the floor, then
@@ -116,23 +110,22 @@ def angle_bound(
 
     for `all`, with P positives and M negatives of an anchor; q = M/(x + M) for `sincere`, 1 for `negatives`, and
     (k - 1)/(x + k - 1) for `class-average`, where the cosines to negatives are averaged class by class. q is small at
-    small temperatures: a gap proves something only once it is below q.
+    small temperatures: a gap only proves something if it is below q.
 
     Args:
-        gap: Mean term minus floor, at least 0 (rounding below 0 counts as 0); compute it in float64.
+        gap: Mean term minus floor, in float64; rounding errors below 0 count as 0.
         positives: P, rows and keys of the anchor's class without the anchor.
         negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
         temperature: tau > 0.
         denominator: Which loss it is.
 
     Returns:
-        The bound, float64, of the shape that the arguments broadcast to; infinite without negatives.
+        The bound, float64, broadcast over the arguments; infinite without negatives.
 
     Examples:
         >>> angle_bound(1e-4, positives=49, negatives=450)
         tensor(0.0215, dtype=torch.float64)
     """
-    check_temperature(temperature)
     gap = torch.as_tensor(gap, dtype=torch.float64, device="cpu").clamp(min=0.0)
     share = _log_share(positives, negatives, temperature, denominator)
     # log((e^gap - 1)/q), where e^gap and q may both be out of range
@@ -151,7 +144,7 @@ def decay_rate(
 
         rate = 2 (P + 1)/P q/tau
 
-    and q as in `angle_bound`. The distance of the loss to its floor falls twice as fast.
+    and q as in `angle_bound`. The gap between the loss and its floor closes twice as fast.
 
     Args:
         positives: P, rows of the anchor's class without the anchor.
@@ -166,7 +159,6 @@ def decay_rate(
         >>> decay_rate(positives=49, negatives=450, temperature=0.476)
         tensor(2.2685, dtype=torch.float64)
     """
-    check_temperature(temperature)
     near, _ = _doubles(positives, negatives)
     return 2 * (near + 1) / near * _log_share(positives, negatives, temperature, denominator).exp() / temperature
 
@@ -175,12 +167,12 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
     r"""Temperature at which free features near the orthogonal frame approach it fastest.
 
     All forces near the frame scale as q/tau, q as in `angle_bound`. With rho = M/P (`all`), M (`sincere`) or k - 1
-    (`class-average`) the largest is at
+    (`class-average`) they are largest at
 
         tau = 1/(1 + W(rho/e)),   W Lambert's function.
 
-    A network may want a smaller temperature early on: a large one can merge classes before they are told apart. Without
-    negatives there is no force at all, and the limit of the formula, 1, is returned.
+    A network may need a smaller temperature at first, because a large one can merge classes before they are separated.
+    Without negatives there is no force, and the limit of the formula, 1, is returned.
 
     Args:
         positives: P, rows and keys of the anchor's class without the anchor.
@@ -199,7 +191,7 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
     """
     check_choice("denominator", denominator, Denominator)
     if denominator == "negatives":
-        raise ValueError('denominator="negatives" has no fastest temperature: its forces scale as 1/tau')
+        raise OptionError(Option("denominator", denominator), " has no fastest temperature: its forces scale as 1/tau")
     from scipy.special import lambertw  # here, because importing orthoframe should not load scipy
 
     positives, negatives = _doubles(positives, negatives)
@@ -208,55 +200,58 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
 
 
 class _Sizes(NamedTuple):
-    """What each class of a batch meets; float64 `[k]`."""
+    """What the anchors of each class are compared with; float64 `[k]`."""
 
-    names: Tensor
     anchors: Tensor
     positives: Tensor
     negatives: Tensor
     other_classes: Tensor
-    classes: Tensor | None  # [rows], the class of each row, if labels were given
+    labels: Labels | None  # if labels were given, not counts
+
+
+def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labels, Integers, Integers]:
+    """The numbered classes of rows and then keys, the rows of each class, and its keys."""
+    rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
+    given = [part for part in (rows, keys) if len(part)]  # an empty list has no dtype of its own
+    found = Labels.of(np.concatenate(given) if given else rows)
+    anchors = np.bincount(found.classes[: len(rows)], minlength=len(found.names))
+    return found, anchors, found.counts - anchors
 
 
 def _sizes(
-    labels: Counts | None, class_counts: Counts | None, key_labels: Counts | None, key_counts: Counts | None
+    labels: AnyLabels | None, class_counts: Counts | None, key_labels: AnyLabels | None, key_counts: Counts | None
 ) -> _Sizes:
     if (labels is None) == (class_counts is None):
         raise ValueError("give labels or class_counts, one of the two")
     if (key_labels is not None and labels is None) or (key_counts is not None and class_counts is None):
         raise ValueError("key_labels go with labels, and key_counts with class_counts")
-    classes = None
+    found = None
     if labels is not None:
-        rows, keys = _integers("labels", labels), _integers("key_labels", [] if key_labels is None else key_labels)
-        names, every = torch.unique(torch.cat([rows, keys]), return_inverse=True)
-        classes = every[: len(rows)]
-        anchors = torch.bincount(classes, minlength=len(names))
-        extra = torch.bincount(every[len(rows) :], minlength=len(names))
+        found, rows, extra = count_classes(labels, key_labels)
+        anchors, keys = torch.from_numpy(rows), torch.from_numpy(extra)
     else:
-        anchors = _integers("class_counts", class_counts if class_counts is not None else [])
-        extra = torch.zeros_like(anchors) if key_counts is None else _integers("key_counts", key_counts)
-        names = torch.arange(len(anchors), device="cpu")
-        if len(extra) != len(anchors):
-            raise ValueError(f"key_counts has {len(extra)} classes and class_counts {len(anchors)}; they must agree")
-        if bool((anchors < 0).any()) or bool((extra < 0).any()):
-            raise ValueError("class_counts and key_counts must not be negative")
-    total = (anchors + extra).double()
+        anchors = _whole("class_counts", class_counts)
+        keys = torch.zeros_like(anchors) if key_counts is None else _whole("key_counts", key_counts)
+        if len(keys) != len(anchors):
+            raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
+    total = (anchors + keys).double()
     return _Sizes(
-        names=names,
         anchors=anchors.double(),
         positives=total - 1,
         negatives=total.sum() - total,
         other_classes=(total > 0).sum() - 1.0 + torch.zeros_like(total),
-        classes=classes,
+        labels=found,
     )
 
 
-def _integers(name: str, values: Counts) -> Tensor:
-    tensor = torch.as_tensor(values, device="cpu")
+def _whole(name: str, counts: Counts | None) -> Tensor:
+    tensor = torch.as_tensor(counts, device="cpu")
     if tensor.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {list(tensor.shape)}")
     if (tensor.is_floating_point() or tensor.is_complex()) and len(tensor):
         raise TypeError(f"{name} must be integers, not {tensor.dtype}")
+    if bool((tensor < 0).any()):
+        raise ValueError(f"{name} must not be negative, not {int(tensor.min())}")
     return tensor.long()
 
 
@@ -278,15 +273,17 @@ def _reduced(sizes: _Sizes, log_push: float, denominator: str, singletons: str, 
     if denominator == "negatives":
         missing |= sizes.negatives == 0
     terms = terms.masked_fill(missing, 0.0)
-    unlearnable = missing & (sizes.anchors > 0)
-    if singletons == "error" and bool(unlearnable.any()):
-        name = int(sizes.names[int(unlearnable.nonzero()[0, 0])])
+    refused = missing & (sizes.anchors > 0)
+    if singletons == "error" and bool(refused.any()):
+        number = int(refused.nonzero()[0, 0])
         raise ValueError(
-            f'class {name} has no positive or no negative in the batch, and singletons="error"; '
+            f"class {number if sizes.labels is None else sizes.labels.names[number]} has no positive or no negative in "
+            'the batch, and singletons="error"; '
             'use "skip", or bind the class'
         )
     if reduction == "none":
-        return terms if sizes.classes is None else terms[sizes.classes]
+        # The numbers of the keys are behind those of the rows.
+        return terms if sizes.labels is None else terms[sizes.labels.classes[: int(sizes.anchors.sum())]]
     total = (terms * sizes.anchors).sum()
     if reduction == "sum":
         return total
@@ -295,7 +292,8 @@ def _reduced(sizes: _Sizes, log_push: float, denominator: str, singletons: str, 
 
 
 def _log_share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
-    """Logarithm of q, the part of the denominator that negatives hold at the orthogonal frame."""
+    """Logarithm of q, the share of the negatives in the denominator at the orthogonal frame."""
+    check_temperature(temperature)
     check_choice("denominator", denominator, Denominator)
     near, far = _doubles(positives, negatives)
     if denominator != "all":
@@ -310,7 +308,7 @@ def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
     positives = torch.as_tensor(positives, dtype=torch.float64, device="cpu")
     negatives = torch.as_tensor(negatives, dtype=torch.float64, device="cpu")
     if bool((positives < 1).any()) or bool((negatives < 0).any()):
-        raise ValueError("an anchor needs at least 1 positive, and its negatives must not be fewer than 0")
+        raise ValueError("positives must be at least 1, and negatives at least 0")
     return positives, negatives
 
 

@@ -79,16 +79,11 @@ def class_sums(rows: Tensor, classes: Tensor, num_classes: int) -> Tensor:
 
 
 def forward(batch: Batch, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Sum of e^(s_il/tau) over the rows l that an anchor i is compared with.
-
-    Args:
-        batch: Anchors and keys.
-        spec: Which loss.
-        keep_bytes: How many bytes of tiles may be kept for `backward`.
+    """Denominators: sums of e^(s_il/tau) over the rows l that an anchor i is compared with.
 
     Returns:
-        The logarithms of the denominators (for `sincere` their mean over positives) and the denominators as `backward`
-        needs them, both `[anchors]`; and the tiles that were kept.
+        Their logarithms (for `sincere` the mean over positives) and what `backward` needs of them, both `[anchors]`;
+        and the first tiles, up to `keep_bytes`.
     """
     if _is_symmetric(batch, spec):
         denominators, tiles = _symmetric_forward(batch, spec.temperature, keep_bytes)
@@ -103,16 +98,7 @@ def forward(batch: Batch, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Tens
 def backward(
     gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, denominators: Tensor, tiles: list[Tensor]
 ) -> None:
-    """Add the gradient of sum_i w_i log D_i.
-
-    Args:
-        gradient: `[rows, dim]`, added to in place; the part of the keys only if the spec asks for it.
-        batch: As in `forward`.
-        spec: As in `forward`.
-        weights: w_i `[anchors]`; written over.
-        denominators: From `forward`.
-        tiles: From `forward`.
-    """
+    """Add the gradient of sum_i w_i log D_i, that of keys only if the spec asks for it; weights are written over."""
     if not _is_symmetric(batch, spec):
         _general_backward(gradient, batch, spec, weights, denominators)
         return
@@ -132,7 +118,6 @@ def _fits(rows: Tensor, spec: LossSpec) -> bool:
 
 
 def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tuple[Tensor, list[Tensor]]:
-    """Denominators, and the first tiles, as many as may be kept."""
     rows, count = batch.rows, -(-batch.num_anchors // TILE)  # blocks of anchors
     blocks = _blocks(rows, batch.num_anchors)
     sums: dict[int, Tensor] = {}
@@ -158,7 +143,7 @@ def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tup
 
 
 def _symmetric_backward(gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, tiles: list[Tensor]) -> None:
-    """Add the gradient, from weights w_i / D_i."""
+    """Add the gradient; weights are w_i / D_i."""
     blocks, targets = _blocks(batch.rows, batch.num_anchors), _blocks(gradient, batch.num_anchors)
     parts, scale = _blocks(weights, batch.num_anchors), 1.0 / spec.temperature
     buffer, room, count = _buffer(blocks), None, 0
