@@ -17,7 +17,6 @@ from orthoframe.losses._kernels import Batch, LossSpec, class_sums, first
 Average = Literal["none", "present", "all"]
 """What a sum of terms is divided by: nothing, the anchors that have a term, or all anchors."""
 
-
 _AS_IT_IS = nullcontext()
 
 
