@@ -28,7 +28,6 @@ from torch import Tensor
 
 from orthoframe import explain
 from orthoframe.data import Data, LabelledImages, load_data
-from orthoframe.geometry import NearestCentre
 from orthoframe.training import Settings, Trained, load_encoder, train
 from orthoframe.training._checkpoint import load_checkpoint
 
@@ -73,7 +72,7 @@ def scores_of(trained: Trained, folder: Path, pixels: Tensor) -> dict[str, Tenso
     scores = {
         "outside": found.outside,
         "cosine": -cosines.amax(1),
-        "distance": -NearestCentre(trained.centres).scores(features).amax(1),
+        "distance": torch.cdist(features.double(), trained.centres).amin(1),
         "proportions": -(own / (1 - found.outside).clamp(min=1e-12).sqrt()),
     }
     state, _ = load_checkpoint(folder)
@@ -115,7 +114,7 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         "held_out": [data.train.classes[c] for c in held],
         "seconds": seconds,
         "delta_of": outcome.measured.geometry.delta_of,
-        "accuracy": outcome.measured.test["balanced"],
+        "accuracy": outcome.measured.test.balanced,
         "median_outside": {
             "trained": float(scores["outside"][torch.from_numpy(~foreign)].median()),
             "held_out": float(scores["outside"][torch.from_numpy(foreign)].median()),

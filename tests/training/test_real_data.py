@@ -28,6 +28,6 @@ def test_a_short_run(real_data, options, accuracy, tmp_path):  # noqa: F811
     )
     outcome = train(settings, tmp_path / "run")
     rows = rows_of(tmp_path / "run")
-    assert outcome.measured.test["balanced"] > accuracy
+    assert outcome.measured.test.balanced > accuracy
     assert rows[-1]["delta_of"] < 0.8 * rows[0]["delta_of"]
     assert rows[-1]["gap"] < rows[0]["gap"]

@@ -95,7 +95,7 @@ def check(outcome, settings):
     assert [line["epoch"] for line in lines] == measured
     assert [entry["name"] for entry in lines[-1]["train"]["classes"]] == list(task.train.classes)
     assert [entry["rows"] for entry in lines[-1]["train"]["classes"]] == task.class_counts
-    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.measured.test["balanced"]
+    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.measured.test.balanced
 
     found = json_of(folder / "certificate.json")
     batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
@@ -141,7 +141,7 @@ def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     reached = train(short, tmp_path / "relu")
     assert reached.verdict["reached"]
     assert reached.measured.geometry.delta_of < 0.05
-    assert reached.measured.test["balanced"] > 0.85
+    assert reached.measured.test.balanced > 0.85
     away = train(replace(short, activation="none"), tmp_path / "none")
     assert not away.verdict["reached"]
     assert away.measured.geometry.delta_of > 0.3
@@ -152,7 +152,7 @@ def test_the_demo(tmp_path):
     done = train(Settings(), tmp_path / "run")
     assert done.verdict["reached"]
     assert done.measured.geometry.delta_of <= 0.01
-    assert done.measured.test["balanced"] >= 0.92
+    assert done.measured.test.balanced >= 0.92
 
 
 def test_certificate_of_reshuffled_batches_is_over_several_epochs(tmp_path):

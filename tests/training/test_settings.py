@@ -99,7 +99,7 @@ def test_what_is_not_allowed_is_refused_in_a_sentence(options, sentence):
         ({"model": "vit", "width": 18}, "--width must be a multiple of 4"),
         ({"scheme": "balanced", "batch_size": 9}, "--scheme balanced needs a --batch-size of at least 10"),
         ({"bound_classes": 11}, "--bound-classes is 11, and there are 10 classes"),
-        ({"bound_examples": 14}, "class 5 has 13 samples, and --bound-examples 14; use at most that many"),
+        ({"bound_examples": 14}, "class 5 has 13 samples, and --bound-examples 14; use at most 13"),
         (
             {"model": "resnet18", "width": 4, "batch_size": 243, "binding": "none"},
             "the smallest batch has 1 image for a process, and BatchNorm needs 2; choose another --batch-size",

@@ -152,9 +152,9 @@ def _print(outcome: Outcome) -> None:
         table.add_row("loss, floor, gap", f"{row['loss']:.6f}, {row['floor']:.6f}, {row['gap']:.2e}")
     else:
         table.add_row("loss", f"{row['loss']:.6f}")
-    table.add_row("balanced test accuracy", f"{found.test['balanced']:.4f}")
-    table.add_row("worst class", f"{found.test['worst']:.4f} ({found.test['worst_class']})")
-    table.add_row("majority and minority half", f"{found.test['majority']:.4f}, {found.test['minority']:.4f}")
+    table.add_row("balanced test accuracy", f"{found.test.balanced:.4f}")
+    table.add_row("worst class", f"{found.test.worst:.4f} ({found.test.worst_class})")
+    table.add_row("majority and minority half", f"{found.test.majority:.4f}, {found.test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{row['dead_rows']}, {row['live_dimensions']} of {found.geometry.dim}")
     print(verdict["verdict"])
     for title, items in (("Why", verdict["causes"]), ("Try", verdict["advice"])):

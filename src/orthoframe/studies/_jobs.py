@@ -114,8 +114,8 @@ class Free:
                 scheme=self.scheme,  # type: ignore[arg-type]
                 binding=self.binding,  # type: ignore[arg-type]
                 seed=self.seed,
-                per_class=self.bound_examples,
-                classes=None if self.bound_classes is None else range(self.bound_classes),
+                bound_examples=self.bound_examples,
+                bound_classes=None if self.bound_classes is None else range(self.bound_classes),
             )
             batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
         solution = solve_ufm(
@@ -234,12 +234,12 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
         "gap": outcome.row.get("gap"),
         "part_left": _part_left(outcome.row),
         "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF),
-        "balanced_accuracy": test["balanced"],
-        "worst_accuracy": test["worst"],
-        "majority_accuracy": test["majority"],
-        "minority_accuracy": test["minority"],
-        "margin": test["margin"],
-        "minority_margin": test["minority_margin"],
+        "balanced_accuracy": test.balanced,
+        "worst_accuracy": test.worst,
+        "majority_accuracy": test.majority,
+        "minority_accuracy": test.minority,
+        "margin": test.margin,
+        "minority_margin": test.minority_margin,
         "certified": float(outcome.certificate.holds),
         "dead_rows": outcome.row["dead_rows"],
         "live_dimensions": outcome.row["live_dimensions"],

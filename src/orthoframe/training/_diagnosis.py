@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from orthoframe.batches import Certificate
+from orthoframe.geometry import COLLAPSE
 from orthoframe.training._causes import (
     ALIKE,
     BEGUN,
@@ -23,8 +24,6 @@ from orthoframe.training._evaluate import Measured
 from orthoframe.training._setup import Task
 from orthoframe.training._trend import travelled, trend
 
-# What counts as a frame, and as collapsed.
-FRAME, COLLAPSED = 0.05, 0.01
 _NAMES = {"delta_of": "the distance to the frame", "beta_nc": "beta_NC", "gap": "the gap above the floor"}
 
 
@@ -43,14 +42,14 @@ def diagnose(task: Task, certificate: Certificate, rows: Sequence[dict[str, Any]
     geometry = found.geometry
     # beta_NC does not see rows that are spread at right angles to all class means.
     spread = geometry.spread
-    orthogonal, collapsed = geometry.delta_of <= FRAME, max(geometry.beta_nc, spread) <= COLLAPSED
+    orthogonal, collapsed = geometry.orthogonal, geometry.collapsed
     numbers = f"distance to the frame {geometry.delta_of:.4f}, beta_NC {geometry.beta_nc:.2g}"
-    if spread > COLLAPSED >= geometry.beta_nc:
+    if spread > COLLAPSE >= geometry.beta_nc:
         numbers += f", mean squared distance to the class mean {spread:.2g}"
     if orthogonal and collapsed:
         words = (
             f"The frame is reached: class means are orthogonal and classes have collapsed ({numbers}); "
-            f"balanced test accuracy {found.test['balanced']:.3f}."
+            f"balanced test accuracy {found.test.balanced:.3f}."
         )
         return _verdict(words, "frame reached", reached=True)
     if not orthogonal and not collapsed:

@@ -1,14 +1,14 @@
 """Features of whole data sets, their geometry, and the accuracy of the nearest class centre."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from orthoframe.data import LabelledImages, Normaliser
-from orthoframe.geometry import Geometry, NearestCentre, measure
+from orthoframe.geometry import Accuracy, Geometry, NearestCentre, accuracy_of, measure
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
 
@@ -18,8 +18,8 @@ class Measured:
     """What an encoder does with all training and test images."""
 
     geometry: Geometry
-    test: dict[str, Any]  # accuracies
-    centres: Tensor  # [k, dim], the class means
+    test: Accuracy
+    centres: Tensor  # [k, dim], the class means; NaN for a class without training images
 
     def to_dict(self, classes: Sequence[str]) -> dict[str, Any]:
         """What a line of `geometry.jsonl` says, with the names of classes in the place of their numbers."""
@@ -28,7 +28,7 @@ class Measured:
             entry["name"] = classes[entry["name"]]
         if "accuracy" in train:
             train["accuracy"]["worst_class"] = classes[train["accuracy"]["worst_class"]]
-        return {"train": train, "test": self.test}
+        return {"train": train, "test": asdict(self.test)}
 
     def row(self) -> dict[str, Any]:
         """The columns of `metrics.csv` that this fills."""
@@ -40,8 +40,8 @@ class Measured:
             "beta_nc": found.beta_nc,
             "balanced_accuracy": accuracy.balanced if accuracy else "",
             "worst_accuracy": accuracy.worst if accuracy else "",
-            "test_balanced_accuracy": self.test["balanced"],
-            "test_worst_accuracy": self.test["worst"],
+            "test_balanced_accuracy": self.test.balanced,
+            "test_worst_accuracy": self.test.worst,
             "dead_rows": found.dead_rows,
             "live_dimensions": found.dim - found.ownership.dead,
         }
@@ -63,43 +63,8 @@ def evaluate(encoder: nn.Module, train: LabelledImages, test: LabelledImages, no
     features = encode(encoder, train.pixels, normaliser)
     labels = train.labels.cpu()
     geometry = measure(features, labels, num_classes=len(classes))
-    rows = features.double()
-    counts = torch.bincount(labels, minlength=len(classes)).clamp(min=1)
-    sums = torch.zeros(len(classes), rows.shape[1], dtype=torch.float64).index_add_(0, labels, rows)
-    centres = sums / counts[:, None]
-    scores = NearestCentre(centres).scores(encode(encoder, test.pixels, normaliser).double())
-    return Measured(geometry, _test(scores, test.labels.cpu(), counts, classes), centres)
-
-
-def _test(scores: Tensor, labels: Tensor, counts: Tensor, classes: tuple[str, ...]) -> dict[str, Any]:
-    """Accuracies: overall, balanced, worst, and of the larger and smaller half of the classes, by training counts.
-
-    And margins: the squared distance to the nearest other centre less that to the own (2 at a frame), as a mean over
-    classes.
-    """
-    k = len(classes)
-    guesses = scores.argmax(1)
-    seen = torch.bincount(labels, minlength=k)
-    hits = torch.bincount(labels[guesses == labels], minlength=k)
-    present = (seen > 0).nonzero()[:, 0]
-    rates = hits[present] / seen[present]
-    own = scores.gather(1, labels[:, None])[:, 0]
-    others = scores.scatter(1, labels[:, None], -torch.inf).amax(1)
-    margins = torch.zeros(k, dtype=scores.dtype).index_add_(0, labels, own - others)[present] / seen[present]
-    order = torch.argsort(counts[present], descending=True, stable=True)
-    half = (len(order) + 1) // 2
-    worst = int(rates.argmin())
-    by_class: list[float | None] = [None] * k
-    for place, c in enumerate(present.tolist()):
-        by_class[c] = float(rates[place])
-    return {
-        "overall": float(hits.sum() / seen.sum()),
-        "balanced": float(rates.mean()),
-        "worst": float(rates[worst]),
-        "worst_class": classes[int(present[worst])],
-        "majority": float(rates[order[:half]].mean()),
-        "minority": float(rates[order[len(order) - half :]].mean()),
-        "by_class": by_class,
-        "margin": float(margins.mean()),
-        "minority_margin": float(margins[order[len(order) - half :]].mean()),
-    }
+    centres = torch.full((len(classes), geometry.dim), torch.nan, dtype=torch.float64)
+    centres[list(geometry.names)] = geometry.means
+    scores = NearestCentre(centres).scores(encode(encoder, test.pixels, normaliser))
+    counts = torch.bincount(labels, minlength=len(classes))
+    return Measured(geometry, accuracy_of(scores, test.labels, classes, counts), centres)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -38,13 +37,8 @@ class Trained:
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines of features to class means, `[n, k]`; nearest centres, `[n]`."""
-        rows = features.double()
-        directions = torch.nn.functional.normalize(self.centres, dim=1)
-        return rows @ directions.T, NearestCentre(self.centres).predict(rows)
-
-    def cosines_and_winners(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """The same of uint8 images `[n, channels, height, width]`."""
-        return self.classify(self.features(pixels))
+        cosines = NearestCentre(self.centres).scores(features)
+        return cosines, cosines.argmax(1)
 
 
 def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:

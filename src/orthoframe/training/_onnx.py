@@ -15,7 +15,6 @@ from orthoframe import __version__
 from orthoframe._atomic import write_atomic
 from orthoframe.data import DataError, load_data
 from orthoframe.errors import TrainingError
-from orthoframe.geometry import NearestCentre
 from orthoframe.training._export import Trained
 
 OPSET = 18  # what torch's exporter writes by itself, and every onnxruntime since 1.14 reads
@@ -36,16 +35,11 @@ class _Graph(nn.Module):
         super().__init__()
         self.encoder = trained.encoder
         centres = trained.centres.double()
-        middle = centres.mean(0)
-        apart = centres - middle
         mean = torch.tensor(trained.normaliser.mean, dtype=torch.float64)
         std = torch.tensor(trained.normaliser.std, dtype=torch.float64)
         self._keep("mean", 255 * mean.view(-1, 1, 1))
         self._keep("scale", 1 / (255 * std.view(-1, 1, 1)))
         self._keep("directions", nn.functional.normalize(centres, dim=1).T)
-        self._keep("middle", middle)
-        self._keep("apart", 2 * apart.T)
-        self._keep("squares", apart.square().sum(1))
 
     def _keep(self, name: str, value: Tensor) -> None:
         self.register_buffer(name, value.to(torch.float32).contiguous())
@@ -53,9 +47,8 @@ class _Graph(nn.Module):
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Scores `[n, k]`, classes `[n]` and features `[n, dim]` of uint8 images."""
         features = self.encoder((images.to(torch.float32) - self.mean) * self.scale)
-        # The largest is that of the smallest squared distance: the square of the row is the same for all classes.
-        nearness = (features - self.middle) @ self.apart - self.squares
-        return features @ self.directions, nearness.argmax(1), features
+        cosines = features @ self.directions
+        return cosines, cosines.argmax(1), features
 
 
 def export_onnx(trained: Trained, path: Path, images: Tensor | None = None) -> str:
@@ -152,11 +145,11 @@ def _compare(content: bytes, trained: Trained, images: Tensor | None) -> str:
     pixels = pixels if images is None else torch.cat([pixels, images])
     features = trained.features(pixels)
     scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
-    apart = float((scores - trained.classify(features)[0]).abs().max())
+    cosines = trained.classify(features)[0]
+    apart = float((scores - cosines).abs().max())
     if not apart <= _SCORE:
         raise TrainingError(f"the exported scores differ from torch's by {apart:.2g}; nothing was written")
-    nearness = NearestCentre(trained.centres).scores(features)
-    lost = nearness.amax(1) - nearness.gather(1, classes[:, None])[:, 0]
+    lost = cosines.amax(1) - cosines.gather(1, classes[:, None])[:, 0]
     # Where two centres are as near as makes no difference, either is right.
     wrong = int((lost > _TIE).sum())
     if wrong:

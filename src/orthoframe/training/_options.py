@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 # Words of the library that are not the names of the options.
-_OTHER_NAMES = {"per_class": "bound_examples"}
-_SETTINGS = "features|head|width|model|activation|batch_size|scheme|binding|per_class|seed|views|majority|ratio"
+_OTHER_NAMES: dict[str, str] = {}
+_SETTINGS = "features|head|width|model|activation|batch_size|scheme|binding|bound_examples|seed|views|majority|ratio"
 _GIVEN = re.compile(rf"\b({_SETTINGS})=[\"']?([\w.-]+)[\"']?")
 _NAMED = re.compile(
-    r"\b(batch_size|per_class)\b|(?:^|(?<=larger )|(?<=another ))(width|model|majority|features|ratio)\b"
+    r"\b(batch_size|bound_examples)\b|(?:^|(?<=larger )|(?<=another ))(width|model|majority|features|ratio)\b"
 )
 _MODEL = re.compile(r"the model '(\w+)'")
 

@@ -214,9 +214,8 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 def _choices() -> dict[str, tuple[str, ...]]:
     # Here, because the help of the command should not load what trains.
-    from orthoframe.batches import Binding, Scheme
     from orthoframe.encoders import ACTIVATIONS, HEADS, MODELS
-    from orthoframe.options import Denominator
+    from orthoframe.options import Binding, Denominator, Scheme
 
     return {
         "imbalance": IMBALANCES,

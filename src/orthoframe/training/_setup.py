@@ -83,7 +83,7 @@ class Task:
             names = np.concatenate([names, np.asarray(self.train.classes)])
             every = (np.concatenate([batch, fixed]) for batch in every)
         # The views of the last epochs: the least, and what holds for them holds for more.
-        return certify(names, every, views=self.plan.views, denominator=self.settings.denominator)
+        return certify(names, every, views=self.plan.views, denominator=self.settings.denominator)  # type: ignore[arg-type]
 
 
 def set_up(settings: Settings, progress: Progress | None = None) -> Task:
@@ -116,8 +116,8 @@ def set_up(settings: Settings, progress: Progress | None = None) -> Task:
             binding=settings.binding,  # type: ignore[arg-type]
             seed=settings.seed,
             views=settings.views_in(settings.epochs - 1),
-            per_class=settings.bound_examples,
-            classes=None if settings.bound_classes is None else _first_classes(settings.bound_classes, k),
+            bound_examples=settings.bound_examples,
+            bound_classes=None if settings.bound_classes is None else _first_classes(settings.bound_classes, k),
         )
         _check_rows(plan, encoder, settings)
     except DataError as error:
