@@ -153,7 +153,7 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, Real):
         raise TypeError(f"{name} must be a number, not {type(value).__name__}")
     number = float(value)
-    inside = math.isfinite(number) and number < below
+    inside = -math.inf < number < below  # not math.isfinite, which torch.compile cannot trace
     inside = inside and (above is None or number > above) and (least is None or number >= least)
     if inside:
         return number

@@ -222,5 +222,5 @@ def test_bound_errors():
         loss_floor(torch.tensor([0.5, 1.0]))
     with pytest.raises(ValueError, match="no fastest temperature"):
         fastest_temperature(1, 1, denominator="negatives")
-    with pytest.raises(ValueError, match="at least 1 positive"):
+    with pytest.raises(ValueError, match="positives must be at least 1"):
         angle_bound(0.1, 0, 3)

@@ -92,8 +92,8 @@ def test_nothing_is_read_from_a_device_before_it_must_be(monkeypatch):
     monkeypatch.setattr(_gap, "_is_remote", lambda labels: isinstance(labels, torch.Tensor))
     to_list = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: read.append("losses") or to_list(tensor))
-    array = _gap.label_array
-    monkeypatch.setattr(_gap, "label_array", lambda labels: read.append("labels") or array(labels))
+    count = _gap.count_classes
+    monkeypatch.setattr(_gap, "count_classes", lambda *labels: read.append("labels") or count(*labels))
     meter, labels = GapMeter(1.0), torch.tensor([0, 0, 1, 1])
     for temperature in (1.0, 0.5, 0.1):
         meter.temperature = temperature

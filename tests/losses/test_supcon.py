@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import supcon_loss
-from orthoframe.losses import _general, _symmetric
+from orthoframe.losses import _kernels
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 MULTISETS = [
@@ -178,9 +178,8 @@ def test_tiles_change_nothing(kept, tile, monkeypatch):
         )
 
     expected = result()
-    for kernel in (_symmetric.forward, _symmetric.backward):
-        monkeypatch.setitem(kernel.__kwdefaults__, "tile", tile)
-    monkeypatch.setattr(_symmetric, "KEEP_BYTES", kept)
+    monkeypatch.setattr(_kernels, "TILE", tile)
+    monkeypatch.setattr(_kernels, "KEEP_BYTES", kept)
     for one, other in zip(
         torch.utils._pytree.tree_leaves(result()), torch.utils._pytree.tree_leaves(expected), strict=True
     ):
@@ -192,9 +191,8 @@ def test_tiles_change_nothing(kept, tile, monkeypatch):
 def test_blocks_change_nothing(denominator, block, monkeypatch):
     features, labels = draw(30), torch.arange(30) % 4
     expected = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
-    monkeypatch.setattr(_symmetric, "fits", lambda *_, **__: False)
-    for kernel in (_general.forward, _general.backward):
-        monkeypatch.setitem(kernel.__kwdefaults__, "block", block)
+    monkeypatch.setattr(_kernels, "_fits", lambda *_: False)
+    monkeypatch.setattr(_kernels, "BLOCK", block)
     value, (gradient,) = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
     assert torch.allclose(value, expected[0], rtol=1e-12)
     assert torch.allclose(gradient, expected[1][0], rtol=1e-11, atol=1e-13)

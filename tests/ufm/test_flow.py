@@ -78,5 +78,5 @@ def test_halving_the_steps_changes_little():
 
 @pytest.mark.parametrize("times", [[], [[0.0]], [-1.0], [0.0, 0.0], [1.0, 0.5], [0.0, float("nan")]])
 def test_times_that_are_refused(times):
-    with pytest.raises(ValueError, match="growing numbers"):
+    with pytest.raises(ValueError, match="increasing numbers"):
         gradient_flow([0, 0, 1, 1], torch.ones(4, 2), times)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.ufm.cases import DENOMINATORS
 
 import reference
-from orthoframe.ufm._feasible import project, tangent
+from orthoframe.ufm._descent import project, tangent
 from orthoframe.ufm._objective import Objective
 
 

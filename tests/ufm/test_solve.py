@@ -95,7 +95,7 @@ def test_a_spurious_stationary_point_is_not_claimed_and_another_start_is_tried()
     for solution in failed:
         assert solution.reason == "stationary"
         assert solution.gap > 1e-4
-        assert "a spurious optimum" in str(solution)
+        assert "spurious" in str(solution)
     for seed in range(6):
         solution = solve_ufm(STEP, 11, temperature=1.0, seed=seed)
         assert solution.converged
@@ -141,7 +141,7 @@ def test_without_the_constraint_several_batches_have_no_known_floor():
 def test_small_temperatures_are_honest():
     solution = solve_ufm(STEP, 32, temperature=0.02, max_steps=300)
     assert solution.bound > 1e-3  # float64 cannot tell the frame from what is near it, and the bound says so
-    assert "float64 cannot tell more" in solve_ufm([0, 0, 1, 1, 2, 2], 5, temperature=0.005).sentence()
+    assert "says little about angles" in solve_ufm([0, 0, 1, 1, 2, 2], 5, temperature=0.005).sentence()
 
 
 def test_the_same_seed_gives_the_same_bytes_and_labels_may_be_names():
@@ -187,13 +187,13 @@ def test_one_class_and_few_steps():
         ({"batches": []}, "the loss is 0 everywhere"),
         ({"prototypes": torch.ones(2, 4)}, "unit norm"),
         ({"prototypes": torch.eye(3, 4)}, r"prototypes must have shape \[2, dim\]"),
-        ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions, and features 4"),
+        ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions and features 4"),
         ({"prototypes": -torch.eye(2, 4)}, "must not be negative"),
         ({"prototypes": torch.tensor([[1.0, 0, 0, 0], [0.6, 0.8, 0, 0]])}, "must be orthogonal"),
         ({"start": torch.ones(3, 4)}, r"start must have shape \[4, dim\]"),
-        ({"start": torch.ones(4, 3)}, "start has 3 dimensions, and dim is 4"),
+        ({"start": torch.ones(4, 3)}, "start has 3 dimensions, but dim is 4"),
         ({"start": -torch.ones(4, 4)}, "start must not be negative"),
-        ({"start": torch.zeros(4, 4)}, "no row of it zero"),
+        ({"start": torch.zeros(4, 4)}, "without rows of zeros"),
     ],
     ids=str,
 )

@@ -1,21 +1,16 @@
 """How far the loss of an epoch was above its floor."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Labels, label_array
-from orthoframe.losses._floor import collapsed_loss, loss_floor
+from orthoframe.losses._floor import AnyLabels, collapsed_loss, count_classes, loss_floor
 from orthoframe.options import Denominator, Singletons
-
-AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -44,15 +39,14 @@ class Gap:
 
 
 class GapMeter:
-    """Collects the losses of batches, and compares their mean with the mean of the batches' floors.
+    """Mean loss of the batches of an epoch, beside the mean of their floors.
 
-    `add` never waits for a GPU: what is there is transferred when it is read.
+    `add` never waits for a GPU: losses and labels stay on their device until they are read.
 
     Args:
-        temperature: tau > 0; may be set at any time, for the batches that are added after.
+        temperature: tau > 0; may be set at any time, for the batches that follow.
         denominator: As in `supcon_loss`.
-        singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here: the loss itself refuses the batches
-            that it concerns.
+        singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here, because the loss itself raises.
 
     Examples:
         >>> meter = GapMeter(temperature=1.0)
@@ -79,7 +73,9 @@ class GapMeter:
             key_labels: `[keys]`, the classes of the rows that are not anchors.
         """
         singletons: Singletons = "skip" if self.singletons == "error" else self.singletons
-        return _bounds(_class_counts(labels, key_labels), float(self.temperature), self.denominator, singletons)
+        _, rows, keys = count_classes(labels, key_labels)
+        counts = tuple(sorted(zip(rows.tolist(), keys.tolist(), strict=True)))  # nothing else matters
+        return _bounds(counts, float(self.temperature), self.denominator, singletons)
 
     def add(self, loss: float | Tensor, labels: AnyLabels, key_labels: AnyLabels | None = None) -> None:
         """Add one batch.
@@ -127,14 +123,6 @@ class GapMeter:
         """Go on with the batches of a `state_dict`."""
         self._losses = [*state["loss"]]
         self._bounds = [*zip(state["floor"], state["collapsed"], strict=True)]
-
-
-def _class_counts(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[tuple[int, int], ...]:
-    """Rows and keys of each class; sorted, because bounds depend on nothing else."""
-    rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
-    found = Labels.of(rows if len(keys) == 0 else keys if len(rows) == 0 else np.concatenate([rows, keys]))
-    of_rows = np.bincount(found.classes[: len(rows)], minlength=len(found.names))
-    return tuple(sorted(zip(of_rows.tolist(), (found.counts - of_rows).tolist(), strict=True)))
 
 
 @lru_cache(maxsize=4096)

@@ -1,12 +1,18 @@
-"""The supervised contrastive loss of one batch."""
+"""The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
+
+from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from orthoframe.losses._checks import check_keys, check_options, check_rows
-from orthoframe.losses._core import Form
-from orthoframe.losses._options import Denominator, Reduction, Singletons
-from orthoframe.losses._terms import Average, supcon_terms, supcon_total
+from orthoframe._rows import rank_and_world_size
+from orthoframe.losses._autograd import Average, supcon_terms, supcon_total
+from orthoframe.losses._distributed import exchange_headers, gather_others, sum_over_processes
+from orthoframe.losses._floor import check_temperature
+from orthoframe.losses._kernels import LossSpec
+from orthoframe.options import Denominator, Reduction, Singletons, check_choice
+
+_HALF = (torch.float16, torch.bfloat16)
 
 
 def supcon_loss(
@@ -28,12 +34,12 @@ def supcon_loss(
 
         l_i = log sum_{l != i} e^(s_il/tau) - (1/|P(i)|) sum_{j in P(i)} s_ij/tau
 
-    for `denominator="all"`; the other denominators change the sum under the logarithm. An anchor without a positive
-    has no term, though it is still a negative of the others. Nor has any anchor one with `denominator="negatives"` in a
-    batch of a single class. If no anchor has a term the loss is 0 and its gradient zero.
+    for `denominator="all"`; the other denominators change the sum under the logarithm. An anchor without a positive has
+    no term, although it is still a negative of the others. With `denominator="negatives"`, batches of a single class
+    have no terms either. If no anchor has a term, the loss is 0 and its gradient zero.
 
-    Memory grows with the rows, never with their square; rows in half precision are computed in float32, others in
-    their own dtype. A row of zeros has no direction: its similarities are 0 and its gradient is zero.
+    Memory grows with the rows, not with their square. Rows in half precision are computed in float32, others in their
+    own dtype. A row of zeros has no direction: its similarities are 0 and its gradient is zero.
 
     Args:
         features: `[rows, dim]`, any floating dtype. Several views of a sample are several rows.
@@ -46,8 +52,8 @@ def supcon_loss(
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps
             them as zeros, `"error"` raises and names the class and position.
         reduction: `"mean"`, `"sum"`, or `"none"` for the term of each row (0 where it has none).
-        normalize: Whether to divide each row by its norm first. Without it rows are taken as they are, and should be
-            unit already; the diagonal is still left out, but floors and bounds no longer apply to other rows.
+        normalize: Whether to divide each row by its norm first. Without it, rows are used as they are, and should
+            already have unit norm: floors and bounds do not apply to other rows.
 
     Returns:
         A scalar, or `[rows]` with `reduction="none"`.
@@ -64,29 +70,177 @@ def supcon_loss(
         >>> supcon_loss(frame, torch.tensor([0, 1, 2, 3]))  # no positives: nothing to learn
         tensor(0.)
     """
-    check_options(temperature, denominator, singletons, reduction)
-    form = Form(
+    _check_options(temperature, denominator, singletons)
+    check_choice("reduction", reduction, Reduction)
+    labels, key_labels = _check_batch(features, labels, keys, key_labels)
+    spec = LossSpec(
         temperature=float(temperature),
         denominator=denominator,
-        forbid_singletons=singletons == "error",
         normalize=normalize,
         key_gradient=keys is not None and keys.requires_grad,
+        forbid_singletons=singletons == "error",
     )
-    rows, all_labels = joined_rows(features, labels, keys, key_labels)
+    rows, labels = _joined(features, labels, keys, key_labels)
     if reduction == "none":
-        return supcon_terms(rows, all_labels, features.shape[0], form)[0]
+        return supcon_terms(rows, labels, len(features), spec)[0]
     average: Average = "none" if reduction == "sum" else "all" if singletons == "count" else "present"
-    return supcon_total(rows, all_labels, features.shape[0], form, average)[0]
+    return supcon_total(rows, labels, len(features), spec, average)[0]
 
 
-def joined_rows(
+class SupConLoss(nn.Module):
+    """Mean supervised contrastive loss; see `supcon_loss` for the formula.
+
+    Under `torch.distributed` with several processes and `gather=True`, each row is compared with the rows of all
+    processes. The losses and, after `DistributedDataParallel` has averaged them, the gradients average to those of one
+    process that holds the joined batch: also if batches differ in size, if a process has no anchor with a positive, or
+    if the only positive of a row is on another process. Every process must call it, and `backward`, equally often.
+
+    Args:
+        temperature: tau > 0.
+        denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`.
+        singletons: `"skip"`, `"count"` or `"error"`; a singleton is a row whose class has no other row in the joined
+            batch and among the keys.
+        gather: Whether to compare with the rows of other processes.
+
+    Examples:
+        >>> import torch
+        >>> loss = SupConLoss(temperature=1.0)
+        >>> loss(torch.eye(2).repeat_interleave(2, 0), torch.tensor([0, 0, 1, 1]))
+        tensor(0.5514)
+        >>> loss
+        SupConLoss(temperature=1.0, denominator='all', singletons='skip', gather=True)
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.1,
+        denominator: Denominator = "all",
+        singletons: Singletons = "skip",
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        _check_options(temperature, denominator, singletons)
+        self.temperature = temperature
+        self.denominator = denominator
+        self.singletons = singletons
+        self.gather = gather
+
+    def forward(
+        self, features: Tensor, labels: Tensor, keys: Tensor | None = None, key_labels: Tensor | None = None
+    ) -> Tensor:
+        """Loss of a batch, or of the part of it that this process has.
+
+        Args:
+            features: `[rows, dim]`.
+            labels: `[rows]`.
+            keys: `[keys, dim]`, rows to compare with that are not anchors; those of this process only.
+            key_labels: `[keys]`.
+
+        Returns:
+            A scalar.
+        """
+        if self.gather and rank_and_world_size()[1] > 1:
+            return self._across_processes(features, labels, keys, key_labels)
+        return supcon_loss(
+            features,
+            labels,
+            keys=keys,
+            key_labels=key_labels,
+            temperature=self.temperature,
+            denominator=self.denominator,
+            singletons=self.singletons,
+        )
+
+    def _across_processes(
+        self, features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
+    ) -> Tensor:
+        options = (self.temperature, self.denominator, self.singletons)
+        refused: Exception | None = None
+        try:
+            _check_options(*options)
+            labels, key_labels = _check_batch(features, labels, keys, key_labels)
+        except Exception as error:  # whatever it is, the other processes must be told
+            refused = error
+        headers = exchange_headers(features, options, refused is not None)
+        if refused is not None:
+            raise refused
+        if features.dtype in _HALF:
+            features = features.float()  # gradients are summed over processes, and would be rounded at each
+        others, other_labels = gather_others(features, labels, headers)
+        if keys is not None and key_labels is not None:
+            others, other_labels = _joined(others, other_labels, keys, key_labels)
+        rows, row_labels = _joined(features, labels, others, other_labels)
+        spec = LossSpec(float(self.temperature), self.denominator, key_gradient=others.requires_grad)
+        total, missing = supcon_total(rows, row_labels, len(features), spec, "none")
+        all_missing, anchors = sum_over_processes(missing, len(features), device=features.device)
+        if self.singletons == "error" and all_missing:
+            if int(missing):
+                supcon_total(rows, row_labels, len(features), replace(spec, forbid_singletons=True), "none")
+            raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
+        # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
+        count = anchors - all_missing if self.singletons == "skip" else anchors
+        return total * (len(headers) / max(1, count))
+
+    def extra_repr(self) -> str:
+        """The options, for `print(module)`."""
+        return (
+            f"temperature={self.temperature}, denominator={self.denominator!r}, singletons={self.singletons!r}, "
+            f"gather={self.gather}"
+        )
+
+
+def _check_options(temperature: object, denominator: str, singletons: str) -> None:
+    check_temperature(temperature)
+    check_choice("denominator", denominator, Denominator)
+    check_choice("singletons", singletons, Singletons)
+
+
+def _check_batch(
     features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """Anchors and then keys, checked, in the dtype in which they are computed."""
-    labels = check_rows(features, labels)
-    key_labels = check_keys(features, keys, key_labels)
+) -> tuple[Tensor, Tensor | None]:
+    """The labels of rows and keys, as integers on their device."""
+    labels = _check_rows(features, labels, "features", "labels")
+    if keys is None and key_labels is None:
+        return labels, None
+    if keys is None or key_labels is None:
+        given, missing = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
+        raise ValueError(f"{given} was given without {missing}; give both or neither")
+    key_labels = _check_rows(keys, key_labels, "keys", "key_labels")
+    if keys.shape[1] != features.shape[1]:
+        raise ValueError(f"keys have dimension {keys.shape[1]} and features {features.shape[1]}; they must agree")
+    if keys.device != features.device:
+        raise ValueError(f"keys are on {keys.device} and features on {features.device}; move the keys")
+    return labels, key_labels
+
+
+def _check_rows(rows: Tensor, labels: Tensor, name: str, label_name: str) -> Tensor:
+    if not isinstance(rows, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, not {type(rows).__name__}")
+    if rows.ndim != 2:
+        advice = f"; for [samples, views, dim] use {name}.flatten(0, 1) and {label_name}.repeat_interleave(views)"
+        raise ValueError(
+            f"{name} must have shape [rows, dim], not {list(rows.shape)}{advice if rows.ndim == 3 else ''}"
+        )
+    if rows.dtype not in (torch.float64, torch.float32, *_HALF):
+        raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {rows.dtype}")
+    try:
+        labels = torch.as_tensor(labels, device=rows.device)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{label_name} must be integers, not {type(labels).__name__}") from None
+    if labels.shape != rows.shape[:1]:
+        raise ValueError(
+            f"{label_name} must have shape [{rows.shape[0]}], one for each row of {name}, not {list(labels.shape)}"
+        )
+    # An empty list has no dtype of its own.
+    if len(labels) and (labels.is_floating_point() or labels.is_complex()):
+        raise TypeError(f"{label_name} must be integers, not {labels.dtype}; convert them with {label_name}.long()")
+    return labels.long()
+
+
+def _joined(features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Anchors and then keys, in the dtype in which they are computed."""
     rows = features
     if keys is not None and key_labels is not None:
         dtype = torch.promote_types(features.dtype, keys.dtype)
         rows, labels = torch.cat([features.to(dtype), keys.to(dtype)]), torch.cat([labels, key_labels])
-    return rows.float() if rows.dtype in (torch.float16, torch.bfloat16) else rows, labels
+    return rows.float() if rows.dtype in _HALF else rows, labels

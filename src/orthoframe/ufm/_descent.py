@@ -1,24 +1,35 @@
-"""Projected Barzilai-Borwein steps with a non-monotone line search."""
+"""Unit rows, non-negative or not, and the descent among them: Barzilai-Borwein steps that are projected."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from enum import StrEnum
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe.ufm._feasible import project, pull_without_walls, tangent
-
-Reason = Literal["floor", "stationary", "steps"]
-"""Why a descent stopped: at its floor, where nothing pulls any more, or after all steps that were allowed."""
-
 Function = Callable[[Tensor], tuple[float, Tensor]]
 
-# A step must end below the highest of the last few values, by this part of what its length promises.
+# A step must end below the highest of the last few values, by this part of the decrease that its length promises.
 _MEMORY, _DECREASE = 8, 1e-4
-# Nothing pulls any more if the longest of the last step sizes would move no row by more than this,
-# or if none of the last so many steps has lowered the value by more than rounding, or halved the pull.
+# Rows are stationary if the largest of the last step sizes would move no entry by more than _STILL, or if none of the
+# last _PATIENCE steps has lowered the value by more than rounding, or halved the slope.
 _STILL, _PATIENCE = 1e-9, 60
+
+
+class Reason(StrEnum):
+    """Why the solver stopped, with a sentence for the reader."""
+
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str) -> "Reason":
+        member = str.__new__(cls, value)
+        member._value_, member.sentence = value, sentence
+        return member
+
+    FLOOR = "floor", "The loss is at its floor"
+    STATIONARY = "stationary", "The features have come to rest"
+    STEPS = "steps", "The features are still moving"
 
 
 @dataclass(frozen=True)
@@ -44,21 +55,21 @@ def descend(
 ) -> Descent:
     """Minimise a function of unit rows.
 
-    Each step follows the tangential gradient and is projected back. Its size is that of Barzilai and Borwein, their two
-    forms in turn: the inverse of the curvature along the last step. It is shortened until the value is below the
+    Each step follows the tangential gradient and is projected back. Its size is that of Barzilai and Borwein, whose two
+    forms alternate: the inverse of the curvature along the last step. It is shortened until the value is below the
     highest of the last few.
 
     Args:
-        function: Gives the value and the gradient.
+        function: Returns the value and the gradient.
         start: `[rows, dim]`, unit rows.
         nonnegative: Whether entries must not be negative.
-        max_steps: Steps that are allowed.
-        rounding: Values that differ by less are equal.
+        max_steps: The largest number of steps.
+        rounding: Values that differ by less count as equal.
         at_floor: Whether a value is low enough to stop.
         on_step: Called with the value after each step.
 
     Returns:
-        The rows with the lowest value that was met, and the least pull among those that rounding cannot tell apart.
+        The rows with the lowest value, and among those that rounding cannot tell apart, with the smallest slope.
     """
     rows = start
     value, gradient = function(rows)
@@ -66,18 +77,16 @@ def descend(
     size = 1.0 / max(float(torch.linalg.vector_norm(slope, dim=1).max()), 1e-300)
     losses, evaluations, sizes = [value], 1, [size]
     loss, best_rows, gained = value, rows, 0
-    best, flattest = value, float(pull_without_walls(rows, slope, nonnegative).norm())
-    reason: Reason = "steps"
+    best, flattest = value, float(projected_slope(slope, rows, nonnegative).norm())
+    reason = Reason.STEPS
     while True:
         if at_floor(value):
-            reason = "floor"
+            reason = Reason.FLOOR
             break
         longest = max(sizes[-_MEMORY:])
-        if float((project(rows - longest * slope, nonnegative) - rows).abs().max()) <= _STILL:
-            reason = "stationary"
-            break
-        if len(losses) - gained > _PATIENCE:
-            reason = "stationary"
+        moves = float((project(rows - longest * slope, nonnegative) - rows).abs().max()) > _STILL
+        if not moves or len(losses) - gained > _PATIENCE:
+            reason = Reason.STATIONARY
             break
         if len(losses) > max_steps:
             break
@@ -98,7 +107,7 @@ def descend(
         losses.append(value)
         if on_step is not None:
             on_step(value)
-        steepness = float(pull_without_walls(rows, slope, nonnegative).norm())
+        steepness = float(projected_slope(slope, rows, nonnegative).norm())
         if value < best - rounding or steepness < flattest / 2:
             gained = len(losses)
         if value <= best + rounding and (value < best - rounding or steepness <= flattest):
@@ -108,3 +117,53 @@ def descend(
         size = min(max(wanted, 1e-6 * size), 1e6 * size)
         sizes.append(size)
     return Descent(best_rows, loss, tuple(losses), evaluations, reason)
+
+
+def project(rows: Tensor, nonnegative: bool) -> Tensor:
+    """Nearest unit rows; with `nonnegative`, the nearest without negative entries.
+
+    Entries below 0 become exactly 0. A row without a positive entry becomes the axis of its largest entry.
+
+    Examples:
+        >>> project(torch.tensor([[3.0, -1.0, 4.0], [-2.0, -1.0, -3.0]]), nonnegative=True)
+        tensor([[0.6000, 0.0000, 0.8000],
+                [0.0000, 1.0000, 0.0000]])
+    """
+    if nonnegative:
+        clipped = rows.clamp(min=0.0)
+        empty = ~(clipped > 0).any(1)
+        if bool(empty.any()):
+            clipped[empty] = torch.nn.functional.one_hot(rows[empty].argmax(1), rows.shape[1]).to(rows)
+        rows = clipped
+    # By the largest entry first, because squares of small entries are out of range.
+    rows = rows / torch.linalg.vector_norm(rows, ord=torch.inf, dim=1, keepdim=True)
+    return torch.nn.functional.normalize(rows, dim=1)
+
+
+def tangent(gradient: Tensor, rows: Tensor) -> Tensor:
+    """The gradient without its part along the rows, which have unit norm."""
+    return torch.addcmul(gradient, torch.linalg.vecdot(gradient, rows)[:, None], rows, value=-1)
+
+
+def projected_slope(slope: Tensor, rows: Tensor, nonnegative: bool) -> Tensor:
+    """The slope without the part that only pushes against the constraint."""
+    return slope.masked_fill((rows == 0) & (slope > 0), 0.0) if nonnegative else slope
+
+
+def random_rows(count: int, dim: int, nonnegative: bool, *seeds: int) -> Tensor:
+    """Directions drawn uniformly from the sphere, or from its non-negative part; `[count, dim]`, float64."""
+    seed = int(np.random.SeedSequence(seeds).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    rows = torch.randn(count, dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    return project(rows.abs() if nonnegative else rows, nonnegative)
+
+
+def checked_rows(start: Tensor, count: int, nonnegative: bool) -> Tensor:
+    """Features that a user gave to start from, as unit rows in float64."""
+    rows = torch.as_tensor(start, dtype=torch.float64, device="cpu").detach().clone()
+    if rows.ndim != 2 or len(rows) != count:
+        raise ValueError(f"start must have shape [{count}, dim], one row per sample, not {list(rows.shape)}")
+    if not bool(rows.isfinite().all()) or bool((rows == 0).all(1).any()):
+        raise ValueError("start must be finite, without rows of zeros")
+    if nonnegative and bool((rows < 0).any()):
+        raise ValueError("start must not be negative; use start.relu(), or nonnegative=False")
+    return project(rows, nonnegative)

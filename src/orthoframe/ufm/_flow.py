@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.losses import Denominator
-from orthoframe.ufm._feasible import checked_rows, project, pull_without_walls, tangent
+from orthoframe.options import Denominator
+from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
 from orthoframe.ufm._objective import Objective
 
-# The error of a step that is allowed, in any entry: a part of the largest change, and not more than this in all.
+# The error that a step may have in any entry: _PART of the largest change, but at most _ERROR.
 _PART, _ERROR, _ROUNDING = 0.05, 1e-3, 1e-14
 # How much a step may grow or shrink at once.
 _GROW, _SHRINK = 3.0, 0.2
@@ -33,7 +33,7 @@ class Flow:
     losses: Tensor
 
     def evenly(self, count: int) -> "Flow":
-        """So many of the points, the first and the last among them, with about as much movement between any two."""
+        """At most `count` of the points, including the first and the last, about equally far apart."""
         moved = torch.linalg.vector_norm(self.features.diff(dim=0), dim=2).mean(1).cumsum(0)
         moved = torch.cat([moved.new_zeros(1), moved])
         goals = torch.linspace(0, float(moved[-1]), count, dtype=torch.float64)
@@ -56,13 +56,13 @@ def gradient_flow(
 ) -> Flow:
     """Follow the gradient of the loss, in sum form, from given features.
 
-    dh/dt = -(gradient of the sum over anchors), without its part along h, and without what leaves the non-negative
-    entries. Steps are Heun's, of a size that keeps the difference to Euler's small, and projected.
+    dh/dt = -(gradient of the sum over anchors), without its part along h, and without what would make entries negative.
+    Steps are Heun's and projected; their size keeps the difference from Euler's small.
 
     Args:
         labels: `[samples]`, integers or strings.
         start: `[samples, dim]`, the features at time 0; divided by their norms.
-        times: At which features are wanted: from 0, growing.
+        times: At which features are wanted: increasing, at least 0.
         batches: As in `solve_ufm`.
         temperature: As in `solve_ufm`.
         nonnegative: As in `solve_ufm`.
@@ -73,7 +73,7 @@ def gradient_flow(
         The path.
 
     Raises:
-        ValueError: For options that are not allowed.
+        ValueError: For an argument that is not allowed.
 
     Examples:
         >>> start = torch.tensor([[0.9, 0.5], [0.8, 0.7], [0.5, 0.9], [0.6, 0.7]])
@@ -90,7 +90,7 @@ def gradient_flow(
     wanted = torch.as_tensor(times, dtype=torch.float64)
     finite = bool(wanted.isfinite().all())
     if wanted.ndim != 1 or not len(wanted) or not finite or float(wanted[0]) < 0 or bool((wanted.diff() <= 0).any()):
-        raise ValueError("times must be a list of growing numbers from 0")
+        raise ValueError("times must be a list of increasing numbers, at least 0")
 
     def force(rows: Tensor) -> tuple[float, Tensor]:
         value, gradient = objective(rows)
@@ -99,10 +99,10 @@ def gradient_flow(
     value, pull = force(rows)
     time, size = 0.0, 1e-3 / max(float(pull.abs().max()), 1e-300)
     path, losses = [], []
-    noise = objective.rounding * objective.anchors  # of a force: below, features would only follow rounding errors
+    noise = objective.rounding * objective.anchors  # of a force: weaker ones are rounding errors
     for goal in wanted.tolist():
         while time < goal:
-            if float(pull_without_walls(rows, pull, nonnegative).abs().max()) <= noise:
+            if float(projected_slope(pull, rows, nonnegative).abs().max()) <= noise:
                 time = goal
                 break
             step = min(size, goal - time)
@@ -114,7 +114,7 @@ def gradient_flow(
                 rows, time = heun, (goal if step == goal - time else time + step)
                 value, pull = force(rows)
             factor = 0.9 * allowed / max(error, 1e-300)  # error/change grows with the step, not with its square
-            if error > allowed or step == size:  # a step that the goal cut short says little of the next
+            if error > allowed or step == size:  # a step that the goal cut short says little about the next
                 size = step * min(max(factor, _SHRINK), _GROW)
         path.append(rows)
         losses.append(value)

@@ -1,4 +1,4 @@
-"""Where training ends without non-negative features: the optimal Gram matrix of class means."""
+"""Where training ends if features may be negative: the optimal Gram matrix of class means."""
 
 import math
 from collections.abc import Sequence
@@ -10,16 +10,17 @@ from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 
-from orthoframe.losses import Denominator, check_options
+from orthoframe.errors import OptionError
+from orthoframe.options import Denominator, check_choice, check_number
 
-# A Newton step that changes no cosine by more than this is the last; starts and steps to get there.
+# Newton steps end when one changes no cosine by more than _STILL.
 _STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
-# Values that differ by less than this are equal; curvatures below this part of the largest are none.
+# Relative differences of values, and relative curvatures, that count as zero.
 _ROUNDING, _LEVEL = 1e-14, 1e-12
-# Up to this many unknowns the curvature is a matrix. Beyond, it is only multiplied with, which is quick but may end at
-# a saddle: after so many steps in vain it becomes a matrix all the same, unless it is too large.
+# Up to _DENSE unknowns the Hessian is a matrix. Beyond, only its products with vectors are computed, which is fast but
+# may end at a saddle: after _IN_VAIN steps it becomes a matrix all the same, up to _LARGEST unknowns.
 _DENSE, _IN_VAIN, _LARGEST = 1000, 8, 2500
-# How well such a system is solved, and with how many products at most.
+# The relative residual of a system that is solved by products, and their largest number.
 _RESIDUAL, _PRODUCTS = 1e-6, 3000
 
 
@@ -30,19 +31,19 @@ def predict_gram(
 ) -> Tensor:
     r"""Gram matrix of class means at the optimum of free unit features that may be negative.
 
-    At the optimum rows of a class coincide, and the loss of one batch with n_c rows of class c depends on the Gram
-    matrix G of the classes alone. With `denominator="all"` it is
+    At the optimum, rows of a class coincide, and the loss of one batch with n_c rows of class c depends only on the
+    Gram matrix G of the classes. With `denominator="all"` it is
 
         sum_c n_c log((n_c - 1) e^(1/tau) + sum_{c' != c} n_c' e^(G_cc'/tau)) - n_c/tau
 
-    which is convex in G, and minimised over positive semi-definite G with unit diagonal. Classes of equal count are
-    interchangeable, so that the size of the problem is the number of different counts: a thousand classes of ten
-    different counts take a fraction of a second. Balanced classes give the simplex ETF; imbalanced ones crowd the small
-    classes together. Needs as many dimensions as classes. More than about forty different counts may take minutes.
+    which is convex in G and minimised over positive semi-definite G with unit diagonal. Classes of equal count are
+    interchangeable, so the size of the problem is the number of different counts: a thousand classes of ten different
+    counts take a fraction of a second, and more than about forty different counts may take minutes. Balanced classes
+    give the simplex ETF; with imbalance, the small classes crowd together. Features need as many dimensions as classes.
 
     Args:
-        class_counts: `[k]`, rows of each class. A class of a single row is a negative of the others and no anchor; the
-            cosines among such classes are not decided by the loss.
+        class_counts: `[k]`, rows of each class. The row of a class of one is a negative of the others but not an
+            anchor, so the loss does not determine the cosines among such classes.
         temperature: tau > 0.
         denominator: As in `supcon_loss`.
 
@@ -50,17 +51,20 @@ def predict_gram(
         `[k, k]`, float64; the cosines of class means, exact to about 1e-9.
 
     Raises:
-        ValueError: For counts or options that are not allowed.
+        ValueError: For an argument that is not allowed.
         RuntimeError: If the optimum was not found to that accuracy.
 
     Examples:
         >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
         tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """
-    check_options(temperature, denominator, "skip")
-    temperature, counts = float(temperature), _counts(class_counts)
-    if len(counts) == 1 or not bool((counts > 1).any()):
-        return _without_force(counts)
+    temperature = check_number("temperature", temperature, above=0, advice=("0.1 is usual",))
+    check_choice("denominator", denominator, Denominator)
+    counts = _counts(class_counts)
+    if len(counts) == 1:
+        return torch.ones(1, 1, dtype=torch.float64)
+    if not bool((counts > 1).any()):
+        raise OptionError("every class has a single row: there is no anchor, and the loss decides nothing")
     groups = _Groups(counts, temperature, denominator)
     for start in range(_STARTS):
         point, change = _descend(groups, seed=start)
@@ -73,7 +77,7 @@ def predict_gram(
 
 
 def gram_loss(gram: Tensor, class_counts: Tensor, *, temperature: float, denominator: Denominator) -> float:
-    """Loss, in sum form, of one batch whose rows of a class coincide, from the Gram matrix of the classes."""
+    """Loss, in sum form, of one batch in which rows of a class coincide, from the Gram matrix of the classes."""
     counts = class_counts.double()
     weights = torch.ones_like(counts) if denominator == "class-average" else counts
     own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
@@ -86,10 +90,10 @@ def gram_loss(gram: Tensor, class_counts: Tensor, *, temperature: float, denomin
 class _Groups:
     """The loss as a function of one vector for each group of classes of equal count.
 
-    Class means of a group are p_g + (a part orthogonal to all that is outside the group): their cosine to other groups
-    is p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its size. p_g
-    lies in the unit ball: it is the first part of a unit vector, whose last entry is left out where k_g = 1, so that
-    |p_g| = 1.
+    The class means of a group are p_g plus a part that is orthogonal to everything outside the group: their cosine to
+    other groups is p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its
+    size. p_g lies in the unit ball: it is the first part of a unit vector, whose last entry is left out where k_g = 1,
+    so that |p_g| = 1.
     """
 
     def __init__(self, counts: Tensor, temperature: float, denominator: Denominator) -> None:
@@ -104,7 +108,7 @@ class _Groups:
         others = weights * self.sizes - torch.diag(weights)
         self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
         self.alone = self.sizes == 1
-        # The pull on a group grows with its rows: unknowns on this scale have curvatures that can be compared.
+        # The force on a group grows with its rows: on this scale, unknowns have comparable curvatures.
         self.scale = (self.sizes * rows).sqrt()[:, None]
         self.shape = (len(rows), len(rows) + 1)
 
@@ -137,7 +141,7 @@ class _Groups:
 
 
 def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
-    """L-BFGS from a random start, then Newton steps; the point, and how much the last step changed any cosine."""
+    """L-BFGS from a random start, then Newton steps; the point, and the largest change of a cosine in the last step."""
     shape = groups.shape
 
     def slope(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -168,7 +172,7 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
 
 
 def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
-    """Downhill by the inverse of the curvature; not along rotations and lengths, which change nothing."""
+    """A step by the inverse Hessian; not along rotations and lengths, which change nothing."""
     scaled: Tensor = (point * groups.scale).detach().requires_grad_()
     step: Tensor
     (gradient,) = torch.autograd.grad(groups(scaled / groups.scale), scaled, create_graph=True)
@@ -186,8 +190,8 @@ def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
         step = torch.from_numpy(flat)
     else:
         unit = torch.eye(size, dtype=scaled.dtype).view(size, *scaled.shape)
-        curvature = torch.vmap(product)(unit).reshape(size, size)
-        values, vectors = torch.linalg.eigh((curvature + curvature.T) / 2)
+        hessian = torch.vmap(product)(unit).reshape(size, size)
+        values, vectors = torch.linalg.eigh((hessian + hessian.T) / 2)
         flat_directions = values.abs() <= _LEVEL * values.abs().max()
         inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
         step = vectors @ (inverse * (vectors.T @ -slope))
@@ -211,9 +215,3 @@ def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
 def _shortened(counts: Tensor) -> str:
     shown = ", ".join(map(str, counts[:12].tolist()))
     return f"[{shown}, ...]" if len(counts) > 12 else f"[{shown}]"
-
-
-def _without_force(counts: Tensor) -> Tensor:
-    if len(counts) > 1:
-        raise ValueError("every class has a single row: there is no anchor, and the loss decides nothing")
-    return torch.ones(1, 1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The loss of free features over a list of batches, and what is known of its lowest value."""
+"""The loss of free features over a list of batches, and what is known about its lowest value."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,14 +10,16 @@ from torch import Tensor
 
 from orthoframe._rows import Labels
 from orthoframe.batches import index_lists
-from orthoframe.losses import Denominator, angle_bound, check_options, loss_floor, supcon_loss
+from orthoframe.errors import Option, OptionError
+from orthoframe.losses import angle_bound, loss_floor, supcon_loss
+from orthoframe.options import Denominator, check_choice, check_number
 from orthoframe.ufm._gram import gram_loss, predict_gram
 
-# Rounding errors of an anchor's term, in units of the last place of its largest part.
+# Rounding errors of the term of an anchor, in units of the last place of its largest part.
 _ROUNDINGS = 4.0
 # Temperatures at which exponentials and their sums can still be told apart.
 _COLDEST, _HOTTEST = 1e-3, 1e6
-# The largest cosine that counts as none, in prototypes that may come in float32.
+# The largest cosine that counts as zero, because prototypes may come in float32.
 _RIGHT_ANGLE = 1e-6
 
 
@@ -29,7 +31,7 @@ class Objective:
         batches: Lists of sample indices; one batch of everything if `None`.
         temperature: tau.
         denominator: As in `supcon_loss`.
-        prototypes: `[k, dim]`, a fixed row of each class that is part of every batch.
+        prototypes: `[k, dim]`, one fixed row per class that is part of every batch.
     """
 
     def __init__(
@@ -40,31 +42,33 @@ class Objective:
         denominator: Denominator,
         prototypes: Tensor | None,
     ) -> None:
-        check_options(temperature, denominator, "skip")
+        check_choice("denominator", denominator, Denominator)
+        temperature = check_number("temperature", temperature, above=0, advice=("0.1 is usual",))
         found = Labels.of(labels)
         self.num_samples, self.num_classes = len(found.classes), len(found.names)
         if not self.num_samples:
-            raise ValueError("labels are empty; there is nothing to place")
+            raise ValueError("labels are empty")
         if not _COLDEST <= temperature <= _HOTTEST:
-            raise ValueError(
-                f"temperature must be from {_COLDEST} to {_HOTTEST:g} for float64 to follow, not {temperature}"
+            raise OptionError(
+                Option("temperature"),
+                f" must be from {_COLDEST} to {_HOTTEST:g}, which is what float64 can resolve, not {temperature}",
             )
-        self.temperature, self.denominator = float(temperature), denominator
+        self.temperature, self.denominator = temperature, denominator
         self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, self.num_classes)
         classes = torch.from_numpy(found.classes).long()
         self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(self.num_classes)])
         fixed = torch.arange(self.num_samples, len(self.labels))
         lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
-        views = getattr(batches, "views", 1)  # of a plan: as many rows of each sample, at one place
+        views = getattr(batches, "views", 1)  # of a plan: each sample is so many rows, which coincide
         self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long).repeat(views), fixed]) for batch in lists]
         self._count_rows()
         if not self.anchors:
-            raise ValueError(
-                "no batch holds two rows of a class with anything to compare them with: the loss is 0 everywhere"
+            raise OptionError(
+                "no batch holds two rows of a class and anything to compare them with: the loss is 0 everywhere"
             )
 
     def _count_rows(self) -> None:
-        """What the anchors of each batch meet, by batch and class."""
+        """Count positives, negatives and anchors of each class in each batch."""
         positives, negatives, weights = [], [], []
         for batch in self.batches:
             counts = torch.bincount(self.labels[batch], minlength=self.num_classes)
@@ -84,16 +88,16 @@ class Objective:
         self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
 
     def check_prototypes(self, dim: int, nonnegative: bool) -> None:
-        """Refuse prototypes that are not of the features' kind."""
+        """Refuse prototypes that do not fit the features."""
         if self.prototypes is None:
             return
         if self.prototypes.shape[1] != dim:
-            raise ValueError(f"prototypes have {self.prototypes.shape[1]} dimensions, and features {dim}")
+            raise ValueError(f"prototypes have {self.prototypes.shape[1]} dimensions and features {dim}")
         if nonnegative and bool((self.prototypes < 0).any()):
-            raise ValueError("prototypes must not be negative, as the features are not; or use nonnegative=False")
+            raise ValueError("prototypes must not be negative, because features are not; or use nonnegative=False")
         products = self.prototypes @ self.prototypes.T
         if nonnegative and float(products.fill_diagonal_(0.0).max()) > _RIGHT_ANGLE:
-            raise ValueError("prototypes must be orthogonal, or no features can be at the floor; torch.eye will do")
+            raise ValueError("prototypes must be orthogonal, or no features reach the floor; use torch.eye")
 
     def at_temperature(self, temperature: float) -> "Objective":
         """The same batches at another temperature."""
@@ -103,7 +107,7 @@ class Objective:
         return other
 
     def __call__(self, features: Tensor) -> tuple[float, Tensor]:
-        """The loss, as a mean over anchors, and its gradient `[samples, dim]`; features are taken as unit rows."""
+        """The loss, as a mean over anchors, and its gradient `[samples, dim]`; features must be unit rows."""
         free = features.detach().requires_grad_()
         rows = free if self.prototypes is None else torch.cat([free, self.prototypes])
         total = torch.zeros((), dtype=torch.float64)
@@ -120,13 +124,13 @@ class Objective:
         return float(total.detach()) / self.anchors, gradient
 
     def _floor(self) -> float:
-        """The lowest mean over anchors of non-negative rows: one configuration is lowest in every batch."""
+        """The lowest mean over anchors of non-negative rows: an orthogonal frame is optimal in every batch."""
         options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
         floors = (float(loss_floor(self.labels[batch], reduction="sum", **options)) for batch in self.batches)
         return math.fsum(floors) / max(self.anchors, 1)
 
     def free_floor(self) -> float | None:
-        """The lowest mean over anchors of any unit rows; known for a single batch without prototypes only."""
+        """The lowest mean over anchors of any unit rows; only known for a single batch without prototypes."""
         if len(self.batches) > 1 or self.prototypes is not None:
             return None
         counts = torch.bincount(self.labels[self.batches[0]], minlength=self.num_classes)
@@ -139,14 +143,14 @@ class Objective:
         return gram_loss(gram, counts, **options) / self.anchors
 
     def near_floor(self, loss: float, tolerance: float) -> bool:
-        """Whether non-negative rows are at the floor, in the loss or in the angles that it proves."""
+        """Whether non-negative rows are at the floor, to rounding or by the angles that the gap proves."""
         gap = loss - self.floor
         return gap <= self.rounding or self.angle(gap) <= tolerance
 
     def angle(self, gap: float) -> float:
-        """Largest departure from an orthogonal frame, over batches and their classes, that a gap allows.
+        """Largest deviation from an orthogonal frame, over batches and their classes, that a gap allows.
 
-        Every class is at or above its floor in every batch: the gap of one is at most the gap of all together.
+        Every class is at or above its floor in every batch, so the gap of one is at most that of all together.
         """
         total = (max(gap, 0.0) + self.rounding) * self.anchors
         bound = angle_bound(
@@ -162,7 +166,7 @@ class Objective:
 def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_classes: int) -> Tensor:
     rows = torch.as_tensor(prototypes, dtype=torch.float64, device="cpu").detach().clone()
     if rows.ndim != 2 or len(rows) != num_classes:
-        raise ValueError(f"prototypes must have shape [{num_classes}, dim], a row a class, not {list(rows.shape)}")
+        raise ValueError(f"prototypes must have shape [{num_classes}, dim], one row per class, not {list(rows.shape)}")
     if not torch.allclose(torch.linalg.vector_norm(rows, dim=1), torch.ones(num_classes, dtype=torch.float64)):
-        raise ValueError("prototypes must have unit norm; torch.eye(classes, dim) will do")
-    return torch.nn.functional.normalize(rows, dim=1)  # those of float32 are unit to seven digits only
+        raise ValueError("prototypes must have unit norm; use torch.eye(classes, dim)")
+    return torch.nn.functional.normalize(rows, dim=1)  # in float32 they are unit to seven digits only
