@@ -14,12 +14,8 @@ from tests.training.runs import arguments, command, json_of, recomputed, rows_of
 
 from orthoframe.cli import main
 from orthoframe.cli._main import parse
-<<<<<<< HEAD
-from orthoframe.cli._training import training_bar
-=======
 from orthoframe.cli._training import spell, training_bar
 from orthoframe.errors import Option, spelled
->>>>>>> house/training
 from orthoframe.reporting import read_run
 from orthoframe.training import RECIPES, Cause, LikelyCause, Settings
 
@@ -166,11 +162,6 @@ def test_a_ratio_that_is_not_reached_is_noted(here, capsys):
     assert said.count("\n") == 1
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize(
-    "words",
-    [["--epochs", "ten"], ["--epoch"], ["--unknown", "1"], ["--lr"], ["--recipe", "best"], ["--recipe=best"]],
-=======
 WRONG = [
     ["--model", "vgg"],
     ["--precision", "auto"],
@@ -181,7 +172,6 @@ WRONG = [
 @pytest.mark.parametrize(
     "words",
     [["--epochs", "ten"], ["--epoch"], ["--unknown", "1"], ["--lr"], ["--recipe", "best"], ["--recipe=best"], *WRONG],
->>>>>>> house/training
     ids=" ".join,
 )
 def test_words_that_are_no_options(words, here, capsys):
