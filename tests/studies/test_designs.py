@@ -158,7 +158,9 @@ def test_the_predicted_temperature_is_the_formula():
 
 
 def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
-    settings = Settings(majority=20, epochs=3, width=16, binding="none", augment=False, clean_fraction=0.0, batch_size=32)
+    settings = Settings(
+        majority=20, epochs=3, width=16, binding="none", augment=False, clean_fraction=0.0, batch_size=32
+    )
     result = Training(settings).run(tmp_path, None)
     assert set(result.final) | {"time_to_of", "coverage", "certificate_correct"} == QUANTITIES
     assert set(map(len, result.curve.values())) == {len(result.curve["epoch"])}
