@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from orthoframe.training._errors import Stopped as Stopped
     from orthoframe.training._export import Trained as Trained
     from orthoframe.training._export import load_encoder as load_encoder
+    from orthoframe.training._folder import NAN_FILE as NAN_FILE
     from orthoframe.training._onnx import export_onnx as export_onnx
     from orthoframe.training._onnx import images_of_run as images_of_run
     from orthoframe.training._records import COLUMNS as COLUMNS
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "train": "_train",
     "COLUMNS": "_records",
+    "NAN_FILE": "_folder",
     "EpochRecord": "_records",
     "Measurement": "_records",
     "GeometryMeasurement": "_records",

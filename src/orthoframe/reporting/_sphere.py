@@ -1,56 +1,23 @@
-"""Pictures of free features: where they ended and how they got there."""
+"""Free features on the sphere, as an animation."""
 
 from collections.abc import Iterator
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from mpl_toolkits.mplot3d.axes3d import Axes3D
 from numpy.typing import NDArray
-from PIL import Image
-from torch import Tensor
 
-from orthoframe.reporting._format import plain
-from orthoframe.reporting._geometry import draw_cosines
-from orthoframe.ufm import Flow, Solution
+from orthoframe.reporting._figures import new_figure
+
+if TYPE_CHECKING:
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
+    from PIL import Image
+
+    from orthoframe.ufm import Flow
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
 
 
-def ufm_figure(solution: Solution, predicted: Tensor | None = None) -> Figure:
-    """Draw the Gram matrix at the end, beside the predicted one if there is one, and the way there.
-
-    Args:
-        solution: What `solve_ufm` returned.
-        predicted: `[k, k]`, what `predict_gram` says.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path)`.
-    """
-    panels = 2 if predicted is None else 3
-    figure = Figure(figsize=(5.0 * panels, 4.6), layout="constrained")
-    axes = figure.subplots(1, panels)
-    draw_cosines(axes[0], solution.geometry.cosines.numpy(), solution.geometry)
-    axes[0].set_title(f"Cosines of class means; distance to a frame {solution.geometry.delta_of:.2g}", fontsize=9)
-    if predicted is not None:
-        draw_cosines(axes[1], predicted.numpy(), solution.geometry)
-        axes[1].set_title("Predicted without ReLU", fontsize=9)
-    lowest = min(solution.losses) if solution.floor is None else solution.floor
-    # What rounding has left of a gap is drawn at the smallest that float64 can tell.
-    gaps = np.maximum(np.array(solution.losses) - lowest, 1e-16)
-    axes[-1].semilogy(gaps, color="tab:blue", marker=".", markersize=3, linewidth=1)
-    axes[-1].set_xlabel("steps", fontsize=8)
-    of = "the lowest loss that was met" if solution.floor is None else "the floor"
-    axes[-1].set_ylabel(f"loss above {of}, a mean over anchors", fontsize=8)
-    axes[-1].tick_params(labelsize=7)
-    axes[-1].grid(alpha=0.3)
-    axes[-1].spines[["top", "right"]].set_visible(False)
-    figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
-    return figure
-
-
-def write_sphere_gif(file: IO[bytes], flow: Flow, classes: NDArray[np.int64]) -> None:
+def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) -> None:
     """Write an animation of features in three dimensions that move on the sphere.
 
     Args:
@@ -58,9 +25,11 @@ def write_sphere_gif(file: IO[bytes], flow: Flow, classes: NDArray[np.int64]) ->
         flow: What `gradient_flow` returned, in three dimensions.
         classes: `[samples]`, 0..2.
     """
+    from PIL import Image
+
     frames = list(_frames(flow, classes))
     durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
-    # One palette for all frames, or colours flicker.
+    # One palette for all frames, because otherwise colours flicker.
     palette = frames[0].quantize(256)
     paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
     paletted[0].save(
@@ -68,9 +37,14 @@ def write_sphere_gif(file: IO[bytes], flow: Flow, classes: NDArray[np.int64]) ->
     )
 
 
-def _frames(flow: Flow, classes: NDArray[np.int64]) -> Iterator[Image.Image]:
+def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator["Image.Image"]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
+    from PIL import Image
+
     features = flow.features.numpy()
-    figure = Figure(figsize=(4.6, 4.6), dpi=90, layout="constrained")
+    figure = new_figure(4.6, 4.6)
+    figure.set_dpi(90)
     axes = figure.add_subplot(projection="3d")
     assert isinstance(axes, Axes3D)
     _draw_sphere(axes, whole=bool((features < 0).any()))
@@ -84,7 +58,7 @@ def _frames(flow: Flow, classes: NDArray[np.int64]) -> Iterator[Image.Image]:
     title = axes.set_title("time", fontsize=9)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()  # type: ignore[no-untyped-call]
-    figure.set_layout_engine("none")  # it has its place, and finding it takes as long as drawing
+    figure.set_layout_engine("none")  # the layout stays, and finding it takes as long as drawing
     for number, rows in enumerate(features):
         for c in range(len(_COLOURS)):
             trail = features[: number + 1][:, classes == c].mean(1)
@@ -95,7 +69,7 @@ def _frames(flow: Flow, classes: NDArray[np.int64]) -> Iterator[Image.Image]:
         yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
 
 
-def _draw_sphere(axes: Axes3D, whole: bool) -> None:
+def _draw_sphere(axes: "Axes3D", whole: bool) -> None:
     """A grid on the sphere, or on its non-negative part, and the axes."""
     around = np.linspace(0, 2 * np.pi if whole else np.pi / 2, 37 if whole else 13)
     down = np.linspace(0, np.pi if whole else np.pi / 2, 19 if whole else 13)

@@ -1,0 +1,276 @@
+"""Pictures of files: descriptions drawn with matplotlib, which is imported when a figure is asked for."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.reporting._format import ACCENT, GOOD, plain
+from orthoframe.reporting._pictures import (
+    DIVERGING,
+    NAMED,
+    NUMBERED,
+    SEQUENTIAL,
+    CosineMap,
+    Cosines,
+    Curves,
+    Line,
+    OwnershipMap,
+    class_names,
+    cosine_slider,
+    geometry_curves,
+    loss_curves,
+    ownership_map,
+)
+from orthoframe.reporting._run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+    from orthoframe.batches import Certificate
+    from orthoframe.geometry import Geometry
+    from orthoframe.ufm import Solution
+
+_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+# Of a certificate: classes with names, with counts in the cells, with bars; and pieces of a bar.
+_MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
+
+
+def new_figure(width: float, height: float) -> "Figure":
+    """An empty figure, in inches, that finds its own margins."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def training_figure(run: Run) -> "Figure":
+    """Draw a run: loss with its floor, distance to a frame with beta_NC, and the cosines at the end.
+
+    Args:
+        run: What `read_run` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    figure = new_figure(14.0, 4.4)
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
+    draw_curves(left, loss_curves([run]), "Loss")
+    draw_curves(middle, geometry_curves(run), "Geometry of the class means")
+    if run.measurements:
+        end = run.measurements[-1:]
+        draw_cosines(right, cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
+    else:
+        right.set_axis_off()
+    figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
+    return figure
+
+
+def geometry_figure(geometry: "Geometry") -> "Figure":
+    """Draw a geometry: a heat map of cosines, an ownership map, and a histogram of the cosines of class pairs.
+
+    Args:
+        geometry: What `measure` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    figure = new_figure(13.0, 4.4)
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
+    found = geometry.ownership
+    owners = ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
+    parts = f"Owner's part of each dimension: {found.owned} owned, {found.shared} shared, {found.dead} dead"
+    draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
+    draw_ownership(middle, owners, parts)
+    _draw_histogram(right, geometry)
+    figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
+    return figure
+
+
+def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> "Figure":
+    """Draw the cosines at the optimum, the predicted ones if there are any, and the loss on the way.
+
+    Args:
+        solution: What `solve_ufm` returned.
+        predicted: `[k, k]`, what `predict_gram` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    panels = 2 if predicted is None else 3
+    figure = new_figure(5.0 * panels, 4.6)
+    axes = figure.subplots(1, panels)
+    title = f"Cosines of class means; distance to a frame {solution.geometry.delta_of:.2g}"
+    draw_cosines(axes[0], _cosine_map(solution.geometry, solution.geometry.cosines), title)
+    if predicted is not None:
+        draw_cosines(axes[1], _cosine_map(solution.geometry, predicted), "Predicted without ReLU")
+    lowest = min(solution.losses) if solution.floor is None else solution.floor
+    above = "the lowest loss" if solution.floor is None else "the floor"
+    # A gap that rounding hides is drawn at the smallest one that float64 can tell.
+    gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
+    line = Line("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    title = f"loss above {above}, mean over anchors"
+    draw_curves(axes[-1], Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
+    return figure
+
+
+def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> "Figure":
+    """Draw how often classes meet, and the pieces that each class is in.
+
+    Args:
+        certificate: What `certify` returned.
+        meetings: `[k, k]`, what `meeting_counts` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    k = len(certificate.classes)
+    worst = sorted(range(k), key=lambda c: -certificate.classes[c].components)[:_BARS]
+    height = min(7.0, max(4.0, 1.2 + 0.2 * k))
+    figure = new_figure(2.0 * height + 1.4, height)
+    left, right = figure.subplots(1, 2, width_ratios=[1.1, 1.0])
+    _draw_meetings(left, certificate, meetings)
+    _draw_pieces(right, certificate, sorted(worst))
+    verdict = "Certified" if certificate.holds else "Not certified"
+    figure.suptitle(f"{verdict}: {certificate.num_batches} batches, {certificate.memberships} rows", fontsize=11)
+    return figure
+
+
+def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
+    """Draw lines over epochs or steps."""
+    for line in picture.lines:
+        marker = "." if line.marked or len(line.x) == 1 else ""
+        style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.6 * line.width}
+        axes.plot(line.x, line.y, label=plain(line.name, 40), marker=marker, markersize=4, **style)
+    if picture.logarithmic and picture.lines:
+        axes.set_yscale("log")
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(picture.x_title, fontsize=8)
+    axes.set_ylabel(picture.y_title, fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    if picture.legend:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def draw_cosines(axes: "Axes", picture: CosineMap, title: str = "") -> None:
+    """Draw the last frame of a heat map of cosines."""
+    cosines, k = picture.frames[-1].values, len(picture.classes)
+    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
+    if k <= (NUMBERED // 2 if picture.small else NUMBERED):
+        for (row, column), value in np.ndenumerate(cosines):
+            ink = "white" if abs(value) > 0.6 else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink)
+    names = [plain(name) for name in picture.classes]
+    beside = names
+    if picture.counts is not None:
+        beside = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
+    if k <= (NUMBERED if picture.small else NAMED):
+        axes.set_yticks(range(k), beside, fontsize=7)
+        axes.set_xticks(range(k), names, fontsize=7, rotation=90)
+    elif picture.small:
+        axes.set_xticks([])
+        axes.set_yticks([])
+    if not picture.small:
+        axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
+    axes.set_title(title, fontsize=9)
+
+
+def draw_ownership(axes: "Axes", picture: OwnershipMap, title: str = "") -> None:
+    """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
+    k, d = len(picture.classes), len(picture.owners)
+    table = np.full((k, max(1, d)), np.nan)
+    table[list(picture.owners), np.arange(d)] = picture.parts
+    axes.set_facecolor("0.98")
+    image = axes.imshow(table, cmap=_colour_map(SEQUENTIAL), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    if k <= NAMED:
+        axes.set_yticks(range(k), [plain(name) for name in picture.classes], fontsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("live dimensions, in the order of their owners", fontsize=8)
+    axes.set_title(title, fontsize=9)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
+
+
+def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> CosineMap:
+    return CosineMap("cosines", class_names(geometry.names), (Cosines(cosines.numpy()),), geometry.counts)
+
+
+def _draw_histogram(axes: "Axes", geometry: "Geometry") -> None:
+    k = len(geometry.names)
+    pairs = geometry.cosines.numpy()[np.triu_indices(k, 1)]
+    axes.hist(pairs, bins=[float(edge) for edge in np.linspace(-1, 1, 61)], color=ACCENT)
+    axes.axvline(0, color=GOOD, linewidth=1, label="orthogonal frame")
+    if k > 1:
+        axes.axvline(-1 / (k - 1), color="tab:red", linewidth=1, linestyle="--", label="simplex ETF")
+    axes.set_xlim(-1, 1)
+    axes.set_xlabel("cosine of two class means", fontsize=8)
+    axes.set_ylabel("pairs of classes", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7)
+    axes.set_title(f"Distance to a frame {geometry.delta_of:.3f}, beta_NC {geometry.beta_nc:.2g}", fontsize=9)
+
+
+def _draw_meetings(axes: "Axes", certificate: "Certificate", meetings: NDArray[Any]) -> None:
+    from matplotlib.colors import LogNorm
+
+    names, most = [report.name for report in certificate.classes], max(2, int(meetings.max(initial=0)))
+    k = len(names)
+    counts = np.ma.masked_less(meetings.astype(float), 1)
+    image = axes.imshow(counts, cmap="viridis", norm=LogNorm(vmin=1, vmax=most))
+    axes.set_facecolor("0.9")
+    position = {name: c for c, name in enumerate(names)}
+    missing = [(position[a], position[b]) for a, b in certificate.missing_pairs]
+    if missing:
+        rows, columns = np.array(missing).T
+        aside = 0.3 if k <= _MEETING_COUNTS else 0.0  # beside the count
+        marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
+        axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
+    if k <= _MEETING_NAMES:
+        axes.set_xticks(range(k), [plain(name) for name in names], fontsize=7, rotation=90)
+        axes.set_yticks(range(k), [plain(name) for name in names], fontsize=7)
+    if k <= _MEETING_COUNTS:
+        for (row, column), count in np.ndenumerate(meetings):
+            ink = "black" if np.log1p(count) / np.log1p(most) > 0.7 or not count else "white"
+            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink)
+    crosses = ", red: not pushed apart" if missing else ""
+    axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
+    axes.figure.colorbar(image, ax=axes, shrink=0.85).ax.tick_params(labelsize=7)
+
+
+def _draw_pieces(axes: "Axes", certificate: "Certificate", shown: Sequence[int]) -> None:
+    sizes, hatched = certificate.piece_sizes(), False
+    for row, c in enumerate(shown):
+        report = certificate.classes[c]
+        pieces = sizes[report.name]
+        colours = ("tab:blue",) if len(pieces) == 1 else ("tab:orange", "navajowhite")
+        start = 0.0
+        for number, size in enumerate(pieces[:_PIECES]):
+            colour, share = colours[number % len(colours)], size / report.samples
+            axes.barh(row, share, left=start, color=colour, edgecolor="white", linewidth=0.5)
+            start += share
+        if len(pieces) > _PIECES:
+            hatched = True
+            axes.barh(row, 1 - start, left=start, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
+        word = "piece" if len(pieces) == 1 else "pieces"
+        axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
+    names = [plain(certificate.classes[c].name) for c in shown]
+    axes.set_yticks(range(len(shown)), names, fontsize=7)
+    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"], fontsize=7)
+    axes.set_xlim(0, 1.45)
+    axes.spines["bottom"].set_bounds(0, 1)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    more = len(certificate.classes) - len(shown)
+    title = "Pieces of each class" + (f" (the worst; {more} more)" if more else "")
+    axes.set_title(title + (" (hatched: smaller ones)" if hatched else ""), fontsize=9)
+
+
+def _colour_map(colours: Sequence[str]) -> Any:
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("orthoframe", list(colours))
