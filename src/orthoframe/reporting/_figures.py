@@ -143,7 +143,7 @@ def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
     """Draw lines over epochs or steps."""
     for line in picture.lines:
         marker = "." if line.marked or len(line.x) == 1 else ""
-        style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.6 * line.width}
+        style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.7 * line.width}
         axes.plot(line.x, line.y, label=plain(line.name, 40), marker=marker, markersize=4, **style)
     if picture.logarithmic and picture.lines:
         axes.set_yscale("log")
@@ -160,7 +160,8 @@ def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
 def draw_cosines(axes: "Axes", picture: CosineMap, title: str = "") -> None:
     """Draw the last frame of a heat map of cosines."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
-    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
+    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1, aspect="auto")
+    axes.set_box_aspect(1)  # with aspect="equal" the layout would cut off the names
     if k <= (NUMBERED // 2 if picture.small else NUMBERED):
         for (row, column), value in np.ndenumerate(cosines):
             ink = "white" if abs(value) > 0.6 else "black"
@@ -207,6 +208,7 @@ def _draw_histogram(axes: "Axes", geometry: "Geometry") -> None:
     if k > 1:
         axes.axvline(-1 / (k - 1), color="tab:red", linewidth=1, linestyle="--", label="simplex ETF")
     axes.set_xlim(-1, 1)
+    axes.margins(y=0.25)  # room for the legend
     axes.set_xlabel("cosine of two class means", fontsize=8)
     axes.set_ylabel("pairs of classes", fontsize=8)
     axes.tick_params(labelsize=7)

@@ -102,8 +102,8 @@ def _unfinished(path: Path, config: dict[str, Any], epochs: int) -> VerdictRecor
         advice = spelled(["a new run with a smaller ", Option("lr"), " or ", Option("precision", "32")])
     else:
         ending, cause = Ending.NOT_FINISHED, Cause.NOT_FINISHED
-        sentence = f"Not finished: after {done} the run was interrupted, or it is still running."
-        advice = f"if it was interrupted, {Option('resume', str(path))}"
+        sentence = f"Not finished: the run was interrupted after {done}, or it is still running."
+        advice = spelled(["if it was interrupted, continue it with ", Option("resume", str(path))])
     causes = (CauseRecord(cause, cause.sentence, advice),)
     return VerdictRecord(sentence, reached=False, signature=None, ending=ending, causes=causes)
 
@@ -141,7 +141,7 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
             _check_order([entry.epoch for entry in records], record.epoch, where)
             records.append(record)
     except csv.Error as error:
-        raise InputError(f"{path}, line {rows.line_num}: not a .csv file ({error})") from None
+        raise InputError(f"{path}, line {rows.reader.line_num}: not a .csv file ({error})") from None
     return tuple(records)
 
 
@@ -166,8 +166,9 @@ def _classes(measurement: Measurement) -> list[tuple[int | str, int]]:
 
 
 def _check_order(before: Sequence[int], epoch: int, where: str) -> None:
-    if epoch < 0 or (before and epoch <= before[-1]):
-        raise InputError(f"{where}: epochs must increase from 0 or 1, and {epoch} follows {[*before, 'nothing'][-1]}")
+    last = before[-1] if before else -1
+    if epoch <= last:
+        raise InputError(f"{where}: epochs must be 0 or more and increase, and {epoch} is not more than {last}")
 
 
 def _check_shapes(measurement: Measurement, where: str) -> None:
