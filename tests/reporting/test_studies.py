@@ -10,8 +10,9 @@ from html.parser import HTMLParser
 import pytest
 
 import study_results as made
-from orthoframe.reporting import InputError, study_figure, write_claims_page, write_study, write_study_page
-from orthoframe.reporting._figure import NOTHING
+from orthoframe.errors import InputError
+from orthoframe.reporting import study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting._format import NOTHING
 from orthoframe.reporting._study_chart import chart
 from orthoframe.reporting._study_legend import legends_below
 from orthoframe.reporting._study_style import styles

@@ -150,7 +150,7 @@ def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
     axes.set_title(title, fontsize=9)
     axes.set_xlabel(picture.x_title, fontsize=8)
     axes.set_ylabel(picture.y_title, fontsize=8)
-    axes.tick_params(labelsize=7)
+    axes.tick_params(labelsize=7, which="both")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if picture.legend:
@@ -160,24 +160,26 @@ def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
 def draw_cosines(axes: "Axes", picture: CosineMap, title: str = "") -> None:
     """Draw the last frame of a heat map of cosines."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
-    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1, aspect="auto")
-    axes.set_box_aspect(1)  # with aspect="equal" the layout would cut off the names
+    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
     if k <= (NUMBERED // 2 if picture.small else NUMBERED):
         for (row, column), value in np.ndenumerate(cosines):
             ink = "white" if abs(value) > 0.6 else "black"
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink)
     names = [plain(name) for name in picture.classes]
-    beside = names
+    sized = names
     if picture.counts is not None:
-        beside = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
+        sized = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
     if k <= (NUMBERED if picture.small else NAMED):
-        axes.set_yticks(range(k), beside, fontsize=7)
+        axes.set_yticks(range(k), sized, fontsize=7)
         axes.set_xticks(range(k), names, fontsize=7, rotation=90)
     elif picture.small:
         axes.set_xticks([])
         axes.set_yticks([])
     if not picture.small:
-        axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
+        # Beside the map itself: a colour bar of the layout's own moves the map, and the layout then cuts off its names.
+        beside = axes.inset_axes((1.04, 0.1, 0.05, 0.8))
+        axes.figure.colorbar(image, cax=beside).ax.tick_params(labelsize=7)
+        axes.set_anchor("W")
     axes.set_title(title, fontsize=9)
 
 
@@ -241,7 +243,11 @@ def _draw_meetings(axes: "Axes", certificate: "Certificate", meetings: NDArray[A
             axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink)
     crosses = ", red: not pushed apart" if missing else ""
     axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
-    axes.figure.colorbar(image, ax=axes, shrink=0.85).ax.tick_params(labelsize=7)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
+    digits = (1, 2, 5) if most >= 10 else range(1, 10)
+    ticks = [digit * 10**power for power in range(len(str(most))) for digit in digits if digit * 10**power <= most]
+    bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], fontsize=7)
+    bar.minorticks_off()
 
 
 def _draw_pieces(axes: "Axes", certificate: "Certificate", shown: Sequence[int]) -> None:
