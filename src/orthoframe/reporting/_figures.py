@@ -1,9 +1,12 @@
-"""Pictures of files: descriptions drawn with matplotlib, which is imported when a figure is asked for."""
+"""Pictures of files: descriptions drawn with matplotlib."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from orthoframe.reporting._format import ACCENT, GOOD, plain
@@ -23,15 +26,13 @@ from orthoframe.reporting._pictures import (
     loss_curves,
     ownership_map,
 )
-from orthoframe.reporting._run import Run
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
     from torch import Tensor
 
     from orthoframe.batches import Certificate
     from orthoframe.geometry import Geometry
+    from orthoframe.reporting._run import Run
     from orthoframe.ufm import Solution
 
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
@@ -39,14 +40,12 @@ _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
 
 
-def new_figure(width: float, height: float) -> "Figure":
+def new_figure(width: float, height: float) -> Figure:
     """An empty figure, in inches, that finds its own margins."""
-    from matplotlib.figure import Figure
-
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def training_figure(run: Run) -> "Figure":
+def training_figure(run: "Run") -> Figure:
     """Draw a run: loss with its floor, distance to a frame with beta_NC, and the cosines at the end.
 
     Args:
@@ -68,7 +67,7 @@ def training_figure(run: Run) -> "Figure":
     return figure
 
 
-def geometry_figure(geometry: "Geometry") -> "Figure":
+def geometry_figure(geometry: "Geometry") -> Figure:
     """Draw a geometry: a heat map of cosines, an ownership map, and a histogram of the cosines of class pairs.
 
     Args:
@@ -89,7 +88,7 @@ def geometry_figure(geometry: "Geometry") -> "Figure":
     return figure
 
 
-def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> "Figure":
+def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figure:
     """Draw the cosines at the optimum, the predicted ones if there are any, and the loss on the way.
 
     Args:
@@ -117,7 +116,7 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> "Figu
     return figure
 
 
-def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> "Figure":
+def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Figure:
     """Draw how often classes meet, and the pieces that each class is in.
 
     Args:
@@ -139,7 +138,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> "F
     return figure
 
 
-def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
+def draw_curves(axes: Axes, picture: Curves, title: str = "") -> None:
     """Draw lines over epochs or steps."""
     for line in picture.lines:
         marker = "." if line.marked or len(line.x) == 1 else ""
@@ -157,7 +156,7 @@ def draw_curves(axes: "Axes", picture: Curves, title: str = "") -> None:
         axes.legend(frameon=False, fontsize=8)
 
 
-def draw_cosines(axes: "Axes", picture: CosineMap, title: str = "") -> None:
+def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     """Draw the last frame of a heat map of cosines."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
     image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
@@ -183,7 +182,7 @@ def draw_cosines(axes: "Axes", picture: CosineMap, title: str = "") -> None:
     axes.set_title(title, fontsize=9)
 
 
-def draw_ownership(axes: "Axes", picture: OwnershipMap, title: str = "") -> None:
+def draw_ownership(axes: Axes, picture: OwnershipMap, title: str = "") -> None:
     """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
     k, d = len(picture.classes), len(picture.owners)
     table = np.full((k, max(1, d)), np.nan)
@@ -202,7 +201,7 @@ def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> CosineMap:
     return CosineMap("cosines", class_names(geometry.names), (Cosines(cosines.numpy()),), geometry.counts)
 
 
-def _draw_histogram(axes: "Axes", geometry: "Geometry") -> None:
+def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:
     k = len(geometry.names)
     pairs = geometry.cosines.numpy()[np.triu_indices(k, 1)]
     axes.hist(pairs, bins=[float(edge) for edge in np.linspace(-1, 1, 61)], color=ACCENT)
@@ -219,9 +218,7 @@ def _draw_histogram(axes: "Axes", geometry: "Geometry") -> None:
     axes.set_title(f"Distance to a frame {geometry.delta_of:.3f}, beta_NC {geometry.beta_nc:.2g}", fontsize=9)
 
 
-def _draw_meetings(axes: "Axes", certificate: "Certificate", meetings: NDArray[Any]) -> None:
-    from matplotlib.colors import LogNorm
-
+def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any]) -> None:
     names, most = [report.name for report in certificate.classes], max(2, int(meetings.max(initial=0)))
     k = len(names)
     counts = np.ma.masked_less(meetings.astype(float), 1)
@@ -250,7 +247,7 @@ def _draw_meetings(axes: "Axes", certificate: "Certificate", meetings: NDArray[A
     bar.minorticks_off()
 
 
-def _draw_pieces(axes: "Axes", certificate: "Certificate", shown: Sequence[int]) -> None:
+def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -> None:
     sizes, hatched = certificate.piece_sizes(), False
     for row, c in enumerate(shown):
         report = certificate.classes[c]
@@ -278,7 +275,5 @@ def _draw_pieces(axes: "Axes", certificate: "Certificate", shown: Sequence[int])
     axes.set_title(title + (" (hatched: smaller ones)" if hatched else ""), fontsize=9)
 
 
-def _colour_map(colours: Sequence[str]) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
+def _colour_map(colours: Sequence[str]) -> Colormap:
     return LinearSegmentedColormap.from_list("orthoframe", list(colours))

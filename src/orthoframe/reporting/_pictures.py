@@ -2,14 +2,16 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
-from orthoframe.reporting._run import Run
-from orthoframe.training import Measurement
+
+if TYPE_CHECKING:
+    from orthoframe.reporting._run import Run
+    from orthoframe.training import Measurement
 
 NAMED = 30
 """Axes of more classes than this have no names: they would overlap."""
@@ -105,7 +107,7 @@ class ClassBars:
     legend: bool = True
 
 
-def loss_curves(runs: Sequence[Run]) -> Curves:
+def loss_curves(runs: Sequence["Run"]) -> Curves:
     """The loss and its floor; for one run also the loss of features that are all alike."""
     lines: list[Line | None] = []
     for number, run in enumerate(runs):
@@ -124,13 +126,13 @@ def loss_curves(runs: Sequence[Run]) -> Curves:
     return _curves("loss", "Loss and its floor over epochs", lines, "loss", len(runs))
 
 
-def gap_curves(runs: Sequence[Run]) -> Curves:
+def gap_curves(runs: Sequence["Run"]) -> Curves:
     """The loss above its floor, on a logarithmic axis."""
     title = "loss above its floor"
     return _log_curves("gap", "Loss above its floor over epochs", title, runs, {"gap": "gap"})
 
 
-def frame_curves(runs: Sequence[Run]) -> Curves:
+def frame_curves(runs: Sequence["Run"]) -> Curves:
     """The distance of class means to an orthogonal frame and, for one run, to a simplex ETF."""
     columns = {"delta_of": "to an orthogonal frame"}
     if len(runs) == 1:
@@ -138,18 +140,18 @@ def frame_curves(runs: Sequence[Run]) -> Curves:
     return _log_curves("frame", "Distance of class means to a frame over epochs", "distance", runs, columns)
 
 
-def collapse_curves(runs: Sequence[Run]) -> Curves:
+def collapse_curves(runs: Sequence["Run"]) -> Curves:
     """How far the rows of a class are from their mean."""
     return _log_curves("collapse", "beta_NC over epochs", "spread within / between", runs, {"beta_nc": "beta_NC"})
 
 
-def geometry_curves(run: Run) -> Curves:
+def geometry_curves(run: "Run") -> Curves:
     """Distance to a frame and beta_NC in one picture."""
     columns = {"delta_of": "distance to a frame", "beta_nc": "beta_NC"}
     return _log_curves("geometry", "Geometry of the class means", "", [run], columns)
 
 
-def cosine_slider(measurements: Sequence[Measurement]) -> CosineMap:
+def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
     """Cosines of class means at the measured epochs: all of them, or evenly spaced ones if there are many."""
     end = measurements[-1].train
     most = max(1, min(_POSITIONS, _CELLS // len(end.classes) ** 2, len(measurements)))
@@ -166,7 +168,7 @@ def cosine_slider(measurements: Sequence[Measurement]) -> CosineMap:
     )
 
 
-def last_cosines(name: str, measurement: Measurement) -> CosineMap:
+def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
     """A small map of the cosines at one epoch, to stand beside those of other runs."""
     train = measurement.train
     cosines = Cosines(np.array(train.cosines, float), measurement.epoch, train.delta_of, train.beta_nc)
@@ -195,7 +197,7 @@ def ownership_map(
     )
 
 
-def accuracy_bars(measurement: Measurement) -> ClassBars:
+def accuracy_bars(measurement: "Measurement") -> ClassBars:
     """Train and test accuracy of each class, the largest class first, above the sizes."""
     found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, "#a9c6e8"))
     names = class_names(entry.name for entry in measurement.train.classes)
@@ -211,7 +213,7 @@ def accuracy_bars(measurement: Measurement) -> ClassBars:
     )
 
 
-def compared_accuracy_bars(runs: Sequence[Run]) -> ClassBars:
+def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
     """Accuracy of each class in several runs: of the test set where there is one, or else of the training set."""
     accuracies, sizes = [], dict[tuple[tuple[str, int], ...], Series]()
     for number, run in enumerate(runs):
@@ -240,12 +242,12 @@ def class_names(names: Iterable[int | str]) -> tuple[str, ...]:
 _SIZE = "#b8c0ca"
 
 
-def _sizes(measurement: Measurement) -> dict[str, int]:
+def _sizes(measurement: "Measurement") -> dict[str, int]:
     classes = measurement.train.classes
     return dict(zip(class_names(entry.name for entry in classes), (entry.rows for entry in classes), strict=True))
 
 
-def _by_size(measurements: Iterable[Measurement]) -> tuple[str, ...]:
+def _by_size(measurements: Iterable["Measurement"]) -> tuple[str, ...]:
     """Classes of all measurements, the largest first: then the effect of a tail is seen from left to right."""
     largest: dict[str, int] = {}
     for found in measurements:
@@ -260,7 +262,7 @@ def _run_style(number: int) -> tuple[str, Dash]:
 
 
 def _line(
-    run: Run, column: str, name: str, colour: str, dash: Dash = "solid", width: float = 2.0, *, positive: bool = False
+    run: "Run", column: str, name: str, colour: str, dash: Dash = "solid", width: float = 2.0, *, positive: bool = False
 ) -> Line | None:
     """The epochs that have a value in this column; None if there are none."""
     points = [(epoch, value) for epoch, value in run.column(column) if value > 0 or not positive]
@@ -270,7 +272,7 @@ def _line(
     return Line(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
 
 
-def _log_curves(name: str, label: str, y_title: str, runs: Sequence[Run], columns: dict[str, str]) -> Curves:
+def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], columns: dict[str, str]) -> Curves:
     lines: list[Line | None] = []
     for number, run in enumerate(runs):
         for place, (column, words) in enumerate(columns.items()):

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from mpl_toolkits.mplot3d.axes3d import Axes3D
 from numpy.typing import NDArray
+from PIL import Image
 
 from orthoframe.reporting._figures import new_figure
 
 if TYPE_CHECKING:
-    from mpl_toolkits.mplot3d.axes3d import Axes3D
-    from PIL import Image
-
     from orthoframe.ufm import Flow
 
 _COLOURS = ("tab:blue", "tab:orange", "tab:green")
@@ -25,8 +25,6 @@ def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) 
         flow: What `gradient_flow` returned, in three dimensions.
         classes: `[samples]`, 0..2.
     """
-    from PIL import Image
-
     frames = list(_frames(flow, classes))
     durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
     # One palette for all frames, because otherwise colours flicker.
@@ -37,11 +35,7 @@ def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) 
     )
 
 
-def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator["Image.Image"]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from mpl_toolkits.mplot3d.axes3d import Axes3D
-    from PIL import Image
-
+def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator[Image.Image]:
     features = flow.features.numpy()
     figure = new_figure(4.6, 4.6)
     figure.set_dpi(90)
@@ -69,7 +63,7 @@ def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator["Image.Image"]
         yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
 
 
-def _draw_sphere(axes: "Axes3D", whole: bool) -> None:
+def _draw_sphere(axes: Axes3D, whole: bool) -> None:
     """A grid on the sphere, or on its non-negative part, and the axes."""
     around = np.linspace(0, 2 * np.pi if whole else np.pi / 2, 37 if whole else 13)
     down = np.linspace(0, np.pi if whole else np.pi / 2, 19 if whole else 13)
