@@ -163,7 +163,7 @@ def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     if k <= (NUMBERED // 2 if picture.small else NUMBERED):
         for (row, column), value in np.ndenumerate(cosines):
             ink = "white" if abs(value) > 0.6 else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink)
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink, in_layout=False)
     names = [plain(name) for name in picture.classes]
     sized = names
     if picture.counts is not None:
@@ -237,7 +237,7 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
     if k <= _MEETING_COUNTS:
         for (row, column), count in np.ndenumerate(meetings):
             ink = "black" if np.log1p(count) / np.log1p(most) > 0.7 or not count else "white"
-            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink)
+            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink, in_layout=False)
     crosses = ", red: not pushed apart" if missing else ""
     axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
