@@ -186,7 +186,7 @@ def draw_ownership(axes: Axes, picture: OwnershipMap, title: str = "") -> None:
     """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
     k, d = len(picture.classes), len(picture.owners)
     table = np.full((k, max(1, d)), np.nan)
-    table[list(picture.owners), np.arange(d)] = picture.parts
+    table[list(picture.owners), np.arange(d)] = np.array(picture.parts, float)
     axes.set_facecolor("0.98")
     image = axes.imshow(table, cmap=_colour_map(SEQUENTIAL), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if k <= NAMED:

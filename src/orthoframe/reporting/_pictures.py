@@ -24,7 +24,7 @@ SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
-_SECOND = "#d9822b"  # the colour of the second of two lines
+_SECOND, _TRAIN, _SIZE = "#d9822b", "#a9c6e8", "#b8c0ca"  # the second of two lines, training accuracy, class sizes
 _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
@@ -84,7 +84,7 @@ class OwnershipMap:
     classes: tuple[str, ...]
     dimensions: tuple[int, ...]  # their numbers
     owners: tuple[int, ...]  # positions among the classes
-    parts: tuple[float, ...]
+    parts: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -160,19 +160,15 @@ def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
     return CosineMap(
         "plot-cosines",
         class_names(entry.name for entry in end.classes),
-        tuple(
-            Cosines(np.array(found.train.cosines, float), found.epoch, found.train.delta_of, found.train.beta_nc)
-            for found in shown
-        ),
+        tuple(_cosines(found) for found in shown),
         tuple(entry.rows for entry in end.classes),
     )
 
 
 def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
     """A small map of the cosines at one epoch, to stand beside those of other runs."""
-    train = measurement.train
-    cosines = Cosines(np.array(train.cosines, float), measurement.epoch, train.delta_of, train.beta_nc)
-    return CosineMap(name, class_names(entry.name for entry in train.classes), (cosines,), small=True)
+    names = class_names(entry.name for entry in measurement.train.classes)
+    return CosineMap(name, names, (_cosines(measurement),), small=True)
 
 
 def ownership_map(
@@ -186,20 +182,15 @@ def ownership_map(
         purity: `[d]`, the owner's part of the energy.
         name: Of the element on a page.
     """
-    live = [(owner, -(purity[d] or 0.0), d) for d, owner in enumerate(owners) if owner >= 0]
-    live.sort()
-    return OwnershipMap(
-        name,
-        class_names(classes),
-        tuple(d for _, _, d in live),
-        tuple(owner for owner, _, _ in live),
-        tuple(0.0 - part for _, part, _ in live),
-    )
+    live = [d for d, owner in enumerate(owners) if owner >= 0]
+    live.sort(key=lambda d: (owners[d], -(purity[d] or 0.0)))
+    ordered = tuple(owners[d] for d in live), tuple(purity[d] for d in live)
+    return OwnershipMap(name, class_names(classes), tuple(live), *ordered)
 
 
 def accuracy_bars(measurement: "Measurement") -> ClassBars:
     """Train and test accuracy of each class, the largest class first, above the sizes."""
-    found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, "#a9c6e8"))
+    found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, _TRAIN))
     names = class_names(entry.name for entry in measurement.train.classes)
     return ClassBars(
         "plot-accuracy",
@@ -239,7 +230,9 @@ def class_names(names: Iterable[int | str]) -> tuple[str, ...]:
     return tuple(str(name) or "(no name)" for name in names)
 
 
-_SIZE = "#b8c0ca"
+def _cosines(measurement: "Measurement") -> Cosines:
+    train = measurement.train
+    return Cosines(np.array(train.cosines, float), measurement.epoch, train.delta_of, train.beta_nc)
 
 
 def _sizes(measurement: "Measurement") -> dict[str, int]:
