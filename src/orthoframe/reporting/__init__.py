@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from orthoframe.reporting._figures import geometry_figure as geometry_figure
     from orthoframe.reporting._figures import training_figure as training_figure
     from orthoframe.reporting._figures import ufm_figure as ufm_figure
+    from orthoframe.reporting._figures import write_sphere_gif as write_sphere_gif
     from orthoframe.reporting._report import write_report as write_report
     from orthoframe.reporting._run import Run as Run
     from orthoframe.reporting._run import read_run as read_run
-    from orthoframe.reporting._sphere import write_sphere_gif as write_sphere_gif
     from orthoframe.reporting._study_figure import study_figure as study_figure
     from orthoframe.reporting._study_page import write_study_page as write_study_page
     from orthoframe.reporting._study_text import write_claims_page as write_claims_page
@@ -28,7 +28,7 @@ _MODULES = {
     "geometry_figure": "_figures",
     "certificate_figure": "_figures",
     "ufm_figure": "_figures",
-    "write_sphere_gif": "_sphere",
+    "write_sphere_gif": "_figures",
     "study_figure": "_study_figure",
     "write_study": "_study_text",
     "write_study_page": "_study_page",

@@ -1,13 +1,15 @@
-"""Pictures of files: descriptions drawn with matplotlib."""
+"""Pictures of files: descriptions drawn with matplotlib, and an animation."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from PIL import Image
 
 from orthoframe.reporting._format import ACCENT, GOOD, plain
 from orthoframe.reporting._pictures import (
@@ -28,13 +30,15 @@ from orthoframe.reporting._pictures import (
 )
 
 if TYPE_CHECKING:
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
     from torch import Tensor
 
     from orthoframe.batches import Certificate
     from orthoframe.geometry import Geometry
     from orthoframe.reporting._run import Run
-    from orthoframe.ufm import Solution
+    from orthoframe.ufm import Flow, Solution
 
+_SPHERE_COLOURS = ("tab:blue", "tab:orange", "tab:green")
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 # Of a certificate: classes with names, with counts in the cells, with bars; and pieces of a bar.
 _MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
@@ -160,7 +164,7 @@ def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     """Draw the last frame of a heat map of cosines."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
     image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
-    if k <= (NUMBERED // 2 if picture.small else NUMBERED):
+    if k <= NUMBERED:
         for (row, column), value in np.ndenumerate(cosines):
             ink = "white" if abs(value) > 0.6 else "black"
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink, in_layout=False)
@@ -168,17 +172,12 @@ def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     sized = names
     if picture.counts is not None:
         sized = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
-    if k <= (NUMBERED if picture.small else NAMED):
+    if k <= NAMED:
         axes.set_yticks(range(k), sized, fontsize=7)
         axes.set_xticks(range(k), names, fontsize=7, rotation=90)
-    elif picture.small:
-        axes.set_xticks([])
-        axes.set_yticks([])
-    if not picture.small:
-        # Beside the map itself: a colour bar of the layout's own moves the map, and the layout then cuts off its names.
-        beside = axes.inset_axes((1.04, 0.1, 0.05, 0.8))
-        axes.figure.colorbar(image, cax=beside).ax.tick_params(labelsize=7)
-        axes.set_anchor("W")
+    # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
+    axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8))).ax.tick_params(labelsize=7)
+    axes.set_anchor("W")
     axes.set_title(title, fontsize=9)
 
 
@@ -204,7 +203,7 @@ def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> CosineMap:
 def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:
     k = len(geometry.names)
     pairs = geometry.cosines.numpy()[np.triu_indices(k, 1)]
-    axes.hist(pairs, bins=[float(edge) for edge in np.linspace(-1, 1, 61)], color=ACCENT)
+    axes.hist(pairs, bins=60, range=(-1, 1), color=ACCENT)
     axes.axvline(0, color=GOOD, linewidth=1, label="orthogonal frame")
     if k > 1:
         axes.axvline(-1 / (k - 1), color="tab:red", linewidth=1, linestyle="--", label="simplex ETF")
@@ -277,3 +276,68 @@ def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -
 
 def _colour_map(colours: Sequence[str]) -> Colormap:
     return LinearSegmentedColormap.from_list("orthoframe", list(colours))
+
+
+def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) -> None:
+    """Write an animation of features in three dimensions that move on the sphere.
+
+    Args:
+        file: Where the GIF goes.
+        flow: What `gradient_flow` returned, in three dimensions.
+        classes: `[samples]`, 0..2.
+    """
+    frames = list(_frames(flow, classes))
+    durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
+    # One palette for all frames, because otherwise colours flicker.
+    palette = frames[0].quantize(256)
+    paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    paletted[0].save(
+        file, format="GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0, optimize=True
+    )
+
+
+def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator[Image.Image]:
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
+
+    features = flow.features.numpy()
+    figure = new_figure(4.6, 4.6)
+    figure.set_dpi(90)
+    axes = figure.add_subplot(projection="3d")
+    assert isinstance(axes, Axes3D)
+    _draw_sphere(axes, whole=bool((features < 0).any()))
+    # One figure for all frames: what moves is drawn empty, and moved.
+    trails, points = [], []
+    for c, colour in enumerate(_SPHERE_COLOURS):
+        trails += axes.plot([], [], [], color=colour, linewidth=1.2, alpha=0.6)
+        label = f"class {c}: {np.count_nonzero(classes == c)}"
+        points += axes.plot([], [], [], color=colour, label=label, linestyle="none", marker="o", markersize=4.7)
+    axes.legend(loc="upper left", fontsize=8, frameon=False)
+    title = axes.set_title("time", fontsize=9)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    figure.set_layout_engine("none")  # the layout stays, and finding it takes as long as drawing
+    for number, rows in enumerate(features):
+        for c in range(len(_SPHERE_COLOURS)):
+            trail = features[: number + 1][:, classes == c].mean(1)
+            trails[c].set_data_3d(*(trail / np.linalg.norm(trail, axis=1, keepdims=True)).T)
+            points[c].set_data_3d(*rows[classes == c].T)
+        title.set_text(f"time {float(flow.times[number]):.3g}")
+        canvas.draw()  # type: ignore[no-untyped-call]
+        yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
+
+
+def _draw_sphere(axes: "Axes3D", whole: bool) -> None:
+    """A grid on the sphere, or on its non-negative part, and the axes."""
+    around = np.linspace(0, 2 * np.pi if whole else np.pi / 2, 37 if whole else 13)
+    down = np.linspace(0, np.pi if whole else np.pi / 2, 19 if whole else 13)
+    x, y = np.outer(np.cos(around), np.sin(down)), np.outer(np.sin(around), np.sin(down))
+    z = np.outer(np.ones_like(around), np.cos(down))
+    axes.plot_wireframe(x, y, z, color="0.8", linewidth=0.5)
+    for axis in np.eye(3):
+        axes.plot(*np.stack([np.zeros(3), 1.15 * axis]).T, color="0.3", linewidth=0.8)
+    low = -1.0 if whole else 0.0
+    for limit in (axes.set_xlim, axes.set_ylim, axes.set_zlim):
+        limit(low, 1.0)
+    axes.set_box_aspect((1, 1, 1), zoom=1.4 if whole else 1.1)
+    axes.view_init(elev=28, azim=40)
+    axes.set_axis_off()
