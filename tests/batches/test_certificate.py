@@ -12,6 +12,7 @@ from torch.utils.data import BatchSampler, RandomSampler
 
 import reference
 from orthoframe import certify, loss_floor, supcon_loss
+from orthoframe.errors import InputError
 
 PLANS = st.integers(1, 8).flatmap(
     lambda n: st.tuples(
@@ -149,10 +150,8 @@ def test_batches_in_a_file(tmp_path):
     path.write_text("[0, 1]\n\n[0, 1, 2]\n")
     for batches in (path, str(path)):
         assert certify([0, 0, 1], batches).holds
-    with path.open() as lines, pytest.raises(ValueError, match="batch 1"):
-        certify([0, 0, 1], lines)  # its second line is empty
-    path.write_text("[0, 1")
-    with pytest.raises(ValueError, match="batch 0"):
+    path.write_text("[0]\n\n[0, 3]\n")
+    with pytest.raises(InputError, match=r"batches.jsonl, line 3: index 3;.* from 0 to 2"):
         certify([0, 0, 1], path)
 
 
@@ -190,13 +189,14 @@ def test_output_for_people_and_programs():
 @pytest.mark.parametrize(
     ("labels", "batches", "options", "kind", "message"),
     [
-        ([0, 1], [[0], [0, 2]], {}, ValueError, "batch 1 holds index 2, and the labels have 2 samples"),
+        ([0, 1], [[0], [0, 2]], {}, ValueError, "batch 1 holds index 2; there are 2 labels"),
         ([0, 1], [[-1]], {}, ValueError, "batch 0 holds index -1"),
-        ([0, 1], [[0], [[1]]], {}, ValueError, "batch 1: a batch must be a list of indices"),
-        ([0, 1], [[0.5]], {}, TypeError, "batch 0: a batch must hold integers, not float64"),
+        ([0, 1], [[0], [[1]]], {}, ValueError, "batch 1 must be a list of indices"),
+        ([0, 1], [[0.5]], {}, TypeError, "batch 0 must hold integers, not float64"),
         ([0.5, 1], [[0]], {}, TypeError, "labels must be integers or strings, not float64"),
         ([[0, 1]], [[0]], {}, ValueError, "labels must be one-dimensional"),
-        ([0, 1], [[0]], {"views": 0}, ValueError, "views must be a whole number from 1"),
+        ([0, 1], [[0]], {"denominator": "none"}, ValueError, "denominator must be one of 'all'"),
+        ([0, 1], [[0]], {"views": 0}, ValueError, "views must be at least 1"),
     ],
 )
 def test_errors(labels, batches, options, kind, message):
@@ -217,12 +217,12 @@ def test_large_random_plans_agree_with_networkx(seed):
 
 
 def test_chunks_change_nothing(monkeypatch):
-    from orthoframe.batches import _labels
+    from orthoframe.batches import _lists
 
     random = np.random.default_rng(0)
     labels = random.integers(5, size=300)
     batches = [random.integers(300, size=4) for _ in range(400)]
     whole = certify(labels, batches).to_dict()
-    monkeypatch.setattr(_labels, "_FIRST_CHUNK", 7)
-    monkeypatch.setattr(_labels, "_LARGEST_CHUNK", 50)
+    monkeypatch.setattr(_lists, "_FIRST_CHUNK", 7)
+    monkeypatch.setattr(_lists, "_LARGEST_CHUNK", 50)
     assert certify(labels, batches).to_dict() == whole

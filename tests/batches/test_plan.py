@@ -114,7 +114,7 @@ def test_present_always_certifies_and_fixed_does_where_a_class_has_two_rows(labe
 
 
 def test_fixed_adds_the_same_example_of_each_class_to_every_batch():
-    plan = BatchPlan(LABELS, 16, binding="fixed", seed=5, per_class=2)
+    plan = BatchPlan(LABELS, 16, binding="fixed", seed=5, bound_examples=2)
     bare = BatchPlan(LABELS, 16, binding="none", seed=5)
     tails = {
         tuple(bound[len(batch) :])
@@ -140,27 +140,27 @@ def test_present_is_cheaper_than_fixed():
     assert set(added) <= examples  # always the same representative of a class
 
 
-@pytest.mark.parametrize("per_class", [1, 3])
-def test_the_controls_are_of_equal_size(per_class):
+@pytest.mark.parametrize("bound_examples", [1, 3])
+def test_the_controls_are_of_equal_size(bound_examples):
     bare = BatchPlan(LABELS, 16, binding="none", seed=5)
     drawn = {}
     for binding in ("redrawn", "random"):
-        plan = BatchPlan(LABELS, 16, binding=binding, seed=5, per_class=per_class)
+        plan = BatchPlan(LABELS, 16, binding=binding, seed=5, bound_examples=bound_examples)
         tails = [
             bound[len(batch) :] for e in range(4) for batch, bound in zip(bare.batches(e), plan.batches(e), strict=True)
         ]
-        assert all(len(tail) == 4 * per_class for tail in tails)
+        assert all(len(tail) == 4 * bound_examples for tail in tails)
         drawn[binding] = tails
     for tail in drawn["redrawn"]:
-        assert LABELS[tail].tolist() == np.repeat(np.arange(4), per_class).tolist()
-        assert len(set(tail.tolist())) == 4 * per_class
+        assert LABELS[tail].tolist() == np.repeat(np.arange(4), bound_examples).tolist()
+        assert len(set(tail.tolist())) == 4 * bound_examples
     assert len({tuple(tail) for tail in drawn["redrawn"]}) > 20
     assert len({tuple(LABELS[tail]) for tail in drawn["random"]}) > 5
 
 
 def test_fewer_bound_classes_may_fail_and_the_certificate_says_so():
     labels = np.repeat([0, 1, 2], [40, 40, 4])
-    bound = BatchPlan(labels, 8, scheme="partition", classes=[0, 1], seed=0)
+    bound = BatchPlan(labels, 8, scheme="partition", bound_classes=[0, 1], seed=0)
     assert set(bound.examples) == {0, 1}
     certificate = bound.certificate()
     assert not certificate.holds
@@ -180,28 +180,28 @@ def test_examples_that_the_user_gives():
     [
         ({"scheme": "random"}, "scheme must be one of 'full'"),
         ({"binding": "some"}, "binding must be one of 'none'"),
-        ({"batch_size": 0}, "batch_size must be a whole number from 1, not 0"),
-        ({"batch_size": None}, "batch_size must be a whole number from 1, not None"),
-        ({"batch_size": 2.5}, "batch_size must be a whole number from 1, not 2.5"),
-        ({"seed": -1}, "seed must be a whole number from 0"),
-        ({"views": 0}, "views must be a whole number from 1"),
-        ({"per_class": 4}, "class 3 has 3 samples, and per_class=4"),
-        ({"classes": [0, 9]}, "there is no class 9 among the labels; classes are 0, 1, 2, 3"),
+        ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
+        ({"batch_size": None}, "batch_size must be a whole number, at least 1, not None"),
+        ({"batch_size": 2.5}, "batch_size must be a whole number, at least 1, not 2.5"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"views": 0}, "views must be at least 1"),
+        ({"bound_examples": 4}, "class 3 has 3 samples, and bound_examples=4"),
+        ({"bound_classes": [0, 9]}, "there is no class 9 among the labels; classes are 0, 1, 2, 3"),
         ({"examples": {3: 0}}, "the examples 0 of class 3 must be samples of that class"),
-        ({"examples": {3: [98, 99]}, "per_class": 3}, "class 3 was given 2 examples, and per_class=3"),
-        ({"scheme": "balanced", "batch_size": 3}, "needs a batch_size of at least 4"),
-        ({"binding": "present", "per_class": 2}, "per_class, classes and drop_last do not apply"),
-        ({"binding": "present", "drop_last": True}, "per_class, classes and drop_last do not apply"),
-        ({"classes": [0], "examples": {3: 99}}, "examples were given for class 3, which is not bound"),
-        ({"examples": {3: [98, 99]}}, "class 3 was given 2 examples, and per_class=1"),
-        ({"binding": "present", "classes": [0]}, "per_class, classes and drop_last do not apply"),
+        ({"examples": {3: [98, 99]}, "bound_examples": 3}, "class 3 was given 2 examples, and bound_examples=3"),
+        ({"scheme": "balanced", "batch_size": 3}, "needs batch_size to be at least 4"),
+        ({"binding": "present", "bound_examples": 2}, "bound_examples does not apply"),
+        ({"binding": "present", "drop_last": True}, "drop_last does not apply"),
+        ({"bound_classes": [0], "examples": {3: 99}}, "examples were given for class 3, which is not bound"),
+        ({"examples": {3: [98, 99]}}, "class 3 was given 2 examples, and bound_examples=1"),
+        ({"binding": "present", "bound_classes": [0]}, "bound_classes does not apply"),
         ({"labels": []}, "labels are empty"),
     ],
 )
 def test_errors(options, message):
     with pytest.raises(ValueError, match=message):
         BatchPlan(**{"labels": LABELS, "batch_size": 16, **options})
-    with pytest.raises(ValueError, match="epoch must be a whole number"):
+    with pytest.raises(ValueError, match="epoch must be at least 0"):
         BatchPlan(LABELS, 16).batches(-1)
 
 

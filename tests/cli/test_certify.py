@@ -125,7 +125,7 @@ def test_repair_and_plot(here, capsys):
         (["labels.txt", "deep.jsonl"], "deep.jsonl, line 1: not JSON"),
         (["labels.txt", "good.jsonl", "--repair", "x" * 300], "cannot be written"),
         (["labels.txt", "good.jsonl", "--batch-size", "4"], "--batch-size makes batches, and good.jsonl gives them"),
-        (["labels.txt", "--batch-size", "0"], "batch_size must be a whole number from 1, not 0"),
+        (["labels.txt", "--batch-size", "0"], "must be at least 1, not 0"),
         (["labels.txt", "--batch-size", "4", "--scheme", "magic"], "scheme must be one of 'full'"),
         (["labels.txt", "--batch-size", "4", "--binding", "glue"], "binding must be one of 'none'"),
         (["labels.txt", "--batch-size", "4", "--epochs", "0"], "--epochs must be at least 1"),

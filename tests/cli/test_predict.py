@@ -39,7 +39,8 @@ def test_csv(finished_run, images, capsys):
     names, pixels = images
     header, *rows = csv.reader(io.StringIO(predicted(capsys, finished_run, *names)))
     assert header == ["image", "class", *"0123456789"]
-    cosines, winners = load_encoder(finished_run).cosines_and_winners(pixels)
+    trained = load_encoder(finished_run)
+    cosines, winners = trained.classify(trained.features(pixels))
     assert [row[0] for row in rows] == names
     assert [row[1] for row in rows] == [str(int(winner)) for winner in winners]
     scores = torch.tensor([[float(value) for value in row[2:]] for row in rows], dtype=torch.float64)

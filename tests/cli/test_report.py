@@ -74,7 +74,7 @@ def test_a_run_that_is_not_finished(epochs, here, capsys):
     assert main(["report", "run"]) == 0
     text = Path("run/report.html").read_text()
     assert f"after epoch {epochs} of 2" in text
-    assert "resume=&#39;run&#39;" in text
+    assert "resume the run in run" in text
     assert main(["report", "run", "other"]) == 0
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from orthoframe import measure
-from orthoframe.geometry import _measure, etf_gram
+from orthoframe import NearestCentre, measure
+from orthoframe.geometry import Arrangement, _measure, accuracy_of, etf_gram
 
 NAMES = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
 
@@ -81,7 +81,8 @@ def test_rotation_changes_ownership_and_nothing_else():
     one, other = measure(features, labels), measure(features @ rotation, labels)
     for name in NAMES:
         assert math.isclose(getattr(one, name), getattr(other, name), rel_tol=1e-9, abs_tol=1e-12), name
-    assert one.accuracy == other.accuracy
+    assert one.accuracy.by_class == other.accuracy.by_class
+    assert math.isclose(one.accuracy.margin, other.accuracy.margin, rel_tol=1e-9)
     assert one.ownership.owned >= 3
     assert other.ownership.owned < 3
 
@@ -140,6 +141,32 @@ def test_accuracy_of_halves_and_worst_class():
     assert accuracy.by_class == (1.0, 1.0, 0.5)
 
 
+def test_means_and_thresholds():
+    labels = torch.arange(3).repeat_interleave(4)
+    features = torch.eye(3, 5, dtype=torch.float64)[labels] + 0.05 * draw(12, 5).abs()
+    unit = torch.nn.functional.normalize(features)
+    geometry = measure(features, labels)
+    expected = torch.stack([unit[labels == c].mean(0) for c in range(3)])
+    assert geometry.means.dtype == torch.float64
+    assert torch.allclose(geometry.means, expected, rtol=1e-12)
+    assert (geometry.orthogonal, geometry.collapsed, geometry.is_frame) == (False, True, False)
+    assert geometry.arrangement is Arrangement.NEITHER
+    frame = measure(torch.eye(3)[labels], labels)
+    assert frame.is_frame
+    assert frame.arrangement is Arrangement.FRAME
+    assert frame.to_dict()["arrangement"] == "frame"
+    assert measure(torch.eye(3), [7, 7, 7]).collapsed is False
+
+
+def test_accuracy_is_that_of_the_nearest_mean():
+    features, labels = draw(60, 4), torch.arange(60) % 3
+    geometry = measure(features, labels)
+    scores = NearestCentre(geometry.means).scores(features)
+    found = accuracy_of(scores, labels, geometry.names)
+    assert found.by_class == geometry.accuracy.by_class
+    assert math.isclose(found.margin, geometry.accuracy.margin, rel_tol=1e-12)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_other_dtypes_and_arrays(dtype):
     features, labels = draw(40, 6).to(dtype), np.arange(40) % 4
@@ -155,6 +182,7 @@ def test_wide_features_need_no_square(monkeypatch):
     full = measure(features, labels)
     monkeypatch.setattr(_measure, "WIDE", 4)
     monkeypatch.setattr(_measure, "_ROWS", 7)
+    monkeypatch.setattr(_measure, "CHUNK_ELEMENTS", 36)
     wide = measure(features, labels)
     for name in NAMES:
         assert math.isclose(getattr(full, name), getattr(wide, name), rel_tol=1e-10), name
@@ -246,12 +274,18 @@ def test_means_that_coincide_are_no_collapse():
     assert "collapsed" not in geometry.verdict()
 
 
-@pytest.mark.parametrize("length", [1e-200, 1e-30, 1.0, 1e30, 1e200])
+@pytest.mark.parametrize("length", [1e-11, 1.0, 1e30, 1e200])
 def test_the_length_of_rows_does_not_matter(length):
     features, labels = draw(30, 5), torch.arange(30) % 3
     found = measure(features * length, labels)
     assert found.dead_rows == 0
     assert math.isclose(found.delta_of, measure(features, labels).delta_of, rel_tol=1e-9)
+
+
+def test_rows_that_are_too_short_to_have_a_direction_count_as_zero():
+    features = torch.eye(3)
+    features[2] *= 0.9e-12
+    assert measure(features, [0, 1, 0]).dead_rows == 1
 
 
 def test_sums_that_overflow_are_refused():

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orthoframe import ClassStatistics, NearestCentre
+from orthoframe import ClassStatistics
 from orthoframe.geometry import _statistics
 
 
@@ -65,7 +65,7 @@ def test_definitions():
 def test_chunks_change_nothing(monkeypatch):
     features, labels = draw(50, 4), torch.arange(50) % 3
     whole = of(features, labels)
-    monkeypatch.setattr(_statistics, "_CHUNK_ELEMENTS", 12)
+    monkeypatch.setattr(_statistics, "CHUNK_ELEMENTS", 12)
     assert_same(of(features, labels), whole)
 
 
@@ -100,14 +100,3 @@ def test_a_refused_update_adds_nothing():
         with pytest.raises(ValueError, match=r"features\[4, 1\] is inf|label 7 at|features must have|labels must have"):
             statistics.update(wrong, y)
     assert_same(statistics, of(features, labels))
-
-
-def test_nearest_centre():
-    means = torch.tensor([[1.0, 0.0], [0.0, 1.0], [float("nan"), float("nan")]])
-    classifier = NearestCentre(means)
-    features = torch.tensor([[0.9, 0.2], [0.1, 0.3], [5.0, 5.1]])
-    assert classifier.predict(features).tolist() == [0, 1, 1]
-    scores = classifier.scores(features)
-    assert torch.allclose(scores[:, :2].float(), -(torch.cdist(features, means[:2]) ** 2), atol=1e-5)
-    assert (scores[:, 2] == -torch.inf).all()
-    assert classifier.scores(features.bfloat16()).dtype == torch.float64

@@ -33,7 +33,7 @@ def runs(tmp_path_factory):
     (bare / "geometry.jsonl").write_text("")
     holes = shutil.copytree(folders["good"], root / "holes")
     text = (holes / "geometry.jsonl").read_text()
-    text = re.sub(r'"(cosines|purity)": (\[+)[^,\]]+', r'"\1": \2null', text)
+    text = re.sub(r'"(cosines|purity|by_class)": (\[+)[^,\]]+', r'"\1": \2null', text)
     (holes / "geometry.jsonl").write_text(re.sub(r'"(inside|beta_nc)": [^,}]+', r'"\1": null', text))
     return {name: read_run(folder) for name, folder in {**folders, "bare": bare, "holes": holes}.items()}
 

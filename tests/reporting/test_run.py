@@ -149,7 +149,8 @@ def test_without_a_verdict_it_is_not_finished(folder):
     found = read_run(folder).verdict
     assert (found.reached, found.signature, found.ending) == (False, None, Ending.NOT_FINISHED)
     assert "epoch 4 of 4" in found.sentence
-    assert found.causes[0].advice.endswith(f"resume={str(folder)!r}")
+    assert "resume" in found.causes[0].advice
+    assert str(folder) in found.causes[0].advice
     (folder / "nan-batch.json").write_text("{}")
     found = read_run(folder).verdict
     assert (found.ending, found.causes[0].cause) == (Ending.NON_FINITE, Cause.NON_FINITE)

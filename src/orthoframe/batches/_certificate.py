@@ -1,19 +1,24 @@
 """A proof, or a counterexample, that a list of batches leads to the orthogonal frame."""
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.batches._labels import Integers, Labels, whole_number
+from orthoframe._atomic import json_ready
+from orthoframe._rows import Integers, Labels
+from orthoframe.batches._lists import index_lists
+from orthoframe.batches._repair import additions_to_connect
 from orthoframe.batches._scan import Scan, scan
-from orthoframe.batches._witness import witness
+from orthoframe.options import Denominator, check_choice, check_count
 
-# Whether a loss with this denominator feels a batch of a single class.
-_DENOMINATORS = {"all": True, "sincere": False, "negatives": False, "class-average": True}
-_SHOWN = 3  # pieces of a class, and samples of a piece, that are listed
+_SHOWN = 3  # pieces per class, and samples per piece, that are listed
+# The angle by which a witness leans: far from both 0 and a right angle.
+_COSINE = 0.8
+_SINE = math.sqrt(1 - _COSINE**2)
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,9 @@ class ClassReport:
     name: int | str
     samples: int
     absent: int  # samples that are in no batch
-    components: int  # pieces that the optimum may place apart; 1 is what one wants
-    components_as_stated: int  # pieces of the batch interaction graph
-    smallest: tuple[tuple[int, ...], ...]  # some samples of the smallest pieces, if there are several
+    components: int  # pieces that an optimum may place apart; 1 if the class is connected
+    components_as_stated: int  # connected components of the batch interaction graph
+    smallest: tuple[tuple[int, ...], ...]  # a few samples of the smallest pieces, if there are several
 
 
 @dataclass(frozen=True)
@@ -33,16 +38,17 @@ class Certificate:
     """What a list of batches guarantees; `str()` says it in a sentence and a small table.
 
     Attributes:
-        holds: Whether the orthogonal frame is the only optimum: the effective condition, which is exact.
-        holds_as_stated: Whether the batch interaction graph satisfies the paper's condition, which overlooks that two
-            single rows do not push each other apart and that a batch of one class does not make it collapse.
-        classes: A report for each class.
-        num_batches: Batches that were looked at.
-        memberships: Rows that were looked at, before views.
-        single_class_batches: Batches that hold one class only.
-        absent: Samples that are in no batch.
-        additions_to_connect: How many samples `repair` adds to batches so that each class is connected; the fewest
-            possible if batches are disjoint. Missing pairs may need more.
+        holds: Whether the orthogonal frame is the only optimum (an exact condition).
+        holds_as_stated: Whether the batch interaction graph satisfies the condition as stated in the paper, which
+            overlooks that two single rows do not push each other apart, and that a batch of a single class does not
+            make the class collapse.
+        classes: One report per class.
+        num_batches: Number of batches.
+        memberships: Total size of the batches, before views.
+        single_class_batches: Number of batches that hold a single class.
+        absent: Number of samples that are in no batch.
+        additions_to_connect: Number of samples that `repair` adds to connect every class, which is minimal if batches
+            are disjoint. Class pairs that do not meet may need more.
     """
 
     holds: bool
@@ -53,16 +59,16 @@ class Certificate:
     single_class_batches: int
     absent: int
     additions_to_connect: int
-    _scan: Scan
+    _scan: Scan = field(repr=False)
 
     @property
     def missing_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
-        """Classes that no batch pushes apart."""
+        """Pairs of classes that no batch pushes apart."""
         return self._named(~self._scan.met)
 
     @property
     def singleton_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
-        """Those of the missing pairs that do share a batch, always as a single row each."""
+        """The missing pairs that do share batches, but only with a single row each."""
         return self._named(self._scan.touched & ~self._scan.met)
 
     def _named(self, pairs: NDArray[np.bool_]) -> tuple[tuple[int | str, int | str], ...]:
@@ -71,11 +77,11 @@ class Certificate:
 
     @property
     def components(self) -> dict[int | str, int]:
-        """Pieces of each class."""
+        """Number of pieces of each class."""
         return {report.name: report.components for report in self.classes}
 
     def piece_sizes(self) -> dict[int | str, list[int]]:
-        """Samples in each piece of each class, the largest first."""
+        """Sizes of the pieces of each class, the largest first."""
         labels, roots = self._scan.labels, self._scan.components.roots()
         _, first, sizes = np.unique(roots, return_index=True, return_counts=True)
         owners = labels.classes[first]
@@ -84,9 +90,9 @@ class Certificate:
     def witness(self) -> NDArray[np.float64] | None:
         """Features `[samples, dim]` that show why it fails; None if it holds.
 
-        Non-negative and unit, they reach the loss floor on every batch, and are no orthogonal frame.
+        They are non-negative unit rows that reach the loss floor on every batch but are not an orthogonal frame.
         """
-        return None if self.holds else witness(self._scan)
+        return None if self.holds else _witness(self._scan)
 
     def sentence(self) -> str:
         """The verdict, and what to do."""
@@ -99,7 +105,7 @@ class Certificate:
         broken = [report for report in self.classes if report.components > 1]
         if broken:
             worst = max(broken, key=lambda report: report.components)
-            others = f", and {len(broken) - 1} more in several" if len(broken) > 1 else ""
+            others = f" ({len(broken) - 1} more disconnected)" if len(broken) > 1 else ""
             reasons.append(f"class {worst.name} is in {worst.components} pieces{others}")
         if self.absent:
             reasons.append(f"{self.absent} samples are in no batch")
@@ -107,12 +113,10 @@ class Certificate:
         if len(missing):
             a, b = (self._scan.labels.names[c] for c in missing[0])
             how = "meet only as single rows" if self._scan.touched[tuple(missing[0])] else "never meet"
-            others = f", nor are {len(missing) - 1} more pairs" if len(missing) > 1 else ""
-            reasons.append(f"classes {a} and {b} {how} and so are not pushed apart{others}")
-        advice = (
-            f"repair() connects the classes with {self.additions_to_connect} additions" if broken else "use repair()"
-        )
-        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or {advice}."
+            others = f" ({len(missing) - 1} more pairs are not either)" if len(missing) > 1 else ""
+            reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart{others}")
+        effect = f", which connects the classes with {self.additions_to_connect} additions" if broken else ""
+        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or call repair(){effect}."
 
     def __str__(self) -> str:
         rows = [self.sentence(), ""]
@@ -144,17 +148,7 @@ class Certificate:
             "holds": self.holds,
             "holds_as_stated": self.holds_as_stated,
             "sentence": self.sentence(),
-            "classes": [
-                {
-                    "name": report.name,
-                    "samples": report.samples,
-                    "absent": report.absent,
-                    "components": report.components,
-                    "components_as_stated": report.components_as_stated,
-                    "smallest": [list(piece) for piece in report.smallest],
-                }
-                for report in self.classes
-            ],
+            "classes": [json_ready(asdict(report)) for report in self.classes],
             "missing_pairs": [list(pair) for pair in self.missing_pairs],
             "singleton_pairs": [list(pair) for pair in self.singleton_pairs],
             "num_batches": self.num_batches,
@@ -170,54 +164,65 @@ def certify(
     batches: Iterable[Any],
     *,
     views: int | None = None,
-    denominator: str = "all",
+    denominator: Denominator = "all",
+    prototypes: bool = False,
 ) -> Certificate:
     """Decide whether a list of batches has the orthogonal frame as its only optimum.
 
-    For non-negative unit features, and enough dimensions, the optima of the supervised contrastive loss summed over the
-    batches are exactly the orthogonal frames if and only if (a) each class is one piece, where rows of a class are
-    joined by each batch that also holds another class, and by a batch of that class alone once two of its three or more
-    rows are joined; and (b) each two classes meet in a batch in which one of them has two rows.
+    For non-negative unit features and enough dimensions, the optima of the supervised contrastive loss summed over the
+    batches are exactly the orthogonal frames if and only if (a) each class is connected, where a batch joins its rows
+    of a class if it also holds another class, or if it holds three or more rows of that class alone and two of them are
+    joined already; and (b) every two classes meet in a batch in which one of them has at least two rows.
 
     Args:
         labels: `[samples]`, the class of each sample: integers or strings.
         batches: Lists of sample indices: a list, a `BatchPlan`, the `batch_sampler` of a DataLoader, the path of a file
-            of JSON lines, any iterable. An index that is in a batch twice counts as two rows. A sampler that has a
-            state is put back where it was.
-        views: Rows that each index stands for; 1, or those of the plan, by default.
-        denominator: That of the loss. With `"sincere"` and `"negatives"` a batch of a single class has no force at all.
+            of JSON lines, or any other iterable. An index that is in a batch twice counts as two rows. A sampler with a
+            `state_dict` is left in the state that it was in.
+        views: Rows per index; by default 1, or the views of the plan.
+        denominator: The denominator of the loss. With `"sincere"` and `"negatives"` a batch of a single class has no
+            effect.
+        prototypes: Whether every batch also holds one fixed extra sample per class.
 
     Returns:
         The certificate.
 
     Raises:
-        ValueError: For an index out of range, or labels or batches of a wrong shape.
+        ValueError: For an index out of range, labels or batches of a wrong shape, or an option that is not allowed.
         TypeError: For labels or batches of a wrong type.
+        InputError: For a file that cannot be used.
 
     Examples:
         >>> labels = [0, 0, 1, 1]
         >>> certify(labels, [[0, 1, 2, 3]]).holds
         True
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
-        Not certified: class 0 is in 2 pieces, and 1 more in several; classes 0 and 1 meet only as single rows and ...
+        Not certified: class 0 is in 2 pieces (1 more disconnected); classes 0 and 1 meet only as single rows, so ...
     """
-    views = whole_number("views", getattr(batches, "views", 1) if views is None else views, 1)
+    views = getattr(batches, "views", 1) if views is None else views
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
-    if denominator not in _DENOMINATORS:
-        raise ValueError(f"denominator must be one of {', '.join(map(repr, _DENOMINATORS))}, not {denominator!r}")
-    found = scan(Labels.of(labels), batches, views, _DENOMINATORS[denominator])
-    if state is not None:
-        batches.load_state_dict(state)  # type: ignore[attr-defined]
-    return _report(found)
+    try:
+        return certify_labels(Labels.of(labels), batches, check_count("views", views), denominator, prototypes)
+    finally:
+        if state is not None:
+            batches.load_state_dict(state)  # type: ignore[attr-defined]
 
 
-def _report(found: Scan) -> Certificate:
-    from orthoframe.batches._repair import additions_to_connect
-
-    labels, names = found.labels, found.labels.names
-    counts, absent = labels.counts, np.bincount(labels.classes[~found.seen], minlength=len(names))
+def certify_labels(
+    labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool
+) -> Certificate:
+    """`certify`, with classes that are numbered already."""
+    check_choice("denominator", denominator, Denominator)
+    if prototypes:
+        samples, k = len(labels.classes), len(labels.names)
+        fixed = np.arange(samples, samples + k)
+        batches = (np.concatenate([batch, fixed]) for batch in index_lists(batches, samples))
+        labels = Labels(np.concatenate([labels.classes, np.arange(k, dtype=labels.classes.dtype)]), labels.names)
+    found = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
+    names, counts = labels.names, labels.counts
+    absent = np.bincount(labels.classes[~found.seen], minlength=len(names))
     pieces = found.components.pieces()
-    smallest = _smallest(labels, pieces, found.components.roots())
+    smallest = _smallest_pieces(labels, pieces, found.components.roots())
     as_stated = found.components_as_stated().pieces()
     return Certificate(
         holds=bool((pieces <= 1).all() and found.met.all()),
@@ -237,8 +242,8 @@ def _report(found: Scan) -> Certificate:
     )
 
 
-def _smallest(labels: Labels, pieces: Integers, roots: Integers) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """Some samples of the smallest pieces of classes that are in several; of the first hundred such classes."""
+def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """A few samples of the smallest pieces of each disconnected class, for the first hundred such classes."""
     smallest: dict[int, tuple[tuple[int, ...], ...]] = {}
     for c in np.flatnonzero(pieces > 1)[:100].tolist():
         members = np.flatnonzero(labels.classes == c)
@@ -246,3 +251,45 @@ def _smallest(labels: Labels, pieces: Integers, roots: Integers) -> dict[int, tu
         chosen = own[np.argsort(sizes, kind="stable")[:_SHOWN]]
         smallest[c] = tuple(tuple(members[roots[members] == root][:_SHOWN].tolist()) for root in chosen)
     return smallest
+
+
+def _witness(found: Scan) -> NDArray[np.float64]:
+    """Put each class on its own axis, except for what the batches leave free.
+
+    Two classes that no batch pushes apart may lean towards each other. Of a class in several pieces, one piece may lean
+    into an extra dimension; pieces that share a batch of that class alone must stay equiangular, so they lean together,
+    each into its own extra dimension.
+    """
+    classes, k = found.labels.classes, len(found.labels.names)
+    apart = np.argwhere(np.triu(~found.met))
+    if len(apart):
+        axes = np.eye(k)
+        a, b = apart[0]
+        axes[b] = _COSINE * axes[a] + _SINE * axes[b]
+        return axes[classes]
+
+    roots = found.components.roots()
+    leaning = _leaning_pieces(found, roots)
+    features = np.zeros((len(classes), k + len(leaning)))
+    features[np.arange(len(classes)), classes] = 1.0
+    for extra, piece in enumerate(leaning):
+        members = roots == piece
+        features[members, classes[members]] = _COSINE
+        features[members, k + extra] = _SINE
+    return features
+
+
+def _leaning_pieces(found: Scan, roots: Integers) -> list[int]:
+    """The smallest set of pieces of a disconnected class that no batch of that class alone ties to other pieces."""
+    number, first = np.unique(roots, return_index=True)
+    piece_class = found.labels.classes[first]
+    broken = np.bincount(piece_class, minlength=len(found.labels.names)) > 1
+    tied = {int(piece): {int(piece)} for piece in number[broken[piece_class]]}
+    for batch in found.single:
+        if len(batch.samples) < 3:
+            continue  # two rows are free
+        together: set[int] = set().union(*(tied[int(root)] for root in np.unique(roots[batch.samples])))
+        for piece in together:
+            tied[piece] = together
+    smallest: set[int] = min(tied.values(), key=len)
+    return sorted(smallest)

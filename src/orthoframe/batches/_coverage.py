@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from orthoframe.batches._labels import Integers, whole_number
+from orthoframe._rows import Integers
+from orthoframe.options import check_count
 
 # Above this, pieces of a class larger than one sample are too unlikely to matter.
 _SMALL_CLASS = 40
@@ -56,7 +57,7 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
         0.589
     """
     counts = _checked(class_counts, batch_size)
-    whole_number("epochs", epochs, 1)
+    check_count("epochs", epochs)
     layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
     sizes, which, classes = np.unique(counts, return_inverse=True, return_counts=True)
     disconnected = np.array([_disconnected(int(size), layout, epochs) for size in sizes])[which]
@@ -129,7 +130,7 @@ def _checked(class_counts: Sequence[int] | Integers, batch_size: int) -> Integer
     counts = np.asarray(class_counts)
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
         raise ValueError("class_counts must be a list of whole numbers from 1")
-    whole_number("batch_size", batch_size, 1)
+    check_count("batch_size", batch_size)
     return counts
 
 

@@ -1,19 +1,23 @@
-"""The batches of every epoch, as a pure function."""
+"""The batches of every epoch, as a pure function, and what they guarantee over a run."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.batches._binding import Binding, bind, choose_examples
-from orthoframe.batches._certificate import Certificate, certify
-from orthoframe.batches._labels import Integers, Labels, whole_number
-from orthoframe.batches._schemes import Scheme, cut
+from orthoframe._rows import Integers, Labels
+from orthoframe.batches._certificate import Certificate, certify_labels
+from orthoframe.batches._schemes import bind, choose_examples, cut
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count
 
-# Each draw has a stream of its own, so that a change of one leaves the others as they were.
+# Each draw has its own random stream, so that changing one leaves the others as they were.
 _PARTITION, _EPOCH, _EXAMPLES, _ADDED = range(4)
+_MOST_EPOCHS = 20  # that `certify_run` looks at
 
 
 class BatchPlan:
@@ -24,18 +28,18 @@ class BatchPlan:
 
     Args:
         labels: `[samples]`, integers or strings.
-        batch_size: Rows of a batch before binding; `None` only for the scheme `full`.
-        scheme: `"full"`, `"partition"`, `"reshuffle"`, `"balanced"` or `"rare-hub"`; see `Scheme`.
-        binding: `"none"`, `"fixed"`, `"present"`, `"redrawn"` or `"random"`; see `Binding`.
-        seed: Decides everything that is random.
-        views: Views of each sample that the training draws; the certificate counts them as rows.
-        per_class: Binding examples of each class.
-        classes: Which classes are bound; all if `None`. With fewer, the certificate may fail.
-        examples: For some or all bound classes the sample, or samples, that bind; drawn by the seed otherwise.
-        drop_last: Whether to leave out a last batch that is short.
+        batch_size: Samples in a batch, before binding; `None` only with the scheme `full`.
+        scheme: `"full"`, `"partition"`, `"reshuffle"`, `"balanced"` or `"rare-hub"`; see `orthoframe.options.Scheme`.
+        binding: `"none"`, `"fixed"`, `"present"`, `"redrawn"` or `"random"`; see `orthoframe.options.Binding`.
+        seed: Seed of everything that is random.
+        views: Augmented views of each sample in training; the certificate counts each as a row.
+        bound_examples: Binding examples per class.
+        bound_classes: The classes that are bound; all by default. With fewer, the certificate may fail.
+        examples: The sample or samples that bind a class, for some or all bound classes; drawn at random by default.
+        drop_last: Whether to leave out the last batch if it is short.
 
     Raises:
-        ValueError: For options that are not allowed or contradict each other.
+        OptionError: For options that are not allowed or contradict each other.
 
     Examples:
         >>> plan = BatchPlan([0, 0, 0, 0, 1, 1], batch_size=3, scheme="partition", binding="fixed", seed=1)
@@ -54,45 +58,56 @@ class BatchPlan:
         binding: Binding = "fixed",
         seed: int = 0,
         views: int = 1,
-        per_class: int = 1,
-        classes: Sequence[Any] | None = None,
+        bound_examples: int = 1,
+        bound_classes: Sequence[Any] | None = None,
         examples: Mapping[Any, int | Sequence[int]] | None = None,
         drop_last: bool = False,
     ) -> None:
+        check_choice("scheme", scheme, Scheme)
+        check_choice("binding", binding, Binding)
         self.labels = Labels.of(labels)
         self.scheme, self.binding, self.drop_last = scheme, binding, drop_last
-        self.seed, self.views = whole_number("seed", seed, 0), whole_number("views", views, 1)
-        self.per_class = whole_number("per_class", per_class, 1)
-        self.batch_size = None if scheme == "full" else whole_number("batch_size", batch_size, 1)
-        self._check(classes)
+        self.seed, self.views = check_count("seed", seed, 0), check_count("views", views)
+        self.bound_examples = check_count("bound_examples", bound_examples)
+        self.batch_size = None if scheme == "full" else check_count("batch_size", batch_size)
+        self._check(bound_classes)
         if binding == "none":
-            classes = []
-        self._examples = choose_examples(self.labels, classes, per_class, examples, self._random(_EXAMPLES))
+            bound_classes = []
+        self._examples = choose_examples(
+            self.labels, bound_classes, self.bound_examples, examples, self._random(_EXAMPLES)
+        )
 
-    def _check(self, classes: Sequence[Any] | None) -> None:
-        for name, value, kind in (("scheme", self.scheme, Scheme), ("binding", self.binding, Binding)):
-            if value not in get_args(kind):
-                raise ValueError(f"{name} must be one of {', '.join(map(repr, get_args(kind)))}, not {value!r}")
-        if len(self.labels.classes) == 0:
+    def _check(self, bound_classes: Sequence[Any] | None) -> None:
+        k = len(self.labels.names)
+        if not k:
             raise ValueError("labels are empty; a plan needs at least one sample")
-        if self.scheme == "balanced" and (self.batch_size or 0) < len(self.labels.names):
-            raise ValueError(
-                f'scheme="balanced" needs a batch_size of at least {len(self.labels.names)}, one row for each class, '
-                f"not {self.batch_size}"
-            )
-        if self.binding == "present" and (self.per_class > 1 or classes is not None or self.drop_last):
-            raise ValueError(
-                'binding="present" adds what is missing and no more; per_class, classes and drop_last do not apply'
-            )
+        if self.scheme == "balanced" and (self.batch_size or 0) < k:
+            least = f" to be at least {k}, one row per class, not {self.batch_size}"
+            raise OptionError(Option("scheme", "balanced"), " needs ", Option("batch_size"), least)
+        if self.binding == "present":
+            options = {
+                "bound_examples": self.bound_examples > 1,
+                "bound_classes": bound_classes is not None,
+                "drop_last": self.drop_last,
+            }
+            for name in (name for name, given in options.items() if given):
+                raise OptionError(
+                    Option("binding", "present"), " adds only what is missing; ", Option(name), " does not apply"
+                )
 
     @property
     def examples(self) -> dict[Any, list[int]]:
-        """The binding examples of each bound class, for `fixed` and `present`."""
+        """The binding examples of each bound class, which `fixed` and `present` use."""
         return {self.labels.names[c]: chosen.tolist() for c, chosen in self._examples.items()}
+
+    @property
+    def repeats(self) -> bool:
+        """Whether every epoch has the same batches."""
+        return self.scheme in ("full", "partition") and self.binding in ("none", "fixed", "present")
 
     def batches(self, epoch: int = 0) -> list[Integers]:
         """The batches of an epoch, as arrays of sample indices."""
-        epoch = whole_number("epoch", epoch, 0)
+        epoch = check_count("epoch", epoch, 0)
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
         batches = cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last)
         return bind(self.labels, batches, self.binding, self._examples, self.views, self._random(_ADDED, epoch))
@@ -100,15 +115,16 @@ class BatchPlan:
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
 
-    def certificate(self, epochs: int = 1, *, denominator: str = "all") -> Certificate:
-        """The certificate of the first epochs together, for a loss with this denominator."""
-        every = (batch for epoch in range(epochs) for batch in self.batches(epoch))
-        return certify(
-            np.asarray(self.labels.names)[self.labels.classes], every, views=self.views, denominator=denominator
-        )
+    def certificate(self, epochs: int = 1, *, denominator: Denominator = "all") -> Certificate:
+        """Certify the batches of the first epochs together; see `certify`."""
+        return self._certify(self.labels, epochs, denominator, False)
+
+    def _certify(self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool) -> Certificate:
+        every = chain.from_iterable(map(self.batches, range(epochs)))
+        return certify_labels(labels, every, self.views, denominator, prototypes)
 
     def fingerprint(self) -> str:
-        """A short text that is the same for plans that give the same batches."""
+        """A short text that is equal for plans with equal batches."""
         settings = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last, self.examples]
         digest = hashlib.sha256(repr(settings).encode())
         digest.update(np.ascontiguousarray(self.labels.classes, dtype=np.int32).tobytes())
@@ -122,3 +138,61 @@ class BatchPlan:
 
     def _random(self, *stream: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, *stream])))
+
+
+@dataclass(frozen=True)
+class RunCertificate:
+    """What the batches of a run guarantee.
+
+    Attributes:
+        certificate: The certificate of the epochs that were looked at, together.
+        epochs: How many these are.
+        conclusive: Whether it answers for the whole run: it holds, which further batches cannot undo, or the epochs
+            that were looked at have all batches of the run.
+    """
+
+    certificate: Certificate
+    epochs: int
+    conclusive: bool
+
+
+def certify_run(
+    plan: BatchPlan,
+    epochs: int,
+    *,
+    denominator: Denominator = "all",
+    prototypes: bool = False,
+    names: Sequence[Any] | None = None,
+) -> RunCertificate:
+    """Certify a run: the first epoch alone or, if that does not hold and the plan changes, up to 20 epochs together.
+
+    Args:
+        plan: The plan.
+        epochs: Epochs of the run.
+        denominator: The denominator of the loss; see `certify`.
+        prototypes: Whether every batch also holds one fixed extra sample per class.
+        names: `[k]`, names of the classes that replace the plan's labels, in the order of `plan.labels.names`.
+
+    Raises:
+        OptionError: For fewer than 1 epoch, or a denominator that does not exist.
+        ValueError: If the number of names is not that of the classes.
+
+    Examples:
+        >>> labels = [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> found = certify_run(BatchPlan(labels, batch_size=4, binding="none"), epochs=100)
+        >>> found.certificate.holds, found.epochs
+        (True, 20)
+        >>> certify_run(BatchPlan(labels, batch_size=4, binding="fixed"), epochs=100).epochs
+        1
+    """
+    epochs = check_count("epochs", epochs)
+    labels = plan.labels
+    if names is not None:
+        if len(names) != len(labels.names):
+            raise ValueError(f"names has {len(names)} entries, and the plan {len(labels.names)} classes")
+        labels = Labels(labels.classes, tuple(names))
+    certificate, over = plan._certify(labels, 1, denominator, prototypes), 1
+    last = 1 if plan.repeats else min(epochs, _MOST_EPOCHS)
+    if not certificate.holds and last > 1:
+        certificate, over = plan._certify(labels, last, denominator, prototypes), last
+    return RunCertificate(certificate, over, certificate.holds or plan.repeats or over == epochs)

@@ -1,4 +1,4 @@
-"""One pass over batches: what they connect, and which classes they bring together."""
+"""One pass over batches: which samples they connect, and which classes they bring together."""
 
 import hashlib
 from collections.abc import Iterable
@@ -7,16 +7,96 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from orthoframe.batches._components import Components
-from orthoframe.batches._labels import Chunk, Integers, Labels, chunks
-from orthoframe.batches._tables import DenseTable, SparseTable, Table
+from orthoframe._rows import Integers, Labels
+from orthoframe.batches._lists import Chunk, chunks
 
 Flags = NDArray[np.bool_]
 
 
+class Components:
+    """Which samples are connected: a union-find over all samples that does many unions at a time.
+
+    A parent always has a smaller number than its child, so many groups can be united at once, in any order, without
+    making a cycle. Numbers 0..k-1, before all samples, are hubs, one per class: the first group of a class joins its
+    hub, and whatever meets it later becomes a direct child of the hub.
+
+    Args:
+        classes: `[samples]`, the class of each sample, 0..k-1; a component lies within one class.
+        num_classes: k.
+    """
+
+    def __init__(self, classes: Integers, num_classes: int) -> None:
+        self._classes = classes
+        self._hubs = num_classes
+        total = num_classes + len(classes)
+        self._parents = np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
+        self._without_hub = np.ones(num_classes, dtype=bool)
+
+    def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
+        """Unite the samples that have the same group number; a group lies within one class."""
+        nodes = samples + self._hubs
+        if self._without_hub.any():
+            nodes, groups = self._with_hubs(nodes, groups)
+        parents = self._parents
+        while len(nodes):
+            roots = self._roots(nodes)
+            lowest = np.full(num_groups, len(parents), dtype=parents.dtype)
+            np.minimum.at(lowest, groups, roots)
+            targets = lowest[groups]
+            lower = targets < roots
+            if not lower.any():
+                return
+            # A root that is in two groups takes the lower of their targets; the other group is processed again.
+            np.minimum.at(parents, roots[lower], targets[lower])
+            again = np.zeros(num_groups, dtype=bool)
+            again[groups[lower]] = True
+            rest = again[groups]
+            nodes, groups = nodes[rest], groups[rest]
+
+    def roots(self, samples: Integers | None = None) -> Integers:
+        """A number per sample (of all samples by default) that is equal for samples in one component."""
+        if samples is None:
+            samples = np.arange(len(self._classes), dtype=self._parents.dtype)
+        return self._roots(samples + self._hubs)
+
+    def pieces(self) -> Integers:
+        """`[k]`, number of components of each class."""
+        used = np.zeros(len(self._parents), dtype=bool)
+        used[self.roots()] = True
+        hubs, others = used[: self._hubs].astype(np.int64), np.flatnonzero(used[self._hubs :])
+        return hubs + np.bincount(self._classes[others], minlength=self._hubs)
+
+    def copy(self) -> "Components":
+        """An independent copy."""
+        other = Components(self._classes, self._hubs)
+        other._parents, other._without_hub = self._parents.copy(), self._without_hub.copy()
+        return other
+
+    def _with_hubs(self, nodes: Integers, groups: Integers) -> tuple[Integers, Integers]:
+        """Add the hub of each class that has not used it yet to the first group of the class."""
+        first = np.full(self._hubs, -1)
+        first[self._classes[nodes[::-1] - self._hubs]] = np.arange(len(nodes))[::-1]  # the last write wins
+        found = np.flatnonzero(self._without_hub & (first >= 0))
+        self._without_hub[found] = False
+        return np.concatenate([nodes, found]), np.concatenate([groups, groups[first[found]]])
+
+    def _roots(self, nodes: Integers) -> Integers:
+        parents = self._parents
+        roots: Integers = parents[nodes]
+        above = parents[roots]
+        if np.array_equal(roots, above):
+            return roots
+        while True:
+            roots, above = above, parents[above]
+            if np.array_equal(roots, above):
+                parents[nodes] = roots  # the next lookup is one step
+                return roots
+
+
 class SingleClass(NamedTuple):
-    """A batch of one class only."""
+    """A batch that holds a single class."""
 
     number: int  # in the list of batches
     samples: Integers
@@ -27,20 +107,20 @@ class Scan:
     """What a pass over the batches found."""
 
     labels: Labels
-    components: Components  # samples that every optimum has at one place
-    by_single_class: Components | None  # samples connected by batches of one class, if there are any
+    components: Components  # samples that coincide in every optimum
+    by_single_class: Components | None  # samples connected by batches of a single class, if there are any
     met: Flags  # [k, k], classes that some batch pushes apart
-    touched: Flags  # [k, k], classes that share some batch
+    touched: Flags  # [k, k], classes that share a batch
     seen: Flags  # [samples]
-    shared: Flags  # [k], classes that have a batch with another row in it
+    shared: Flags  # [k], classes that are in a batch with another row
     num_batches: int = 0
     memberships: int = 0
     single_class_batches: int = 0
-    single: list[SingleClass] = field(default_factory=list)  # those of two rows or more that hold several components
-    known: set[bytes] = field(default_factory=set)  # what those hold, so that none is kept twice
+    single: list[SingleClass] = field(default_factory=list)  # those that hold several components
+    known: set[bytes] = field(default_factory=set)  # hashes of the batches in `single`, to keep each only once
 
     def components_as_stated(self) -> Components:
-        """Samples connected by shared batches, whatever the batches hold: the batch interaction graph."""
+        """Connected components of the batch interaction graph: samples that share batches of any kind."""
         if self.by_single_class is None:
             return self.components
         connected, everything = self.by_single_class.copy(), np.arange(len(self.labels.classes))
@@ -49,17 +129,17 @@ class Scan:
 
 
 def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: bool = True) -> Scan:
-    """Apply the effective condition and the condition as stated, in one pass.
+    """Apply the exact condition and the condition as stated in the paper, in one pass.
 
-    Every batch that holds two classes makes the rows of a class coincide. A batch of a single class only makes its rows
-    equiangular: all coincide once two of them are known to, if there are three or more. Two classes are pushed apart by
-    a batch in which one of them has two rows.
+    A batch of two or more classes makes its rows of each class coincide. A batch of a single class only makes its rows
+    equiangular: with three or more rows they coincide once two of them are known to. Two classes are pushed apart by a
+    batch in which one of them has at least two rows.
 
     Args:
         labels: The classes.
         batches: Lists of sample indices.
-        views: Rows that each index stands for.
-        single_class_acts: Whether the loss feels a batch of a single class at all.
+        views: Rows per index.
+        single_class_acts: Whether a batch of a single class has any effect on the loss.
     """
     classes, k = labels.classes, len(labels.names)
     eye = np.eye(k, dtype=bool)
@@ -73,38 +153,41 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
         shared=np.zeros(k, dtype=bool),
     )
     for chunk in chunks(batches, len(classes)):
-        _look(found, chunk, views, single_class_acts)
+        _scan_chunk(found, chunk, views, single_class_acts)
     close(found.components, found.single)
     found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
     return found
 
 
-def _look(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) -> None:
+def _scan_chunk(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) -> None:
     k = len(found.labels.names)
     found.memberships += len(chunk.samples)
     found.seen[chunk.samples] = True
     # A group: the rows of one class in one batch.
     keys = chunk.batches * k + found.labels.classes[chunk.samples]
     if chunk.num_batches * k <= 8 * len(keys):
-        table: Table = DenseTable(np.bincount(keys, minlength=chunk.num_batches * k).reshape(chunk.num_batches, k))
-    else:  # far more classes than rows: only the groups that are there
+        table: _DenseTable | _SparseTable = _DenseTable(
+            np.bincount(keys, minlength=chunk.num_batches * k).reshape(chunk.num_batches, k)
+        )
+    else:  # far more classes than rows: count only the groups that exist
         groups, keys, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        table = SparseTable(*np.divmod(groups, k), counts, chunk.num_batches, k)
-    mixed = table.classes_in_batches > 1
-    unite = table.several(2, mixed)
+        table = _SparseTable(*np.divmod(groups, k), counts, chunk.num_batches, k)
+    classes_per_batch = table.classes_per_batch()
+    mixed = classes_per_batch > 1
+    unite = table.groups_of(2, mixed)
     chosen = unite[keys]
     found.components.join(chunk.samples[chosen], keys[chosen], len(unite))
-    found.shared |= table.classes_with(2, views, mixed)
-    table.mark(found.touched, 1, mixed)
-    table.mark(found.met, 2 if views == 1 else 1, mixed)
-    single = table.classes_in_batches == 1
+    found.shared |= table.shared_classes(views, mixed)
+    table.mark_pairs(found.touched, 1, mixed)
+    table.mark_pairs(found.met, 2 if views == 1 else 1, mixed)
+    single = classes_per_batch == 1
     found.single_class_batches += int(single.sum())
-    _look_at_single_classes(found, chunk, single, views, single_class_acts)
+    _scan_single_classes(found, chunk, single, views, single_class_acts)
     found.num_batches += chunk.num_batches
 
 
-def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
-    """Batches of one class: connected as stated; in truth only if two of three or more rows are known to coincide."""
+def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
+    """Batches of a single class: connected as stated in the paper, but truly only if two rows already coincide."""
     inside = single[chunk.batches]
     samples, owners = chunk.samples[inside], chunk.batches[inside]
     if not len(samples):
@@ -128,7 +211,7 @@ def _look_at_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int
 
 
 def close(components: Components, single: list[SingleClass]) -> None:
-    """Let batches of one class, of three or more rows, act until none has two rows that are known to coincide."""
+    """Join the rows of each single-class batch of three or more in which two coincide, until no such batch is left."""
     waiting = [batch.samples for batch in single if len(batch.samples) > 2]
     while waiting:
         samples, owners = np.concatenate(waiting), np.repeat(np.arange(len(waiting)), [len(b) for b in waiting])
@@ -142,3 +225,63 @@ def close(components: Components, single: list[SingleClass]) -> None:
         acting = fires[owners]
         components.join(samples[acting], owners[acting], len(waiting))
         waiting = [batch for batch, fired in zip(waiting, fires, strict=True) if not fired]
+
+
+@dataclass(frozen=True)
+class _DenseTable:
+    """Rows of each class in each batch of a chunk; groups are numbered along the flattened table."""
+
+    counts: Integers  # [batches, k]
+
+    def classes_per_batch(self) -> Integers:
+        return np.asarray(np.count_nonzero(self.counts, axis=1))
+
+    def groups_of(self, least: int, mixed: Flags) -> Flags:
+        """`[groups]`, those that have at least `least` rows and are in a mixed batch."""
+        return np.asarray((self.counts >= least) & mixed[:, None]).ravel()
+
+    def shared_classes(self, views: int, mixed: Flags) -> Flags:
+        """`[k]`, classes that are in a mixed batch, or have at least two rows, counting views, in any batch."""
+        return np.asarray(((self.counts * views >= 2) | (mixed[:, None] & (self.counts > 0))).any(axis=0))
+
+    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
+        """Set the entries of pairs that share a mixed batch in which one class has at least `least` rows."""
+        missing = np.flatnonzero(~matrix.all(axis=1))
+        if not len(missing):
+            return
+        counts = self.counts[np.ix_(mixed, missing)]
+        present, several = (counts > 0).astype(np.float32), (counts >= least).astype(np.float32)
+        together = (several.T @ present) > 0
+        matrix[np.ix_(missing, missing)] |= together | together.T
+
+
+@dataclass(frozen=True)
+class _SparseTable:
+    """The same as `_DenseTable`, with only the groups that exist, ordered by batch."""
+
+    batches: Integers  # [groups]
+    classes: Integers  # [groups]
+    counts: Integers  # [groups]
+    num_batches: int
+    num_classes: int
+
+    def classes_per_batch(self) -> Integers:
+        return np.bincount(self.batches, minlength=self.num_batches)
+
+    def groups_of(self, least: int, mixed: Flags) -> Flags:
+        return np.asarray((self.counts >= least) & mixed[self.batches])
+
+    def shared_classes(self, views: int, mixed: Flags) -> Flags:
+        found = np.zeros(self.num_classes, dtype=bool)
+        found[self.classes[(self.counts * views >= 2) | mixed[self.batches]]] = True
+        return found
+
+    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
+        wanted = mixed[self.batches] & ~np.asarray(matrix.all(axis=1))[self.classes]
+        together = (self._ones(wanted & (self.counts >= least)).T @ self._ones(wanted)).tocoo()
+        matrix[together.row, together.col] = True
+        matrix[together.col, together.row] = True
+
+    def _ones(self, chosen: Flags) -> csr_array:
+        places = self.batches[chosen], self.classes[chosen]
+        return csr_array((np.ones(len(places[0]), np.int32), places), shape=(self.num_batches, self.num_classes))

@@ -1,25 +1,19 @@
-"""How an epoch is cut into batches, before anything is bound to them."""
+"""How an epoch is cut into batches, and what is added to them."""
 
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from orthoframe.batches._labels import Integers, Labels
-
-Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
-"""- `full`: one batch that holds everything.
-- `partition`: batches drawn once and the same in every epoch.
-- `reshuffle`: a new partition in each epoch.
-- `balanced`: every batch holds the same number of each class, `batch_size // classes`. An epoch lasts until the largest
-  class has been shown; smaller classes are shown again and again, reshuffled each time, and no sample is left out.
-- `rare-hub`: reshuffled, but each rare class (fewer samples than there are batches, at most half a batch) is whole in
-  one batch, and so connected, if others are in that batch too.
-"""
+from orthoframe._rows import Integers, Labels
+from orthoframe.batches._repair import mend
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Binding, Scheme
 
 
 def cut(labels: Labels, batch_size: int, scheme: Scheme, random: Generator, drop_last: bool) -> list[Integers]:
-    """The batches of an epoch; `random` decides all that is random."""
+    """Cut an epoch into batches, before binding."""
     samples = len(labels.classes)
     if scheme == "full":
         return [np.arange(samples)]
@@ -40,7 +34,7 @@ def _balanced(labels: Labels, batch_size: int, random: Generator) -> list[Intege
     each = batch_size // len(counts)
     number = -(-int(counts.max()) // each)
     columns = []
-    for members in members_of_classes(labels):
+    for members in labels.members():
         rounds = -(-number * each // len(members))
         shown = np.concatenate([random.permutation(members) for _ in range(rounds)])
         columns.append(shown[: number * each].reshape(number, each))
@@ -53,8 +47,8 @@ def _rare_hub(labels: Labels, batch_size: int, order: Integers, random: Generato
     rare = (counts < number) & (counts <= batch_size // 2) & (counts > 1)
     hubs: list[list[Integers]] = [[] for _ in range(number)]
     room = np.full(number, batch_size)
-    members = members_of_classes(labels)
-    # The largest first, each into the emptiest batch; a shuffle decides between equals.
+    members = labels.members()
+    # The largest first, each into the emptiest batch; ties are broken by a shuffle.
     for c in sorted(random.permutation(np.flatnonzero(rare)).tolist(), key=lambda c: -counts[c]):
         place = int(np.argmax(room))
         if room[place] < counts[c]:
@@ -64,14 +58,94 @@ def _rare_hub(labels: Labels, batch_size: int, order: Integers, random: Generato
         hubs[place].append(members[c])
         room[place] -= counts[c]
     others = order[~rare[labels.classes[order]]]
-    # Others fill the batches in their order, so that only the last ones are short.
+    # The other samples fill the batches in order, so that only the last ones are short.
     ends = np.minimum(np.cumsum(room), len(others))
     parts = np.split(others, ends[:-1])
     batches = [np.concatenate([*hub, part]) for hub, part in zip(hubs, parts, strict=True)]
     return [batch for batch in batches if len(batch)]
 
 
-def members_of_classes(labels: Labels) -> list[Integers]:
-    """The samples of each class."""
-    order = np.argsort(labels.classes, kind="stable")
-    return np.split(order, np.cumsum(labels.counts)[:-1])
+def choose_examples(
+    labels: Labels,
+    bound_classes: Sequence[Any] | None,
+    bound_examples: int,
+    examples: Mapping[Any, int | Sequence[int]] | None,
+    random: Generator,
+) -> dict[int, Integers]:
+    """Choose the binding examples of each bound class: those in `examples`, and random ones for other classes.
+
+    Raises:
+        OptionError: For a class that does not exist, too few samples, or an example of another class.
+    """
+    number_of = {name: c for c, name in enumerate(labels.names)}
+    wanted = labels.names if bound_classes is None else bound_classes
+    for name in [*wanted, *(examples or {})]:
+        if name not in number_of:
+            raise OptionError(f"there is no class {name!r} among the labels; classes are {_first_names(labels.names)}")
+    unbound = [name for name in examples or {} if name not in wanted]
+    if unbound:
+        raise OptionError(Option("examples"), f" were given for class {unbound[0]!r}, which is not bound")
+    members = labels.members()
+    chosen: dict[int, Integers] = {}
+    for name in wanted:
+        c = number_of[name]
+        # Drawn even where examples are given, so that the examples of one class do not depend on another.
+        drawn = random.permutation(members[c])[:bound_examples]
+        given = None if examples is None else examples.get(name)
+        if given is None:
+            if len(drawn) < bound_examples:
+                many = f"; use at most {len(drawn)}"
+                raise OptionError(
+                    f"class {name!r} has {len(drawn)} samples, and ", Option("bound_examples", bound_examples), many
+                )
+        else:
+            drawn = np.atleast_1d(np.asarray(given))
+            if drawn.dtype.kind not in "iu" or not np.isin(drawn, members[c]).all():
+                raise OptionError(f"the examples {given!r} of class {name!r} must be samples of that class")
+            if len(np.unique(drawn)) != bound_examples:
+                found = len(np.unique(drawn))
+                raise OptionError(
+                    f"class {name!r} was given {found} examples, and ", Option("bound_examples", bound_examples)
+                )
+        chosen[c] = drawn
+    return chosen
+
+
+def bind(
+    labels: Labels,
+    batches: list[Integers],
+    binding: Binding,
+    examples: dict[int, Integers],
+    views: int,
+    random: Generator,
+) -> list[Integers]:
+    """Add to each batch what the binding asks for; `random` is for what is drawn anew in each batch."""
+    if binding == "none" or not examples:
+        return batches
+    if binding == "present":
+        return mend(labels, batches, views, np.array([examples[c][0] for c in range(len(labels.names))]))
+    everything = np.concatenate(list(examples.values()))
+    if binding == "fixed":
+        return [np.concatenate([batch, everything]) for batch in batches]
+    if binding == "random":
+        added = random.integers(len(labels.classes), size=(len(batches), len(everything)))
+    else:
+        added = _redrawn(labels, len(batches), examples, random)
+    return [np.concatenate([batch, extra]) for batch, extra in zip(batches, added, strict=True)]
+
+
+def _redrawn(labels: Labels, num_batches: int, examples: dict[int, Integers], random: Generator) -> Integers:
+    """For each batch, as many distinct samples of each bound class as it has examples."""
+    members = labels.members()
+    columns = []
+    for c, chosen in examples.items():
+        if len(chosen) == 1:
+            picks = random.integers(len(members[c]), size=(num_batches, 1))
+        else:
+            picks = np.stack([random.permutation(len(members[c]))[: len(chosen)] for _ in range(num_batches)])
+        columns.append(members[c][picks])
+    return np.concatenate(columns, axis=1)
+
+
+def _first_names(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")

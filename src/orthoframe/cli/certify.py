@@ -67,7 +67,7 @@ class Certify:
             # One pass needs no memory; what comes after the verdict needs the batches again.
             every = list(batches) if self.repair or self.plot else batches
             try:
-                certificate = certify(labels, every, views=self.views, denominator=self.denominator)
+                certificate = certify(labels, every, views=self.views, denominator=self.denominator)  # type: ignore[arg-type]
             except ValueError as error:
                 raise InputError(str(error)) from None
         if certificate.num_batches == 0:

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import torch
 import tyro
 from torch import Tensor
 
+from orthoframe._rows import Labels
 from orthoframe.cli._features import FeatureFile, open_features
 from orthoframe.cli._files import check_figure, read_labels, write_figure
 from orthoframe.cli._progress import progress
@@ -54,7 +56,7 @@ class Measure:
 
     def run(self) -> int:
         """Do it; the exit status."""
-        from orthoframe.geometry import measure_parts, number_labels
+        from orthoframe.geometry import measure_parts
 
         check_figure(self.plot)
         if self.temperature is not None and not 0 < self.temperature < float("inf"):
@@ -67,7 +69,8 @@ class Measure:
             )
         if not features.rows:
             raise InputError(f"{self.features}: there are no rows")
-        classes, names = number_labels(given, None)
+        numbered = Labels.of(given)
+        classes, names = torch.from_numpy(numbered.classes).long(), numbered.names
         with progress() as bar:
             task = bar.add_task("measuring", total=2 * features.rows)
             parts = _parts(features, classes, lambda rows: bar.advance(task, rows))

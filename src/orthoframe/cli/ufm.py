@@ -191,13 +191,13 @@ class Ufm:
         from orthoframe.batches import certify
 
         if not self.prototypes:
-            return certify(labels, batches, denominator=self.denominator)
+            return certify(labels, batches, denominator=self.denominator)  # type: ignore[arg-type]
         # A prototype is a sample of its class that is in every batch.
         fixed = np.arange(len(labels), len(labels) + classes)
         return certify(
             np.append(labels, np.arange(classes)),
             [np.append(batch, fixed) for batch in batches],
-            denominator=self.denominator,
+            denominator=self.denominator,  # type: ignore[arg-type]
         )
 
     def _predicted(self, counts: list[int]) -> Tensor:

@@ -1,13 +1,20 @@
-"""Class statistics, measures, targets: how the features of classes are arranged."""
+"""How the features of classes are arranged: statistics, measures, targets, and the nearest class centre."""
 
 from typing import TYPE_CHECKING, Any
 
-from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._explain import Explanation, explain
-from orthoframe.geometry._geometry import Accuracy, Geometry, geometry_of
-from orthoframe.geometry._measure import measure, measure_parts, number_labels
-from orthoframe.geometry._measures import distance_to_gram, etf_gram, frame_gram
-from orthoframe.geometry._ownership import Ownership, ownership
+from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
+from orthoframe.geometry._geometry import (
+    COLLAPSE,
+    FRAME_DISTANCE,
+    Arrangement,
+    Geometry,
+    distance_to_gram,
+    etf_gram,
+    frame_gram,
+    geometry_of,
+)
+from orthoframe.geometry._measure import measure, measure_parts
+from orthoframe.geometry._ownership import Explanation, Ownership, explain, ownership
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -16,17 +23,20 @@ if TYPE_CHECKING:
 __all__ = [
     "measure",
     "measure_parts",
-    "number_labels",
     "Geometry",
     "geometry_of",
+    "Arrangement",
+    "FRAME_DISTANCE",
+    "COLLAPSE",
+    "NearestCentre",
     "Accuracy",
+    "accuracy_of",
     "Ownership",
     "ownership",
     "explain",
     "Explanation",
     "ClassStatistics",
     "GeometryMetric",
-    "NearestCentre",
     "distance_to_gram",
     "frame_gram",
     "etf_gram",

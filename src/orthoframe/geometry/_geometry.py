@@ -1,31 +1,34 @@
 """What the measures say of an embedding."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from orthoframe.geometry._measures import collapse_trace, distance_to_gram, etf_gram, frame_gram
+from orthoframe._atomic import json_ready
+from orthoframe.geometry._centres import Accuracy
 from orthoframe.geometry._ownership import Ownership, ownership
-from orthoframe.geometry._statistics import ClassStatistics
+from orthoframe.geometry._statistics import ClassStatistics, collapse_trace
 
-# Below these an embedding is called a frame, a class collapsed: words for a reader, nothing more.
-NEAR_FRAME, COLLAPSED = 0.05, 0.01
+FRAME_DISTANCE = 0.05
+"""Class means are called orthogonal up to this `delta_of`."""
+COLLAPSE = 0.01
+"""Classes are called collapsed up to this `beta_nc` and `spread`."""
 
 
-@dataclass(frozen=True)
-class Accuracy:
-    """Of the nearest class centre; of the classes that were measured."""
+class Arrangement(Enum):
+    """How class means are arranged; each member has a `code` and a `sentence` (without its full stop)."""
 
-    overall: float
-    balanced: float  # mean over classes
-    worst: float
-    worst_class: int | str
-    majority: float  # mean over the larger half of the classes
-    minority: float  # mean over the smaller half
-    by_class: tuple[float, ...]
+    ONE_CLASS = "one-class", "One class: there is nothing to compare"
+    FRAME = "frame", "Class means form an orthogonal frame"
+    ETF = "etf", "Class means form a simplex ETF, not an orthogonal frame"
+    NEITHER = "neither", "Class means form neither an orthogonal frame nor a simplex ETF"
+
+    def __init__(self, code: str, sentence: str) -> None:
+        self.code, self.sentence = code, sentence
 
 
 @dataclass(frozen=True)
@@ -38,26 +41,26 @@ class Geometry:
         names: Classes that have rows.
         missing: Classes that have none.
         counts: `[k]`, rows of each class.
-        dim: d.
+        means: `[k, d]`, class means, in float64.
         gram: `[k, k]`, products of class means.
         cosines: `[k, k]`, cosines of class means.
         delta_of: Distance of the Gram matrix to that of an orthogonal frame (Delta_GM); 0 at a frame.
         delta_etf: Distance of the Gram matrix of centred means to that of a simplex ETF; 0 at a frame too.
         beta_nc: tr(Sigma_W Sigma_B^+)/k; 0 at neural collapse. NaN if the scatter was not kept.
-        collapse_trace: The same without 1/k, as the paper's code has it.
+        collapse_trace: The same without 1/k, as in the paper's code.
         mean_cosine: Over pairs of classes whose means are not zero.
         max_cosine: Over the same pairs.
         norm_ratio: Longest class mean over the shortest.
         spreads: `[k]`, mean squared distance of the rows of a class to its mean.
         ownership: Which class owns each dimension.
         dead_rows: Rows that are all zero.
-        accuracy: Of the nearest class centre, if the rows were seen a second time.
+        accuracy: Of the nearest class mean, if the rows were seen a second time.
     """
 
     names: tuple[int | str, ...]
     missing: tuple[int | str, ...]
     counts: tuple[int, ...]
-    dim: int
+    means: Tensor
     gram: Tensor
     cosines: Tensor
     delta_of: float
@@ -73,13 +76,43 @@ class Geometry:
     accuracy: Accuracy | None = None
 
     @property
-    def spread(self) -> float:
-        """The part of the squared length of rows that is not that of their class mean, a mean over classes.
+    def dim(self) -> int:
+        """D."""
+        return int(self.means.shape[1])
 
-        1 - |mean|^2 if rows have length 1. Unlike `beta_nc` it sees rows that are spread at right angles to all means.
+    @property
+    def spread(self) -> float:
+        """The fraction of the squared length of rows that is not that of their class mean, averaged over classes.
+
+        It is 1 - |mean|^2 for unit rows. Unlike `beta_nc` it sees rows that are spread at right angles to all means.
         """
         energy = self.spreads + torch.diagonal(self.gram)
         return float((self.spreads / energy.masked_fill(energy == 0, 1.0)).mean())
+
+    @property
+    def orthogonal(self) -> bool:
+        """Whether class means are orthogonal and equally long, up to `FRAME_DISTANCE`."""
+        return self.delta_of <= FRAME_DISTANCE
+
+    @property
+    def collapsed(self) -> bool:
+        """Whether the rows of each class coincide, up to `COLLAPSE`; False where `beta_nc` is not known."""
+        return not math.isnan(self.beta_nc) and max(self.beta_nc, self.spread) <= COLLAPSE
+
+    @property
+    def is_frame(self) -> bool:
+        """Whether class means are orthogonal and classes have collapsed."""
+        return self.orthogonal and self.collapsed
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """What class means look like."""
+        if len(self.names) < 2:
+            return Arrangement.ONE_CLASS
+        if self.orthogonal:
+            return Arrangement.FRAME
+        etf = self.delta_etf <= FRAME_DISTANCE and self.mean_cosine < 0
+        return Arrangement.ETF if etf else Arrangement.NEITHER
 
     def distance_to(self, target: Tensor) -> float:
         """Distance of the Gram matrix of class means to any other `[k, k]`; 0 if they are proportional."""
@@ -89,23 +122,18 @@ class Geometry:
 
     def verdict(self) -> str:
         """What it looks like, in a sentence."""
-        if len(self.names) < 2:
-            return "One class: there is nothing to compare."
-        if self.delta_of <= NEAR_FRAME:
-            shape = "Class means form an orthogonal frame"
-        elif self.delta_etf <= NEAR_FRAME and self.mean_cosine < 0:
-            shape = "Class means form a simplex ETF, not an orthogonal frame"
-        else:
-            shape = "Class means form neither an orthogonal frame nor a simplex ETF"
-        if bool(torch.diagonal(self.gram).eq(0).any()):
-            zero = [name for name, square in zip(self.names, torch.diagonal(self.gram), strict=True) if square == 0]
-            shape += f" (the mean of class {zero[0]} is zero)"
-        if math.isnan(self.beta_nc):
-            return shape + "."
-        collapsed = max(self.beta_nc, self.spread) <= COLLAPSED
-        return f"{shape}, and classes {'have collapsed' if collapsed else 'have not collapsed'}."
+        said = self.arrangement.sentence
+        if self.arrangement is Arrangement.ONE_CLASS:
+            return said + "."
+        zero = [name for name, square in zip(self.names, torch.diagonal(self.gram), strict=True) if square == 0]
+        if zero:
+            said += f" (the mean of class {zero[0]} is zero)"
+        if not math.isnan(self.beta_nc):
+            said += f", and classes have {'' if self.collapsed else 'not '}collapsed"
+        return said + "."
 
     def __str__(self) -> str:
+        owned = self.ownership
         rows = [
             ("distance to orthogonal frame", f"{self.delta_of:.4g}"),
             ("distance to ETF (centred)", f"{self.delta_etf:.4g}"),
@@ -113,10 +141,7 @@ class Geometry:
             ("spread within classes", f"{self.spread:.4g}"),
             ("cosine of means, mean and largest", f"{self.mean_cosine:.4f}, {self.max_cosine:.4f}"),
             ("longest over shortest mean", f"{self.norm_ratio:.4g}"),
-            (
-                "dimensions owned, shared, dead",
-                f"{self.ownership.owned}, {self.ownership.shared}, {self.ownership.dead} of {self.dim}",
-            ),
+            ("dimensions owned, shared, dead", f"{owned.owned}, {owned.shared}, {owned.dead} of {self.dim}"),
             ("rows, dead rows", f"{sum(self.counts)}, {self.dead_rows}"),
         ]
         if self.accuracy is not None:
@@ -131,38 +156,36 @@ class Geometry:
         return "\n".join([self.verdict(), "", *(f"{name:<{width}}  {value}" for name, value in rows)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, in types that JSON knows; NaN becomes None."""
-        data: dict[str, Any] = {
+        """Everything but the means, in types that JSON knows; NaN becomes None."""
+        owned = self.ownership
+        columns = (self.counts, self.spreads.tolist(), owned.dimensions.tolist(), owned.inside.tolist())
+        names = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
+        data = {
             "verdict": self.verdict(),
+            "arrangement": self.arrangement.code,
+            "collapsed": self.collapsed,
             "classes": [
-                dict(zip(("name", "rows", "spread", "dimensions", "inside"), values, strict=True))
-                for values in zip(
-                    self.names,
-                    self.counts,
-                    self.spreads.tolist(),
-                    self.ownership.dimensions.tolist(),
-                    _plain(self.ownership.inside),
-                    strict=True,
-                )
+                {"name": name, "rows": rows, "spread": spread, "dimensions": dimensions, "inside": inside}
+                for name, rows, spread, dimensions, inside in zip(self.names, *columns, strict=True)
             ],
-            "missing": list(self.missing),
+            "missing": self.missing,
             "dim": self.dim,
-            "cosines": _plain(self.cosines),
+            "cosines": self.cosines.tolist(),
             "ownership": {
-                "owners": self.ownership.owners.tolist(),
-                "purity": _plain(self.ownership.purity),
-                "owned": self.ownership.owned,
-                "shared": self.ownership.shared,
-                "dead": self.ownership.dead,
+                "owners": owned.owners.tolist(),
+                "purity": owned.purity.tolist(),
+                "owned": owned.owned,
+                "shared": owned.shared,
+                "dead": owned.dead,
             },
             "dead_rows": self.dead_rows,
             "spread": self.spread,
+            **{name: getattr(self, name) for name in names},
         }
-        for name in ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio"):
-            data[name] = _plain(getattr(self, name))
         if self.accuracy is not None:
-            data["accuracy"] = {**vars(self.accuracy), "by_class": list(self.accuracy.by_class)}
-        return data
+            data["accuracy"] = asdict(self.accuracy)
+        ready: dict[str, Any] = json_ready(data)
+        return ready
 
 
 def geometry_of(
@@ -200,12 +223,12 @@ def geometry_of(
     if statistics.within is not None:
         trace = collapse_trace(means, statistics.within.cpu(), float(counts.sum()))
     trace = math.nan if trace is None or k < 2 else trace
-    chosen = present.tolist()
+    named = list(zip(names, present.tolist(), strict=True))
     return Geometry(
-        names=tuple(name for name, here in zip(names, chosen, strict=True) if here),
-        missing=tuple(name for name, here in zip(names, chosen, strict=True) if not here),
+        names=tuple(name for name, here in named if here),
+        missing=tuple(name for name, here in named if not here),
         counts=tuple(int(count) for count in counts),
-        dim=statistics.dim,
+        means=means,
         gram=gram,
         cosines=cosines,
         delta_of=distance_to_gram(gram, frame_gram(k)),
@@ -222,10 +245,28 @@ def geometry_of(
     )
 
 
-def _plain(value: Any) -> Any:
-    """Lists of numbers, with None for what JSON has no number for."""
-    if isinstance(value, Tensor):
-        return _plain(value.tolist())
-    if isinstance(value, list):
-        return [_plain(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def distance_to_gram(gram: Tensor, target: Tensor) -> float:
+    """|| G/|G| - T/|T| ||, Frobenius norms: 0 if G is a positive multiple of T.
+
+    Args:
+        gram: `[k, k]`, products of class means.
+        target: `[k, k]`.
+
+    Returns:
+        The distance, between 0 and 2; NaN if one of them is zero.
+
+    Examples:
+        >>> distance_to_gram(3 * torch.eye(4), torch.eye(4))
+        0.0
+    """
+    return float(torch.linalg.norm(gram / torch.linalg.norm(gram) - target / torch.linalg.norm(target)))
+
+
+def frame_gram(k: int) -> Tensor:
+    """Gram matrix of an orthogonal frame of k classes."""
+    return torch.eye(k, dtype=torch.float64)
+
+
+def etf_gram(k: int) -> Tensor:
+    """Gram matrix of a simplex equiangular tight frame of k classes."""
+    return torch.eye(k, dtype=torch.float64) - 1.0 / k

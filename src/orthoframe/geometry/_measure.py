@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._geometry import Accuracy, Geometry, geometry_of
-from orthoframe.geometry._measures import between_directions
-from orthoframe.geometry._statistics import ClassStatistics
+from orthoframe._rows import Labels, label_array
+from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
+from orthoframe.geometry._geometry import Geometry, geometry_of
+from orthoframe.geometry._statistics import CHUNK_ELEMENTS, ClassStatistics, between_directions, prepared, with_position
 
 Parts = Callable[[], Iterable[tuple[Tensor, Tensor]]]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
@@ -52,7 +52,7 @@ def measure(
     """
     if not hasattr(features, "shape") or len(features.shape) != 2:
         raise ValueError(f"features must have shape [rows, dim], not {list(getattr(features, 'shape', []))}")
-    classes, names = number_labels(labels, num_classes)
+    classes, names = _numbered(labels, num_classes)
     if len(classes) != len(features):
         raise ValueError(f"features have {len(features)} rows and labels {len(classes)}; they must agree")
 
@@ -81,7 +81,7 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
     """
     statistics = ClassStatistics(len(names), dim, scatter=dim <= WIDE)
     start = 0
-    for features, labels in parts():
+    for features, labels in _small(parts(), dim):
         try:
             statistics.update(prepared(features, normalize), labels)
         except ValueError as error:
@@ -89,82 +89,36 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
         start += len(features)
     if not start:
         raise ValueError("there are no rows to measure")
-    present = (statistics.counts > 0)[:, None]
-    classifier = NearestCentre(torch.where(present, statistics.means, torch.nan))
-    hits = torch.zeros_like(statistics.counts)
-    directions, scale = between_directions(statistics.means[present[:, 0]])
-    scattered = 0.0
-    for features, labels in parts():
+    present = statistics.counts > 0
+    classifier = NearestCentre(torch.where(present[:, None], statistics.means, torch.nan))
+    directions, scale = between_directions(statistics.means[present])
+    sums, scattered = statistics.means.new_zeros(3, len(names)), 0.0
+    for features, labels in _small(parts(), dim):
         rows = prepared(features, normalize)
-        right = classifier.predict(rows) == labels
-        hits.index_add_(0, labels, right.double())
+        sums += class_sums(classifier.scores(rows), labels, len(names))
         if statistics.within is None:
             apart = (rows.double() - statistics.means.index_select(0, labels)) @ directions
             scattered += float((apart.square() / scale).sum())
     trace = scattered / start if len(scale) else math.nan
-    return geometry_of(statistics, names, trace=trace, accuracy=_accuracy(hits, statistics.counts, names))
+    seen = [name for name, here in zip(names, present.tolist(), strict=True) if here]
+    return geometry_of(statistics, names, trace=trace, accuracy=accuracy_from(sums[:, present], seen))
 
 
-def number_labels(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
+def _small(parts: Iterable[tuple[Tensor, Tensor]], dim: int) -> Iterable[tuple[Tensor, Tensor]]:
+    """The same rows in parts whose float64 copies stay in the cache."""
+    rows = max(1, CHUNK_ELEMENTS // dim)
+    for features, labels in parts:
+        yield from zip(torch.split(features, rows), torch.split(labels, rows), strict=True)
+
+
+def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
     """Numbers of classes `[rows]`, and the names of the classes."""
-    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
-        array = array.astype(str)
-    if array.ndim != 1:
-        raise ValueError(f"labels must be one-dimensional, not of shape {list(array.shape)}")
+    array = label_array(labels)
     if len(array) == 0:
         raise ValueError("there are no rows to measure")
-    if array.dtype.kind not in "biuU":
-        raise TypeError(f"labels must be integers or strings, not {array.dtype}")
-    if num_classes is not None:
-        if array.dtype.kind == "U":
-            raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-        return torch.from_numpy(array.astype(np.int64)), tuple(range(num_classes))
-    names, classes = np.unique(array, return_inverse=True)
-    return torch.from_numpy(classes), tuple(names.tolist())
-
-
-def prepared(features: Tensor, normalize: bool) -> Tensor:
-    """Rows as they are measured: in float32 or float64, and of unit norm if asked for."""
-    if not features.is_floating_point():
-        raise TypeError(f"features must be floating point, not {features.dtype}")
-    if features.dtype in (torch.float16, torch.bfloat16):
-        features = features.float()
-    if not normalize:
-        return features
-    # Scaled by its largest value first, for the square of a very large or small one would be out of range.
-    # Zero rows stay zero; what is not finite stays so, and is refused later.
-    largest = torch.linalg.vector_norm(features, ord=torch.inf, dim=1, keepdim=True)
-    rows = features / torch.where(largest == 0, 1.0, largest)
-    norms = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / torch.where(norms == 0, 1.0, norms)
-
-
-def with_position(error: ValueError, features: Tensor, start: int = 0) -> ValueError:
-    """The same error with the position in the whole, and the value as it was before normalising."""
-    bad = (~features.isfinite()).nonzero()
-    if not len(bad):
-        return error
-    row, column = int(bad[0, 0]), int(bad[0, 1])
-    value = float(features[row, column])
-    return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
-
-
-def _accuracy(hits: Tensor, counts: Tensor, names: tuple[int | str, ...]) -> Accuracy:
-    present = counts > 0
-    rates, sizes = (hits / counts)[present], counts[present]
-    own = [name for name, here in zip(names, present.tolist(), strict=True) if here]
-    order = torch.argsort(sizes, descending=True, stable=True)
-    half = (len(order) + 1) // 2
-    worst = int(rates.argmin())
-    return Accuracy(
-        overall=float(hits.sum() / counts.sum()),
-        balanced=float(rates.mean()),
-        worst=float(rates[worst]),
-        worst_class=own[worst],
-        majority=float(rates[order[:half]].mean()),
-        minority=float(rates[order[len(order) - half :]].mean()),
-        by_class=tuple(rates.tolist()),
-    )
+    if num_classes is None:
+        found = Labels.of(array)
+        return torch.from_numpy(found.classes).long(), found.names
+    if array.dtype.kind == "U":
+        raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
+    return torch.from_numpy(array.astype(np.int64)), tuple(range(num_classes))

@@ -7,8 +7,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._measure import prepared, with_position
-from orthoframe.geometry._statistics import ClassStatistics
+from orthoframe.geometry._statistics import ClassStatistics, prepared, with_position
 
 
 class GeometryMetric(Metric):

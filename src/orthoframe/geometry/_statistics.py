@@ -1,12 +1,15 @@
 """Counts, means and spread of every class, in one pass over the features."""
 
+import math
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from orthoframe._rows import unit_rows
+
 # Rows that are looked at together: small enough that their float64 copies stay in the cache.
-_CHUNK_ELEMENTS = 2**19
+CHUNK_ELEMENTS = 2**19
 
 
 @dataclass
@@ -69,7 +72,7 @@ class ClassStatistics:
         features, labels = self._checked(features, labels)
         if not self.counts.any():
             self._move(features.device)
-        rows = max(1, _CHUNK_ELEMENTS // self.dim)
+        rows = max(1, CHUNK_ELEMENTS // self.dim)
         seen = self._moments(features[:rows], labels[:rows])
         for start in range(rows, len(features), rows):
             seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
@@ -141,6 +144,55 @@ class ClassStatistics:
     def _move(self, device: torch.device) -> None:
         self.counts, self.means, self.spreads = (t.to(device) for t in (self.counts, self.means, self.spreads))
         self.within = None if self.within is None else self.within.to(device)
+
+
+def prepared(features: Tensor, normalize: bool = True) -> Tensor:
+    """Rows as they are measured: in float32 or float64, and of unit norm if asked for.
+
+    Zero rows stay zero. Values that are not finite stay so, and are refused later.
+    """
+    if not features.is_floating_point():
+        raise TypeError(f"features must be floating point, not {features.dtype}")
+    if features.dtype in (torch.float16, torch.bfloat16):
+        features = features.float()
+    return unit_rows(features)[0] if normalize else features
+
+
+def with_position(error: ValueError, features: Tensor, start: int = 0) -> ValueError:
+    """The same error with the position in the whole, and the value as it was before normalising."""
+    bad = (~features.isfinite()).nonzero()
+    if not len(bad):
+        return error
+    row, column = int(bad[0, 0]), int(bad[0, 1])
+    value = float(features[row, column])
+    return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
+
+
+def collapse_trace(means: Tensor, within: Tensor, rows: float) -> float:
+    """tr(Sigma_W Sigma_B^+): spread within classes relative to that between them; 0 at neural collapse.
+
+    Args:
+        means: `[k, d]`, class means.
+        within: `[d, d]`, sum of (h - mean)(h - mean)' over all rows.
+        rows: How many rows.
+
+    Returns:
+        The trace; divided by k it is beta_NC. NaN if all means coincide.
+    """
+    directions, scale = between_directions(means)
+    if not len(scale):
+        return math.nan  # all means coincide: there is nothing to compare with
+    return float(((within @ directions) * directions / scale).sum() / rows)
+
+
+def between_directions(means: Tensor) -> tuple[Tensor, Tensor]:
+    """Directions `[d, r]` in which class means differ, and the variances `[r]` of means along them."""
+    centred = means - means.mean(0)
+    _, singular, right = torch.linalg.svd(centred, full_matrices=False)
+    tolerance = singular.max() * max(centred.shape) * torch.finfo(torch.float64).eps if len(singular) else 0.0
+    # Centred means span at most k - 1 dimensions.
+    keep = (singular > tolerance) & (torch.arange(len(singular), device=means.device) < len(means) - 1)
+    return right[keep].T, singular[keep].square() / len(means)
 
 
 def _squares(rows: Tensor) -> Tensor:

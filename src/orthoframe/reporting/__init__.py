@@ -7,38 +7,46 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orthoframe.reporting._figures import certificate_figure as certificate_figure
-    from orthoframe.reporting._figures import geometry_figure as geometry_figure
-    from orthoframe.reporting._figures import training_figure as training_figure
-    from orthoframe.reporting._figures import ufm_figure as ufm_figure
-    from orthoframe.reporting._figures import write_sphere_gif as write_sphere_gif
-    from orthoframe.reporting._report import write_report as write_report
-    from orthoframe.reporting._run import Run as Run
-    from orthoframe.reporting._run import read_run as read_run
-    from orthoframe.reporting._study_figure import study_figure as study_figure
-    from orthoframe.reporting._study_page import write_study_page as write_study_page
-    from orthoframe.reporting._study_text import write_claims_page as write_claims_page
-    from orthoframe.reporting._study_text import write_study as write_study
+    from orthoframe.reporting._figures import (
+        certificate_figure,
+        geometry_figure,
+        training_figure,
+        ufm_figure,
+        write_sphere_gif,
+    )
+    from orthoframe.reporting._report import write_report
+    from orthoframe.reporting._run import Run, read_run
+    from orthoframe.reporting._study_figure import study_figure
+    from orthoframe.reporting._study_page import write_study_page
+    from orthoframe.reporting._study_text import write_claims_page, write_study
+
+__all__ = [
+    "Run",
+    "read_run",
+    "write_report",
+    "training_figure",
+    "geometry_figure",
+    "certificate_figure",
+    "ufm_figure",
+    "write_sphere_gif",
+    "study_figure",
+    "write_study",
+    "write_study_page",
+    "write_claims_page",
+]
 
 _MODULES = {
-    "Run": "_run",
-    "read_run": "_run",
-    "write_report": "_report",
-    "training_figure": "_figures",
-    "geometry_figure": "_figures",
-    "certificate_figure": "_figures",
-    "ufm_figure": "_figures",
-    "write_sphere_gif": "_figures",
-    "study_figure": "_study_figure",
-    "write_study": "_study_text",
-    "write_study_page": "_study_page",
-    "write_claims_page": "_study_text",
+    "_run": ("Run", "read_run"),
+    "_report": ("write_report",),
+    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
+    "_study_figure": ("study_figure",),
+    "_study_text": ("write_study", "write_claims_page"),
+    "_study_page": ("write_study_page",),
 }
-
-__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'orthoframe.reporting' has no attribute {name!r}")
-    return getattr(import_module(f"orthoframe.reporting.{_MODULES[name]}"), name)
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"orthoframe.reporting.{module}"), name)
+    raise AttributeError(f"module 'orthoframe.reporting' has no attribute {name!r}")

@@ -11,17 +11,15 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe.errors import InputError, Option, spelled
+from orthoframe.errors import InputError
 from orthoframe.training import (
-    NAN_FILE,
-    Cause,
-    CauseRecord,
+    NON_FINITE_FILE,
     CertificateRecord,
-    Ending,
     EpochRecord,
     Measurement,
     RunEnvironment,
     VerdictRecord,
+    unfinished,
 )
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
@@ -77,9 +75,13 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         raise InputError(f"{path}: there is no such folder; {_HINT}")
     config = _read_json(path / "config.json", dict[str, Any])
     epochs = _read_epochs(path / "metrics.csv")
-    ended = (path / "verdict.json").exists()
-    if ended and not epochs:
-        raise InputError(f"{path / 'metrics.csv'}: there is no epoch, although the run has ended")
+    if (path / "verdict.json").exists():
+        verdict = _read_json(path / "verdict.json", VerdictRecord)
+        if not epochs:
+            raise InputError(f"{path / 'metrics.csv'}: there is no epoch, although the run has ended")
+    else:
+        non_finite = (path / NON_FINITE_FILE).exists()
+        verdict = unfinished(path, len(epochs), config.get("epochs", len(epochs)), non_finite=non_finite)
     certificate, environment = path / "certificate.json", path / "run.json"
     return Run(
         name=path.resolve().name or str(path),
@@ -87,25 +89,9 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         epochs=epochs,
         measurements=_read_measurements(path / "geometry.jsonl"),
         certificate=_read_json(certificate, CertificateRecord) if certificate.exists() else None,
-        verdict=_read_json(path / "verdict.json", VerdictRecord) if ended else _unfinished(path, config, len(epochs)),
+        verdict=verdict,
         environment=_read_json(environment, RunEnvironment) if environment.exists() else None,
     )
-
-
-def _unfinished(path: Path, config: dict[str, Any], epochs: int) -> VerdictRecord:
-    """In place of a verdict: how far the run is, and what to do."""
-    asked = config.get("epochs")
-    done = f"epoch {epochs} of {asked}" if isinstance(asked, int) else f"epoch {epochs}"
-    if (path / NAN_FILE).exists():
-        ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
-        sentence = f"Not finished: after {done} the loss was not finite; {NAN_FILE} has the batch."
-        advice = spelled(["a new run with a smaller ", Option("lr"), " or ", Option("precision", "32")])
-    else:
-        ending, cause = Ending.NOT_FINISHED, Cause.NOT_FINISHED
-        sentence = f"Not finished: the run was interrupted after {done}, or it is still running."
-        advice = spelled(["if it was interrupted, continue it with ", Option("resume", str(path))])
-    causes = (CauseRecord(cause, cause.sentence, advice),)
-    return VerdictRecord(sentence, reached=False, signature=None, ending=ending, causes=causes)
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:

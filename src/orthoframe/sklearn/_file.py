@@ -15,9 +15,7 @@ from torch import Tensor
 
 from orthoframe._atomic import write_atomic
 from orthoframe.batches import BatchPlan
-from orthoframe.geometry import Geometry
-from orthoframe.geometry._geometry import Accuracy, geometry_of
-from orthoframe.geometry._statistics import ClassStatistics
+from orthoframe.geometry import Accuracy, ClassStatistics, Geometry, geometry_of
 from orthoframe.sklearn._network import TableEncoder
 
 _FORMAT = "orthoframe.FrameClassifier"

@@ -7,8 +7,8 @@ from typing import Any, get_args
 import numpy as np
 import torch
 
-from orthoframe.batches import Binding
 from orthoframe.encoders import ACTIVATIONS
+from orthoframe.options import Binding
 
 
 def check_options(options: Any, classes: list[Any]) -> None:

@@ -2,8 +2,10 @@
 
 from dataclasses import dataclass, fields
 from enum import StrEnum
+from pathlib import Path
 
 from orthoframe.batches import ClassReport
+from orthoframe.errors import Option, spelled
 from orthoframe.geometry import Accuracy
 
 
@@ -124,6 +126,29 @@ class CertificateRecord:
     absent: int
     epochs: int
     conclusive: bool = True
+
+
+NON_FINITE_FILE = "nan-batch.json"
+"""What stopped a run whose loss was not finite: a `NonFiniteBatch`."""
+
+
+@dataclass(frozen=True)
+class NonFiniteBatch:
+    """A batch whose loss was not finite.
+
+    Attributes:
+        loss: `nan` or `inf`.
+        step: From 1, in its epoch.
+        epoch: From 1.
+        indices: The samples, by their place in the data as it was read.
+        largest_feature: Before normalisation; None if it is not finite either.
+    """
+
+    loss: str
+    step: int
+    epoch: int
+    indices: tuple[int, ...]
+    largest_feature: float | None
 
 
 @dataclass(frozen=True)
@@ -258,3 +283,23 @@ class VerdictRecord:
     def label(self) -> str:
         """Signature and ending in a few words."""
         return ", ".join(part.label for part in (self.signature, self.ending) if part is not None)
+
+
+def unfinished(folder: Path, epochs_done: int, epochs: int, *, non_finite: bool) -> VerdictRecord:
+    """In the place of a verdict, for a run that has none yet.
+
+    Args:
+        folder: Its folder.
+        epochs_done: Epochs that have ended.
+        epochs: Epochs that were asked for.
+        non_finite: Whether the loss was not finite.
+    """
+    if non_finite:
+        ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
+        advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])
+        after = f"; {NON_FINITE_FILE} has the batch"
+    else:
+        ending, cause, after = Ending.NOT_FINISHED, Cause.NOT_FINISHED, ""
+        advice = f"resume the run in {folder}"
+    sentence = f"Not finished: after epoch {epochs_done} of {epochs} {ending.sentence}{after}."
+    return VerdictRecord(sentence, False, None, ending, (CauseRecord(cause, cause.sentence, advice),))

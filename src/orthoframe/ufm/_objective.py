@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthoframe.batches import Labels, index_lists
+from orthoframe._rows import Labels
+from orthoframe.batches import index_lists
 from orthoframe.losses import Denominator, angle_bound, check_options, loss_floor, supcon_loss
 from orthoframe.ufm._gram import gram_loss, predict_gram
 

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.batches import whole_number
 from orthoframe.geometry import Geometry, measure
 from orthoframe.losses import Denominator
+from orthoframe.options import check_count
 from orthoframe.ufm._descent import Descent, Reason, descend
 from orthoframe.ufm._feasible import checked_rows, random_rows
 from orthoframe.ufm._objective import Objective
@@ -158,8 +158,8 @@ def solve_ufm(
         >>> free.geometry.cosines[0]  # no frame: large classes are opposed, small ones crowd together
         tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
-    dim, seed = whole_number("dim", dim, 1), whole_number("seed", seed, 0)
-    starts, max_steps = whole_number("starts", starts, 1), whole_number("max_steps", max_steps, 1)
+    dim, seed = check_count("dim", dim, 1), check_count("seed", seed, 0)
+    starts, max_steps = check_count("starts", starts, 1), check_count("max_steps", max_steps, 1)
     if not tolerance > 0:
         raise ValueError(f"tolerance must be positive, not {tolerance}")
     objective = Objective(labels, batches, temperature, denominator, prototypes)

@@ -1,0 +1,176 @@
+"""Batches as lists of sample indices: from any iterable or a file of JSON lines, checked, and joined into chunks."""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from orthoframe._rows import Integers, Labels
+from orthoframe.errors import InputError
+
+# Memberships that are looked at together: a few first, because most class pairs meet early, then many.
+_FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18
+
+
+def read_batches(
+    path: str | os.PathLike[str], num_samples: int | None = None, on_bytes: Callable[[int], None] | None = None
+) -> Iterator[Integers]:
+    """Read batches from a file of JSON lines, one list of sample indices per line; empty lines are skipped.
+
+    Args:
+        path: The file.
+        num_samples: Number of labels. If given, indices must be smaller.
+        on_bytes: Called with the length of each line that was read, for a progress bar.
+
+    Yields:
+        The indices of each batch.
+
+    Raises:
+        InputError: If the file cannot be read, or a line is not a list of valid indices; it names the file and the
+            line.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield _parsed(line, f"{path}, line {number}", num_samples)
+                if on_bytes is not None:
+                    on_bytes(len(line))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+
+
+def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{where}: not JSON ({error})") from None
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
+    limit = 2**63 if num_samples is None else num_samples
+    for value in values:
+        if not 0 <= value < limit:
+            raise InputError(f"{where}: index {value}; {_valid_range(num_samples)}")
+    return np.array(values, dtype=np.int64)
+
+
+def _valid_range(num_samples: int | None) -> str:
+    if num_samples is None:
+        return "indices start at 0 and fit into 64 bits"
+    return f"there are {num_samples} labels, so indices go from 0 to {num_samples - 1}"
+
+
+def write_batches(file: IO[bytes], batches: Iterable[Any]) -> None:
+    """Write batches as JSON lines, to a file that is open in binary mode; the inverse of `read_batches`.
+
+    Examples:
+        >>> import sys
+        >>> write_batches(sys.stdout.buffer, [[0, 1], np.array([2])])  # doctest: +SKIP
+        [0, 1]
+        [2]
+    """
+    for batch in index_lists(batches):
+        file.write(json.dumps(batch.tolist()).encode() + b"\n")
+
+
+def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Iterator[Integers]:
+    """Convert batches to arrays one at a time, whatever they come as.
+
+    Args:
+        batches: Lists of sample indices, or the path of a file of JSON lines.
+        num_samples: Number of labels. If given, indices are checked.
+
+    Yields:
+        The indices of each batch.
+
+    Raises:
+        ValueError: For a batch that is not one-dimensional, or an index out of range; it names the batch.
+        TypeError: For a batch that holds something other than integers.
+        InputError: For a file that cannot be used.
+    """
+    if isinstance(batches, str | os.PathLike):
+        yield from read_batches(batches, num_samples)
+        return
+    for number, batch in enumerate(batches):
+        array = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)  # a torch tensor may be on a device
+        if array.ndim != 1:
+            raise ValueError(f"batch {number} must be a list of indices, not an array of shape {list(array.shape)}")
+        if len(array) and array.dtype.kind not in "iu":
+            raise TypeError(f"batch {number} must hold integers, not {array.dtype}")
+        array = array.astype(np.intp, copy=False)  # what numpy indexes with
+        if num_samples is not None:
+            _check_range(array, np.full(len(array), number), num_samples)
+        yield array
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Consecutive batches, joined."""
+
+    samples: Integers  # [memberships]
+    batches: Integers  # [memberships], 0..num_batches-1
+    num_batches: int
+
+
+def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
+    """Join batches into chunks of growing size, and check every index."""
+    limit, number = _FIRST_CHUNK, 0
+    pending: list[Integers] = []
+    rows = 0
+    from_file = isinstance(batches, str | os.PathLike)  # whose errors name the line
+    for array in index_lists(batches, num_samples if from_file else None):
+        pending.append(array)
+        rows += len(array)
+        if rows >= limit:
+            yield _joined(pending, number, num_samples)
+            number, pending, rows = number + len(pending), [], 0
+            limit = min(2 * limit, _LARGEST_CHUNK)
+    if pending:
+        yield _joined(pending, number, num_samples)
+
+
+def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
+    samples = np.concatenate(pending)
+    lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
+    owners = np.repeat(np.arange(len(pending)), lengths)
+    _check_range(samples, number + owners, num_samples)
+    return Chunk(samples, owners, len(pending))
+
+
+def _check_range(samples: Integers, numbers: Integers, num_samples: int) -> None:
+    if len(samples) and (samples.min() < 0 or samples.max() >= num_samples):
+        position = int(np.flatnonzero((samples < 0) | (samples >= num_samples))[0])
+        raise ValueError(
+            f"batch {int(numbers[position])} holds index {int(samples[position])}; {_valid_range(num_samples)}"
+        )
+
+
+def meeting_counts(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any]) -> Integers:
+    """Count the batches that each pair of classes shares.
+
+    Args:
+        labels: `[samples]`, integers or strings.
+        batches: Lists of sample indices.
+
+    Returns:
+        `[k, k]`, classes in the order of their names; the diagonal counts the batches that hold each class.
+
+    Examples:
+        >>> meeting_counts(["a", "a", "b"], [[0, 2], [1, 2], [0, 1]])
+        array([[3, 2],
+               [2, 2]])
+    """
+    numbered = Labels.of(labels)
+    k = len(numbered.names)
+    counts = np.zeros((k, k), dtype=np.int64)
+    for chunk in chunks(batches, len(numbered.classes)):
+        pairs = np.unique(chunk.batches.astype(np.int64) * k + numbered.classes[chunk.samples])
+        here = csr_array((np.ones(len(pairs), np.int64), np.divmod(pairs, k)), shape=(chunk.num_batches, k))
+        counts += (here.T @ here).toarray()
+    return counts

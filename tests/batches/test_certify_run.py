@@ -1,0 +1,79 @@
+"""The certificate of a whole run."""
+
+import numpy as np
+import pytest
+
+from orthoframe import BatchPlan, certify
+from orthoframe.batches import certify_run
+from orthoframe.errors import OptionError
+
+LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
+
+
+@pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "rare-hub"])
+@pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
+def test_a_plan_knows_whether_it_repeats(scheme, binding):
+    plan = BatchPlan(LABELS, 16, scheme=scheme, binding=binding)
+    first, later = plan.batches(0), plan.batches(3)
+    same = len(first) == len(later) and all(np.array_equal(a, b) for a, b in zip(first, later, strict=True))
+    assert plan.repeats == same
+
+
+def test_one_epoch_is_enough_if_it_holds():
+    found = certify_run(BatchPlan(LABELS, 16, binding="fixed"), 50)
+    assert found.certificate.holds
+    assert found.epochs == 1
+    assert found.conclusive  # further batches cannot undo it
+    assert found.certificate.num_batches == 7
+
+
+def test_twenty_epochs_at_most():
+    plan = BatchPlan(LABELS, 4, binding="none")
+    found = certify_run(plan, 1000)
+    assert not found.certificate.holds
+    assert (found.epochs, found.conclusive) == (20, False)
+    assert found.certificate.to_dict() == plan.certificate(20).to_dict()
+    found = certify_run(plan, 20)
+    assert (found.epochs, found.conclusive) == (20, True)
+    assert certify_run(plan, 3).certificate.num_batches == plan.certificate(3).num_batches
+
+
+def test_a_plan_that_repeats_is_looked_at_once():
+    found = certify_run(BatchPlan(LABELS, 16, scheme="partition", binding="none"), 1000)
+    assert not found.certificate.holds
+    assert (found.epochs, found.conclusive) == (1, True)
+
+
+def test_prototypes_are_in_every_batch():
+    plan = BatchPlan(LABELS, 16, scheme="partition", binding="none")
+    found = certify_run(plan, 5, prototypes=True).certificate
+    assert found.holds
+    extra = np.arange(101, 105)
+    by_hand = certify(np.append(LABELS, [0, 1, 2, 3]), [np.append(batch, extra) for batch in plan.batches(0)])
+    assert found.to_dict() == by_hand.to_dict()
+    assert certify(LABELS, plan.batches(0), prototypes=True).to_dict() == by_hand.to_dict()
+
+
+def test_names_replace_labels_in_their_order():
+    plan = BatchPlan(LABELS, 16, binding="none")
+    found = certify_run(plan, 1, names=["zebra", "yak", "ant", "bee"]).certificate
+    plain = plan.certificate()
+    assert list(found.components) == ["zebra", "yak", "ant", "bee"]
+    assert list(found.components.values()) == list(plain.components.values())
+    assert "zebra" in found.sentence()
+    with pytest.raises(ValueError, match="3 entries, and the plan 4 classes"):
+        certify_run(plan, 1, names=["a", "b", "c"])
+
+
+def test_the_denominator_matters():
+    plan = BatchPlan([0, 0], None, scheme="full", binding="none", views=2)  # a single class, and views that coincide
+    assert certify_run(plan, 1).certificate.holds
+    assert not certify_run(plan, 1, denominator="sincere").certificate.holds
+
+
+def test_refusals_name_the_option():
+    plan = BatchPlan(LABELS, 16)
+    with pytest.raises(OptionError, match="denominator must be one of 'all'"):
+        certify_run(plan, 1, denominator="some")
+    with pytest.raises(OptionError, match="epochs must be at least 1"):
+        certify_run(plan, 0)
