@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -151,6 +152,7 @@ def draw_curves(axes: Axes, picture: Curves, title: str = "") -> None:
     if picture.logarithmic and picture.lines:
         axes.set_yscale("log")
     axes.set_title(title, fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half epoch
     axes.set_xlabel(picture.x_title, fontsize=8)
     axes.set_ylabel(picture.y_title, fontsize=8)
     axes.tick_params(labelsize=7, which="both")

@@ -66,12 +66,18 @@ def _one(run: Run) -> dict[str, Any]:
         "end": end,
         "named": end is not None and len(end.train.classes) <= NAMED,
         "config": {name: _setting(value) for name, value in run.config.items()},
-        "environment": {name: _setting(value) for name, value in asdict(run.environment).items()}
-        if run.environment
-        else {},
+        "environment": _environment(run),
         **_shared([run]),
         "plots": {**_charts([run]), **pictures},
     }
+
+
+def _environment(run: Run) -> dict[str, str]:
+    if run.environment is None:
+        return {}
+    used = asdict(run.environment)
+    versions = {f"{name} version": version for name, version in used.pop("versions").items()}
+    return {name: _setting(value) for name, value in {**used, **versions}.items()}
 
 
 def _several(runs: Sequence[Run]) -> dict[str, Any]:
