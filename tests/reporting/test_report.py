@@ -4,13 +4,15 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from orthoframe.errors import InputError
 from orthoframe.reporting import read_run, training_figure, write_report
-from orthoframe.training import Ending, Signature
+from orthoframe.training import Ending, RunEnvironment, Signature
 from run_folders import BAD, write_run
 
 NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
@@ -214,6 +216,25 @@ def test_many_epochs_are_thinned(runs):
     steps = pictures(page(run))["plot-cosines"]["layout"]["sliders"][0]["steps"]
     assert len(steps) == 60
     assert (steps[0]["label"], steps[-1]["label"]) == ("0", "499")
+
+
+def test_what_was_used_stands_beside_what_was_asked_for(runs):
+    used = RunEnvironment(processes=2, device="cpu", precision="bf16-mixed", versions={"torch": "2.13.0"})
+    text = words(page(replace(runs["good"], environment=used)))
+    assert "<dt>precision</dt><dd>32</dd>" in text
+    assert "<dt>precision</dt><dd>bf16-mixed</dd>" in text
+    assert "<dt>torch version</dt><dd>2.13.0</dd>" in text
+
+
+def test_a_report_loads_no_plotting_library(tmp_path):
+    folder = write_run(tmp_path / "run", counts=(4, 2), dim=4, epochs=1)
+    script = f"""
+import io, sys
+from orthoframe.reporting import read_run, write_report
+write_report([read_run({str(folder)!r})], io.BytesIO())
+sys.exit(bool({{"matplotlib", "plotly"}} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_there_must_be_a_run():
