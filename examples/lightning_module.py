@@ -1,4 +1,4 @@
-"""Lightning: imbalanced digits, planned batches, and a callback that watches the geometry.
+"""Lightning: imbalanced digits, planned batches, and a callback that measures the geometry.
 
 Run it with `python examples/lightning_module.py`; needs `pip install lightning`. It takes a few seconds. With
 `devices=2` each process gets its part of every batch, and features are compared across processes.
@@ -44,7 +44,7 @@ class Encoder(LightningModule):
 
 
 def main() -> None:
-    """Train, and print what the callback saw."""
+    """Train, and print what the callback measured."""
     torch.manual_seed(0)
     pixels, digits = load_digits(return_X_y=True)
     kept = imbalanced_indices(digits, [100] * 5 + [10] * 5, seed=0)

@@ -1,6 +1,6 @@
 """For Lightning: a callback that measures geometry and gap during training.
 
-Needs the package `lightning` or `pytorch_lightning`, which orthoframe does not install.
+Requires `lightning` or `pytorch_lightning`, which orthoframe does not install.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from orthoframe.callbacks import GeometryRecorder, RecorderMixin, evaluating, shared_rows
 from orthoframe.losses import SupConLoss
-from orthoframe.watching import Watch, Watched, at_rest, shared_rows
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -19,32 +19,33 @@ except ImportError as absent:
     try:
         from pytorch_lightning import Callback, LightningModule, Trainer  # type: ignore[assignment]
     except ImportError:
-        raise ImportError(f"orthoframe.lightning needs Lightning ({absent}): pip install lightning") from absent
+        raise ImportError(f"orthoframe.lightning requires Lightning ({absent}): pip install lightning") from absent
 
 __all__ = ["GeometryCallback"]
 
 
 def features_and_labels(module: LightningModule, batch: Any) -> tuple[Tensor, Tensor]:
-    """Features and labels of a batch `(inputs, labels)`, if the module's `forward` gives features."""
+    """Features and labels of a batch `(inputs, labels)` for a module whose `forward` returns features."""
     return module(batch[0]), batch[1]
 
 
-class GeometryCallback(Watched, Callback):
+class GeometryCallback(RecorderMixin, Callback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and `geometry/gap`, which
     `EarlyStopping` and `ModelCheckpoint` can monitor. The geometry is that of the training set, each example once, in
-    evaluation mode and over all processes. The gap is that of the epoch's training batches, those since a resumption.
+    evaluation mode and over all processes. The gap is a mean over the epoch's training batches; in a resumed epoch,
+    over those since it was resumed.
 
     Args:
         num_classes: k; labels are 0..k-1.
-        features: Gives features `[rows, dim]` and labels `[rows]` from the module and a batch on its device; by default
-            `module(batch[0]), batch[1]`.
+        features: Returns features `[rows, dim]` and labels `[rows]`, given the module and a batch on its device; by
+            default `module(batch[0]), batch[1]`.
         data: What to measure instead of the training set: a data set, or a DataLoader with the rows of this process.
         every: Epochs between two measurements. The last epoch is always measured.
-        loss: The `SupConLoss` of the training; found by itself if the module holds one.
-        folder: Where the picture goes, as `geometry.png`; by default the folder of the logger.
-        name: Another word than `geometry`, for a second callback.
+        loss: The `SupConLoss` of the training; by default the one that the module contains.
+        folder: Where `geometry.png` is written; by default the logger's folder.
+        name: Replaces `geometry` in names of numbers and picture, for a second callback.
 
     Examples:
         >>> callback = GeometryCallback(num_classes=10, every=5)
@@ -63,58 +64,58 @@ class GeometryCallback(Watched, Callback):
         folder: str | Path | None = None,
         name: str = "geometry",
     ) -> None:
-        self._watch = Watch(num_classes, every, loss, name)
+        self._recorder = GeometryRecorder(num_classes, every, loss, name)
         self._features, self._data, self._folder = features, data, folder
 
     @property
     def state_key(self) -> str:
         """The key of its state in a checkpoint."""
-        return self._generate_state_key(name=self._watch.name)
+        return self._generate_state_key(name=self._recorder.name)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: the history."""
-        return {"history": self._watch.history}
+        return {"history": self._recorder.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on with the history of a checkpoint."""
-        self._watch.history = list(state_dict["history"])
+        """Restore the history from a checkpoint."""
+        self._recorder.history = list(state_dict["history"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Listen to the loss."""
-        self._watch.start(pl_module)
+        """Start listening to the loss."""
+        self._recorder.start(pl_module)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Drop the losses of an epoch that was not measured."""
-        self._watch.forget()
+        self._recorder.reset()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure and log, if it is due."""
         epoch = trainer.current_epoch + 1
-        if epoch % self._watch.every == 0 or epoch == trainer.max_epochs:
+        if epoch % self._recorder.every == 0 or epoch == trainer.max_epochs:
             numbers = self._measure(trainer, pl_module, epoch)
             # All processes have the same numbers; Lightning asks for sync_dist all the same.
             pl_module.log_dict(numbers, sync_dist=trainer.world_size > 1, batch_size=1)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Measure what an early end left out, and draw."""
+        """Measure if an early end left that out, and draw."""
         epoch = trainer.current_epoch
-        if not self._watch.measured(epoch):
+        if not self._recorder.measured(epoch):
             numbers = self._measure(trainer, pl_module, epoch)
             for logger in trainer.loggers:
                 logger.log_metrics(numbers, step=trainer.global_step)
-        self._watch.stop()
-        folder = self._folder or trainer.log_dir or trainer.default_root_dir  # log_dir asks all processes
+        self._recorder.stop()
+        folder = self._folder or trainer.log_dir or trainer.default_root_dir  # log_dir is collective
         if trainer.is_global_zero:
-            self._watch.draw(Path(folder))
+            self._recorder.draw(Path(folder))
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Listen no more."""
-        self._watch.stop()
+        """Stop listening."""
+        self._recorder.stop()
 
     def _measure(self, trainer: Trainer, module: LightningModule, epoch: int) -> dict[str, float]:
         loader = self._loader(trainer)
-        with at_rest(module):
-            return self._watch.measure(epoch, self._parts(trainer, module, loader))
+        with evaluating(module):
+            return self._recorder.measure(epoch, self._parts(trainer, module, loader))
 
     def _parts(
         self, trainer: Trainer, module: LightningModule, loader: DataLoader[Any]
@@ -131,7 +132,7 @@ class GeometryCallback(Watched, Callback):
             if self._data is None:
                 raise TypeError(
                     f"the training data come from a {type(training).__name__}, not from a DataLoader; "
-                    "give data=... to say which rows are measured"
+                    "give data=... with the rows to measure"
                 )
             return shared_rows(self._data)
         return shared_rows(

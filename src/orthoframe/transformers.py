@@ -1,6 +1,6 @@
-"""For the Trainer of Hugging Face: planned batches, the loss, and a callback that measures geometry and gap.
+"""For the Hugging Face Trainer: planned batches, the loss, and a callback that measures geometry and gap.
 
-Needs the packages `transformers` and `accelerate`, which orthoframe does not install.
+Requires `transformers` and `accelerate`, which orthoframe does not install.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,40 +11,40 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from orthoframe.batches import BatchPlan, PlanLoader
+from orthoframe.callbacks import GeometryRecorder, RecorderMixin, evaluating, shared_rows
 from orthoframe.losses import SupConLoss
-from orthoframe.watching import Watch, Watched, at_rest, shared_rows
 
 try:
-    from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+    from transformers import Trainer, TrainerCallback
 except ImportError as absent:
-    message = f"orthoframe.transformers needs transformers ({absent}): pip install transformers accelerate"
+    message = f"orthoframe.transformers requires transformers ({absent}): pip install transformers accelerate"
     raise ImportError(message) from absent
 
-__all__ = ["FrameTrainer", "GeometryCallback"]
+__all__ = ["FrameTrainer", "GeometryTrainerCallback"]
 
 Features = Callable[[Any, Any], tuple[Tensor, Tensor]]
 
 
 def features_and_labels(model: nn.Module, inputs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """Features and labels of a batch, if `model` gives features for everything but `labels`."""
+    """Features and labels of a batch for a model that returns features, given all inputs but `labels`."""
     return model(**{name: value for name, value in inputs.items() if name != "labels"}), inputs["labels"]
 
 
 class FrameTrainer(Trainer):
     """A `transformers.Trainer` that trains on the batches of a plan with the supervised contrastive loss.
 
-    The plan decides the batches, whatever `per_device_train_batch_size` says: `plan.batch_size` is that of all
-    processes together. Each process gets the rows that `PlanSampler` deals it. The loader does not go through
-    accelerate, which would share out the batches a second time; inputs are moved to the device by the Trainer. A run
-    that is resumed inside an epoch goes on with its next batch.
+    The plan decides the batches and `per_device_train_batch_size` is ignored: `plan.batch_size` is the global batch
+    size. Each process gets the rows that `PlanSampler` assigns to it. The loader bypasses accelerate, which would split
+    the batches a second time; the Trainer moves inputs to the device. A run that is resumed inside an epoch continues
+    with its next batch.
 
     Args:
-        *args: As those of `Trainer`.
+        *args: Passed to `Trainer`.
         plan: The plan for the training set.
         loss: The loss; `SupConLoss()` by default.
-        features: Gives features `[rows, dim]` and labels `[rows]` from the model and the inputs; by default the model
-            is called with all inputs but `labels`, and returns the features.
-        **options: As those of `Trainer`.
+        features: Returns features `[rows, dim]` and labels `[rows]`, given the model and the inputs; by default the
+            model is called with all inputs but `labels`, and returns the features.
+        **options: Passed to `Trainer`.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class FrameTrainer(Trainer):
     ) -> None:
         super().__init__(*args, **options)
         self.plan, self.loss, self.features = plan, loss or SupConLoss(), features
-        # The Trainer looks for labels among the arguments of the model, and for none it would drop the column.
+        # The Trainer looks for labels among the arguments of the model; finding none, it would drop the column.
         self.label_names = self.label_names or ["labels"]
-        # The loss is a mean over the batch, and the Trainer has to divide it when it accumulates gradients.
+        # The loss is a mean over the batch, so that the Trainer has to divide it when it accumulates gradients.
         self.model_accepts_loss_kwargs = False
 
     def get_train_dataloader(self) -> PlanLoader:
-        """The batches of the plan, this process's share."""
+        """This process's share of the planned batches."""
         if self.train_dataset is None:
-            raise ValueError("there is no train_dataset to train on; give the one that the plan was made for")
+            raise ValueError("train_dataset is missing; give the data set that the plan was made for")
         return PlanLoader(
             self.train_dataset,
             self.plan,
@@ -79,30 +79,30 @@ class FrameTrainer(Trainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The loss of a batch; its features are the output."""
+        """The loss of a batch; the features are the output."""
         features, labels = self.features(model, inputs)
         loss = self.loss(features, labels)
         return (loss, {"loss": loss, "features": features}) if return_outputs else loss
 
 
-class GeometryCallback(Watched, TrainerCallback):
+class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged by the Trainer's own `log` as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and
     `geometry/gap`. The geometry is that of the training set, each example once, in evaluation mode and over all
-    processes. The gap is that of the epoch's training batches, those since a resumption.
+    processes. The gap is a mean over the epoch's training batches; in a resumed epoch, over those since it was resumed.
 
-        trainer.add_callback(GeometryCallback(trainer, num_classes=10))
+        trainer.add_callback(GeometryTrainerCallback(trainer, num_classes=10))
 
     Args:
-        trainer: The Trainer that it is added to, a `FrameTrainer` or another.
+        trainer: The Trainer that the callback is added to, a `FrameTrainer` or another.
         num_classes: k; labels are 0..k-1.
-        features: As in `FrameTrainer`, whose own is the default.
+        features: As in `FrameTrainer`, whose function is the default.
         data: What to measure instead of the training set: a data set, or a DataLoader with the rows of this process.
         every: Epochs between two measurements. The last epoch is always measured.
-        loss: The `SupConLoss` of the training; that of a `FrameTrainer`, or the one that the model holds, by default.
-        folder: Where the picture goes, as `geometry.png`; by default the Trainer's `output_dir`.
-        name: Another word than `geometry`, for a second callback.
+        loss: The `SupConLoss` of the training; by default that of a `FrameTrainer`, or the one that the model contains.
+        folder: Where `geometry.png` is written; by default the Trainer's `output_dir`.
+        name: Replaces `geometry` in names of numbers and picture, for a second callback.
     """
 
     def __init__(
@@ -119,57 +119,49 @@ class GeometryCallback(Watched, TrainerCallback):
     ) -> None:
         if isinstance(trainer, FrameTrainer):
             loss, features = loss or trainer.loss, features or trainer.features
-        self._watch = Watch(num_classes, every, loss, name)
+        self._recorder = GeometryRecorder(num_classes, every, loss, name)
         self._features = features or features_and_labels
         self._trainer, self._data, self._folder = trainer, data, folder
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Listen to the loss; a resumed run goes on with the history of its log."""
-        prefix = f"{self._watch.name}/"
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start listening to the loss; a resumed run continues the history in its log."""
+        prefix = f"{self._recorder.name}/"
         rows = [row for row in state.log_history if f"{prefix}delta_of" in row]
-        self._watch.history = [
+        self._recorder.history = [
             {"epoch": row["epoch"], **{key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}}
             for row in rows
         ]
-        self._watch.start(self._model)
+        self._recorder.start(self._model)
 
-    def on_epoch_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Drop the losses of an epoch that was not measured."""
-        self._watch.forget()
+        self._recorder.reset()
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure and log, if it is due."""
-        if round(state.epoch) % self._watch.every == 0:
+        if round(state.epoch) % self._recorder.every == 0:
             self._measure(state, control)
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
-        """Measure what is left, and draw."""
-        if not self._watch.measured(state.epoch):
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Measure if the last epoch was not measured, and draw."""
+        if not self._recorder.measured(state.epoch):
             self._measure(state, control)
-        self._watch.stop()
+        self._recorder.stop()
         if state.is_world_process_zero:
-            self._watch.draw(Path(self._folder or args.output_dir or "."))
+            self._recorder.draw(Path(self._folder or args.output_dir or "."))
 
-    def _measure(self, state: TrainerState, control: TrainerControl) -> None:
+    def _measure(self, state: Any, control: Any) -> None:
         trainer = self._trainer
         loader = shared_rows(
             trainer.train_dataset if self._data is None else self._data,
             trainer._get_collator_with_removed_columns(trainer.data_collator),
             trainer.args.dataloader_num_workers,
         )
-        with at_rest(self._model):
-            numbers = self._watch.measure(state.epoch, self._parts(loader))
+        with evaluating(self._model):
+            numbers = self._recorder.measure(state.epoch, self._parts(loader))
         due = control.should_log
         trainer.log(numbers)
-        control.should_log = due  # logging takes it as done, and the Trainer has its own numbers still to log
+        control.should_log = due  # which `log` clears, although the Trainer still has to log its own numbers
 
     def _parts(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
         for batch in loader:

@@ -1,5 +1,6 @@
-"""The sampler in a DataLoader, across ranks, and after a resumption."""
+"""The sampler and the loader: across ranks, and resumed inside an epoch."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -10,10 +11,11 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, TensorDataset
 
-from orthoframe import BatchPlan, PlanSampler, certify
+from orthoframe import BatchPlan, PlanLoader, PlanSampler, certify
 from processes import start
 
 LABELS = [0] * 30 + [1] * 9 + [2] * 4
+MORE_LABELS = np.repeat([0, 1, 2], [60, 30, 10])
 
 
 def make(**options):
@@ -57,7 +59,7 @@ def test_the_slices_of_all_ranks_join_to_the_batch(ranks):
 
 
 def test_a_batch_with_fewer_rows_than_ranks_is_refused():
-    with pytest.raises(ValueError, match=r"batch 5 of epoch 0 has 3 rows, too few for 4 ranks; use drop_last=True"):
+    with pytest.raises(ValueError, match=r"batch 5 of epoch 0 has 3 rows, too few for 4 processes; use drop_last=True"):
         list(PlanSampler(make(binding="none"), 0, 4))
     assert len(list(PlanSampler(make(binding="none", drop_last=True), 0, 4))) == 5
 
@@ -186,3 +188,58 @@ def test_the_length_is_known_without_numpy_integers():
     rows = next(iter(PlanSampler(make())))
     assert all(type(row) is int for row in rows)
     assert not any(isinstance(row, np.integer) for row in rows)
+
+
+def make_loader(**options):
+    return PlanLoader(torch.arange(len(MORE_LABELS)), BatchPlan(MORE_LABELS, 20, seed=2), **options)
+
+
+def epochs(number):
+    plan = BatchPlan(MORE_LABELS, 20, seed=2)
+    return [batch.tolist() for epoch in range(number) for batch in plan.batches(epoch)]
+
+
+def test_each_pass_is_an_epoch():
+    loader = make_loader()
+    assert len(loader) == 5
+    assert [batch.tolist() for _ in range(3) for batch in loader] == epochs(3)
+    loader.set_epoch(0)
+    assert [batch.tolist() for batch in loader] == epochs(1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_who_counts_batches_and_asks_for_no_more_gets_the_next_epoch_too(workers):
+    options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+    for loader in (make_loader(**options), PlanSampler(BatchPlan(MORE_LABELS, 20, seed=2))):
+        seen = [batch for _ in range(3) for batch in itertools.islice(iter(loader), 5)]
+        assert [batch if isinstance(batch, list) else batch.tolist() for batch in seen] == epochs(3)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("done", [0, 3, 5, 7, 10])
+def test_a_state_counts_what_was_handed_out_and_not_what_workers_fetched(workers, done):
+    options = {"num_workers": workers, "multiprocessing_context": "fork"} if workers else {}
+    loader, resumed = make_loader(**options), make_loader(**options)
+    passes = itertools.chain.from_iterable(iter(loader) for _ in range(2))
+    for _ in range(done):
+        next(passes)
+    state = loader.state_dict()
+    assert (state["epoch"], state["batches_done"]) == divmod(done, 5)
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
+    resumed.set_epoch(state["epoch"])
+    assert len(resumed) == 5
+    rest = [batch.tolist() for _ in range(2) for batch in resumed]
+    assert rest == epochs(4)[done : done + len(rest)]
+
+
+def test_after_a_jump_the_state_is_that_of_the_new_epoch():
+    loader = make_loader()
+    next(iter(loader))
+    loader.set_epoch(4)
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batches_done"]) == (4, 0)
+
+
+def test_a_data_set_of_another_length_is_refused():
+    with pytest.raises(ValueError, match="data set has 3 samples and the plan 100"):
+        PlanLoader([1, 2, 3], BatchPlan(MORE_LABELS, 20))

@@ -1,9 +1,9 @@
 import pytest
 
-from orthoframe.watching import Watch
+from orthoframe.callbacks import GeometryRecorder
 
 
 @pytest.fixture
 def no_picture(monkeypatch):
     """For tests that look at numbers: drawing takes longer than training."""
-    monkeypatch.setattr(Watch, "draw", lambda self, folder: None)
+    monkeypatch.setattr(GeometryRecorder, "draw", lambda self, folder: None)

@@ -1,6 +1,8 @@
 """The task of the tests: imbalanced digits, a small network whose result does not depend on the number of processes."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +29,12 @@ def make_encoder(dropout=0.0):
     # No BatchNorm: each process would have statistics of its own. In float64: steps would make much of a rounding.
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Dropout(dropout), FrameHead(128, 64)).double()
+
+
+def environment():
+    """For a process that imports this module, and the same orthoframe as this one."""
+    path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, path))}
 
 
 def write(folder, rank, result):

@@ -1,4 +1,4 @@
-"""A training with Lightning; run as a module, for Lightning starts the other process by the same command."""
+"""A training with Lightning; run as a module, because Lightning starts the other process by the same command."""
 
 import sys
 from pathlib import Path

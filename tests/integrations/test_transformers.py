@@ -1,9 +1,7 @@
 """The sampler, the loss and the callback in a real `transformers.Trainer`."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -18,13 +16,13 @@ from transformers import Trainer
 
 from integrations.transformers_run import make_trainer, samples
 from orthoframe import SupConLoss, measure
-from orthoframe.transformers import GeometryCallback
+from orthoframe.transformers import GeometryTrainerCallback
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def run(trainer, checkpoint=None, **options):
-    callback = GeometryCallback(trainer, num_classes=10, **options)
+    callback = GeometryTrainerCallback(trainer, num_classes=10, **options)
     trainer.add_callback(callback)
     trainer.train(resume_from_checkpoint=checkpoint)
     return callback
@@ -140,10 +138,9 @@ def test_a_plain_trainer_is_measured_too(tmp_path):
 
 
 def test_two_processes_are_as_one(one, tmp_path):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1])}
     launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [sys.executable, *launch, "-m", "integrations.transformers_run", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
+    done = subprocess.run(command, capture_output=True, text=True, env=digits.environment(), timeout=300)
     assert done.returncode == 0, done.stderr
     results = digits.read(tmp_path, 2)
     assert digits.agree(results, one[0].values, one[1].history)

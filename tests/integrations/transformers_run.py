@@ -9,7 +9,7 @@ from transformers import TrainingArguments
 
 from integrations import digits
 from orthoframe import SupConLoss
-from orthoframe.transformers import FrameTrainer, GeometryCallback
+from orthoframe.transformers import FrameTrainer, GeometryTrainerCallback
 
 
 class Model(nn.Module):
@@ -63,7 +63,7 @@ def make_trainer(folder, dropout=0.0, **options):
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     trainer = make_trainer(folder)
-    callback = GeometryCallback(trainer, num_classes=10)
+    callback = GeometryTrainerCallback(trainer, num_classes=10)
     trainer.add_callback(callback)
     trainer.train()
     result = {"seen": trainer.model.seen, "losses": trainer.values, "history": callback.history}

@@ -61,6 +61,25 @@ def test_predictions_are_the_nearest_centres_by_the_obvious_way(fitted, blobs):
     np.testing.assert_allclose(fitted.predict_proba(rows), shares, rtol=1e-10)
 
 
+@pytest.mark.parametrize("skewed", [False, True])
+def test_the_accuracy_of_the_geometry_is_the_score(skewed, fitted, blobs):
+    """Also where centres differ in length, and the nearest by angle is not always the nearest by distance."""
+    rows, labels = blobs
+    if skewed:  # hardly trained, and one class is wider than the others, so that its centre is shorter
+        random = np.random.default_rng(0)
+        rows, labels = random.normal(size=(200, 3)), np.repeat([0, 1, 2], [100, 60, 40])
+        rows[labels > 0] = rows[labels > 0] * 0.3 + labels[labels > 0, None] - 1.5
+        fitted = clone(SMALL).set_params(epochs=1, learning_rate=1e-3, temperature=0.5).fit(rows, labels)
+        distances = ((fitted.transform(rows)[:, None] - fitted.centres_) ** 2).sum(2)
+        assert (distances.argmin(1) == labels).mean() != fitted.score(rows, labels)
+        assert fitted.geometry_.norm_ratio > 1.1
+    assert fitted.geometry_.accuracy.overall == fitted.score(rows, labels)
+    assert fitted.geometry_.accuracy.by_class == tuple(
+        (fitted.predict(rows) == labels)[labels == number].mean() for number in range(3)
+    )
+    np.testing.assert_array_equal(fitted.centres_, fitted.geometry_.means)
+
+
 def test_two_classes_have_one_decision(blobs):
     rows, labels = blobs
     classifier = clone(SMALL).fit(rows, labels == 0)
@@ -97,7 +116,8 @@ def test_it_stops_where_nothing_can_be_learned():
     random = np.random.default_rng(0)
     rows, labels = np.ones((60, 2)), random.integers(2, size=60)
     classifier = FrameClassifier(hidden=(8,), epochs=500, patience=3, random_state=0).fit(rows, labels)
-    assert classifier.stopped_ == "plateau"
+    assert (classifier.stopped_, classifier.n_iter_) == ("plateau", 1 + 3 + 3)
+    assert "no longer" in classifier.stopped_.sentence
     assert np.isfinite(classifier.predict_proba(rows)).all()
 
 
@@ -127,8 +147,10 @@ def test_strings_and_a_class_with_one_row(blobs):
     assert set(classifier.predict(rows)) <= set(names)
     objects = clone(SMALL).set_params(epochs=60).fit(rows, names.astype(object))
     np.testing.assert_array_equal(objects.predict(rows), classifier.predict(rows))
-    floats = clone(SMALL).set_params(epochs=2).fit(rows, labels.astype(float))
-    assert floats.geometry_.names == ("0.0", "1.0", "2.0")
+    floats = clone(SMALL).set_params(epochs=2).fit(rows, np.array([2.0, 3.0, 10.0])[labels])
+    assert floats.classes_.dtype == float
+    assert floats.geometry_.names == (2, 3, 10)
+    assert floats.geometry_.counts == (100, 30, 8)
 
 
 def test_without_binding_the_certificate_says_what_it_found(blobs):
@@ -176,25 +198,33 @@ def test_joblib_takes_it_along(fitted, blobs):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": ()}, r"hidden must be one or more whole numbers from 1, such as \(256, 256\), not \(\)"),
+        ({"hidden": ()}, r"hidden must .* such as \(256, 256\), not \(\)"),
+        ({"hidden": (0, 32)}, "hidden must be at least 1, not 0"),
         ({"hidden": (32, 2)}, r"2 dimensions are too few for 3 classes.*use hidden=\(32, 3\)"),
         ({"activation": "tanh"}, "activation must be one of 'relu', .*, not 'tanh'"),
         ({"binding": "glue"}, "binding must be one of 'none', .*, not 'glue'"),
-        ({"epochs": 0}, "epochs must be a whole number from 1, not 0"),
-        ({"temperature": 0}, "temperature must be a positive number, not 0"),
-        ({"tol": -1}, "tol must be a number from 0, not -1"),
-        ({"temperature": "0.1"}, "temperature must be a positive number, not '0.1'"),
-        ({"dropout": None}, "dropout must be a number from 0 to below 1, not None"),
-        ({"device": None}, "device None is not there"),
-        ({"binding": "none", "batch_size": 1}, "no batch of epoch 1 has two rows of a class and one of another"),
-        ({"dropout": 1.0}, "dropout must be a number from 0 to below 1, not 1.0"),
-        ({"device": "abacus"}, 'device \'abacus\' is not there; use "auto", "cpu", or another torch device'),
+        ({"epochs": 0}, "epochs must be at least 1, not 0"),
+        ({"temperature": 0}, "temperature must be positive and finite, not 0"),
+        ({"tol": -1}, "tol must be at least 0 and finite, not -1"),
+        ({"temperature": "0.1"}, "temperature must be a number, not str"),
+        ({"dropout": None}, "dropout must be a number, not NoneType"),
+        ({"device": None}, "device None is not available"),
+        ({"binding": "none", "batch_size": 1}, "no batch of epoch 1 .* batch_size.*binding='fixed'"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
+        ({"device": "abacus"}, "device 'abacus' is not available"),
         ({"learning_rate": 1e30, "dropout": 0.0}, "the loss is nan in epoch 1; use a learning_rate below 1e[+]30"),
     ],
 )
 def test_options_that_are_refused(options, message, blobs):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         clone(SMALL).set_params(**options).fit(*blobs)
+
+
+def test_a_column_whose_spread_overflows_is_refused(blobs):
+    rows = blobs[0].copy()
+    rows[:2, 1] = [-1e200, 1e200]
+    with pytest.raises(ValueError, match="spread of column 1 is too large"):
+        clone(SMALL).fit(rows, blobs[1])
 
 
 def test_one_class_is_refused(blobs):

@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
-from orthoframe.sklearn import FrameClassifier
+from orthoframe.sklearn import FrameClassifier, StopReason
 
 ROWS, NUMBERS = make_blobs([40, 20, 10], 4, random_state=2)
 OPTIONS = {"hidden": (16, 8), "epochs": 15, "random_state": 3}
@@ -20,7 +20,7 @@ OPTIONS = {"hidden": (16, 8), "epochs": 15, "random_state": 3}
     "labels",
     [
         NUMBERS,
-        NUMBERS.astype(float),
+        np.array([2.0, 3.0, 10.0])[NUMBERS],
         NUMBERS > 0,
         np.array(["x", "yes", "ß"])[NUMBERS],
         np.array(["a", "b", "c"], object)[NUMBERS],
@@ -42,6 +42,8 @@ def test_what_is_loaded_is_what_was_saved(labels, tmp_path):
     assert (after.names, after.counts, after.accuracy) == (before.names, before.counts, before.accuracy)
     for name in ("delta_of", "delta_etf", "beta_nc", "spread", "max_cosine"):
         assert getattr(after, name) == pytest.approx(getattr(before, name), rel=1e-9, abs=1e-12)
+    assert isinstance(loaded.stopped_, StopReason)
+    np.testing.assert_array_equal(after.means, before.means)
     for name in ("n_iter_", "n_features_in_", "stopped_", "loss_curve_", "gap_curve_", "loss_gap_"):
         assert getattr(loaded, name) == getattr(classifier, name)
     loaded.save(tmp_path / "again.safetensors")

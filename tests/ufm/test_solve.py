@@ -172,10 +172,10 @@ def test_one_class_and_few_steps():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"dim": 0}, "dim must be a whole number from 1, not 0"),
+        ({"dim": 0}, "dim must be at least 1, not 0"),
         ({"dim": 2.5}, "dim must be a whole number"),
         ({"starts": 0}, "starts must be"),
-        ({"seed": -1}, "seed must be a whole number from 0"),
+        ({"seed": -1}, "seed must be at least 0"),
         ({"max_steps": 0}, "max_steps must be"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
         ({"temperature": 0.0}, "temperature must be positive"),

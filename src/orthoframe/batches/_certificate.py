@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -105,23 +105,25 @@ class Certificate:
         broken = [report for report in self.classes if report.components > 1]
         if broken:
             worst = max(broken, key=lambda report: report.components)
-            others = f" ({len(broken) - 1} more disconnected)" if len(broken) > 1 else ""
-            reasons.append(f"class {worst.name} is in {worst.components} pieces{others}")
+            reasons.append(f"class {worst.name} is in {worst.components} pieces")
+            if len(broken) > 1:
+                reasons.append(f"{len(broken)} classes are disconnected in all")
         if self.absent:
             reasons.append(f"{self.absent} samples are in no batch")
         missing = np.argwhere(np.triu(~self._scan.met))
         if len(missing):
             a, b = (self._scan.labels.names[c] for c in missing[0])
             how = "meet only as single rows" if self._scan.touched[tuple(missing[0])] else "never meet"
-            others = f" ({len(missing) - 1} more pairs are not either)" if len(missing) > 1 else ""
-            reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart{others}")
-        effect = f", which connects the classes with {self.additions_to_connect} additions" if broken else ""
-        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or call repair(){effect}."
+            reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
+            if len(missing) > 1:
+                reasons.append(f"{len(missing)} class pairs are not pushed apart in all")
+        cost = f": {self.additions_to_connect} additions connect every class" if broken else ""
+        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or repair them{cost}."
 
     def __str__(self) -> str:
-        rows = [self.sentence(), ""]
-        rows.append(f"{'class':>12} {'samples':>9} {'absent':>7} {'pieces':>7} {'as stated':>10}  smallest pieces")
-        # The worst first: they are what a reader looks for.
+        header = f"{'class':>12} {'samples':>9} {'absent':>7} {'pieces':>7} {'as stated':>10}  smallest pieces"
+        rows = [self.sentence(), "", header]
+        # The worst first, because they are what a reader looks for.
         ordered = sorted(self.classes, key=lambda report: (-report.components, -report.absent))
         for report in ordered[:12]:
             smallest = " ".join("{" + ", ".join(map(str, piece)) + "}" for piece in report.smallest)
@@ -134,29 +136,21 @@ class Certificate:
         pairs = len(self.classes) * (len(self.classes) - 1) // 2
         missing = int(np.triu(~self._scan.met).sum())
         singletons = int(np.triu(self._scan.touched & ~self._scan.met).sum())
-        rows.append("")
-        rows.append(
+        rows += [
+            "",
             f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
-            f"{missing} of {pairs} class pairs are not pushed apart ({singletons} of them meet as single rows)."
-        )
-        rows.append(f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.")
+            f"{missing} of {pairs} class pairs are not pushed apart ({singletons} of them meet as single rows).",
+            f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.",
+        ]
         return "\n".join(rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything, in types that JSON knows."""
-        return {
-            "holds": self.holds,
-            "holds_as_stated": self.holds_as_stated,
-            "sentence": self.sentence(),
-            "classes": [json_ready(asdict(report)) for report in self.classes],
-            "missing_pairs": [list(pair) for pair in self.missing_pairs],
-            "singleton_pairs": [list(pair) for pair in self.singleton_pairs],
-            "num_batches": self.num_batches,
-            "memberships": self.memberships,
-            "single_class_batches": self.single_class_batches,
-            "absent": self.absent,
-            "additions_to_connect": self.additions_to_connect,
-        }
+        values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_scan"}
+        values |= {"classes": [asdict(report) for report in self.classes], "sentence": self.sentence()}
+        pairs = {"missing_pairs": self.missing_pairs, "singleton_pairs": self.singleton_pairs}
+        data: dict[str, Any] = json_ready(values | pairs)
+        return data
 
 
 def certify(
@@ -197,7 +191,7 @@ def certify(
         >>> certify(labels, [[0, 1, 2, 3]]).holds
         True
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
-        Not certified: class 0 is in 2 pieces (1 more disconnected); classes 0 and 1 meet only as single rows, so ...
+        Not certified: class 0 is in 2 pieces; 2 classes are disconnected in all; classes 0 and 1 meet only as ...
     """
     views = getattr(batches, "views", 1) if views is None else views
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None

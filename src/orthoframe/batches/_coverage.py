@@ -1,7 +1,7 @@
-"""How likely some epochs of reshuffling are to meet the conditions, without drawing a single batch.
+"""The probability that epochs of reshuffling certify, computed without drawing a batch.
 
-An epoch throws the samples into batches. All counts below are of ways to place samples into the rows of the batches,
-and all probabilities their ratios, kept as logarithms.
+An epoch deals the samples to the places in its batches. Probabilities are ratios of the number of ways to do that; all
+are logarithms.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,23 @@ from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
 from orthoframe._rows import Integers
-from orthoframe.options import check_count
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import check_count, check_number
 
-# Above this, pieces of a class larger than one sample are too unlikely to matter.
+# In larger classes, pieces of more than one sample are too unlikely to matter.
 _SMALL_CLASS = 40
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What a number of epochs of reshuffling is likely to achieve.
+    """Probabilities after a number of epochs of reshuffling.
 
     Attributes:
-        probability: That the epochs together certify.
-        probability_as_stated: That they satisfy the paper's condition as stated, in which two single rows count as met.
-        disconnected: `[k]`, for each class that it is in several pieces.
-        unmet: `[k, k]`, for each pair of classes that no batch pushes them apart.
+        probability: Probability that the epochs together certify.
+        probability_as_stated: Probability that they satisfy the condition as stated in the paper, which lets two single
+            rows count as a meeting.
+        disconnected: `[k]`, probability that each class is disconnected.
+        unmet: `[k, k]`, probability that no batch pushes each pair of classes apart.
     """
 
     probability: float
@@ -40,17 +42,21 @@ class Coverage:
 def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: int) -> Coverage:
     """Probability that epochs of reshuffling, without binding, certify.
 
-    A pair of classes that is missed in an epoch with probability p is missed in all with p^epochs: exact. Pieces of a
-    class, and different classes and pairs, are taken as independent, and batches of a single class as if they made it
-    collapse, as they soon do by others: close where the probability is not small.
+    The probability that no batch pushes a given pair of classes apart is exact: p^epochs, where p is that of one epoch.
+    The rest is an approximation, accurate unless the probability is small: pieces, classes and pairs are treated as
+    independent, and a batch of a single class as if it connected the class.
 
     Args:
-        class_counts: `[k]`, samples of each class.
-        batch_size: Rows of a batch; the last one may be short.
+        class_counts: `[k]`, samples per class.
+        batch_size: Samples in a batch; the last batch may be short.
         epochs: Number of epochs.
 
     Returns:
         The probabilities.
+
+    Raises:
+        OptionError: For a batch size or a number of epochs below 1.
+        ValueError: For class counts that are not positive integers.
 
     Examples:
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
@@ -65,7 +71,7 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
     for a, first in enumerate(sizes.tolist()):
         for b, second in enumerate(sizes.tolist()[a:], start=a):
             if a == b and classes[a] == 1:
-                continue  # a class is no pair with itself
+                continue  # there is only one class of this size
             unmet[a, b] = unmet[b, a] = np.exp(epochs * _log_unmet(first, second, layout))
             apart[a, b] = apart[b, a] = np.exp(epochs * _log_separate(first, second, layout))
     unmet, apart = unmet[np.ix_(which, which)], apart[np.ix_(which, which)]
@@ -73,7 +79,7 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
     np.fill_diagonal(apart, 0.0)
     upper = np.triu_indices(len(counts), 1)
     connected = np.prod(1 - disconnected)
-    # Where there is only one class, no batch makes it collapse.
+    # A single class never collapses: no batch holds another class.
     alone = len(counts) == 1 and counts[0] > 1
     return Coverage(
         probability=0.0 if alone else float(connected * np.prod(1 - unmet[upper])),
@@ -86,26 +92,26 @@ def coverage(class_counts: Sequence[int] | Integers, batch_size: int, epochs: in
 def epochs_to_certify(
     class_counts: Sequence[int] | Integers, batch_size: int, confidence: float = 0.99, *, as_stated: bool = False
 ) -> int:
-    """Epochs of reshuffling, without binding, after which the batches certify with a given confidence.
+    """Number of epochs of reshuffling, without binding, that certify with a given probability.
 
     Args:
-        class_counts: `[k]`, samples of each class.
-        batch_size: Rows of a batch.
-        confidence: Between 0 and 1.
-        as_stated: Whether to ask for the paper's condition as stated instead of the effective one.
+        class_counts: `[k]`, samples per class.
+        batch_size: Samples in a batch.
+        confidence: The probability, between 0 and 1.
+        as_stated: Whether to use the condition as stated in the paper instead of the exact one.
 
     Returns:
         The smallest number of epochs.
 
     Raises:
-        ValueError: If no number of epochs is enough, as with batches of one row.
+        OptionError: If no number of epochs is enough, as with batches of one row, or for an option out of range.
+        ValueError: For class counts that are not positive integers.
 
     Examples:
         >>> epochs_to_certify([5000, 500, 50], batch_size=128)
         8
     """
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, not {confidence}")
+    check_number("confidence", confidence, above=0, below=1)
 
     def enough(epochs: int) -> bool:
         found = coverage(class_counts, batch_size, epochs)
@@ -115,10 +121,8 @@ def epochs_to_certify(
     while not enough(last):
         last *= 2
         if last > 2**40:
-            raise ValueError(
-                "no number of epochs is enough: some classes can never share a batch in the way that is needed; use a "
-                "larger batch_size, or binding"
-            )
+            sentence = "no number of epochs is enough with batches of this size; use a larger "
+            raise OptionError(sentence, Option("batch_size"), ", or bind the classes")
     first = last // 2  # not enough, or 0
     while last - first > 1:
         middle = (first + last) // 2
@@ -129,13 +133,13 @@ def epochs_to_certify(
 def _checked(class_counts: Sequence[int] | Integers, batch_size: int) -> Integers:
     counts = np.asarray(class_counts)
     if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
-        raise ValueError("class_counts must be a list of whole numbers from 1")
+        raise ValueError("class_counts must be a list of positive integers")
     check_count("batch_size", batch_size)
     return counts
 
 
 class Layout(NamedTuple):
-    """The batches of an epoch: `full` of `rows` rows each, and a last one of `short` rows (0: none)."""
+    """The batches of an epoch: `full` batches of `rows` rows, and a last batch of `short` rows if that is not 0."""
 
     full: int
     short: int
@@ -143,7 +147,7 @@ class Layout(NamedTuple):
 
     @property
     def places(self) -> int:
-        """Rows of all batches."""
+        """Rows in all batches."""
         return self.full * self.rows + self.short
 
     @property
@@ -153,15 +157,15 @@ class Layout(NamedTuple):
 
 
 def _disconnected(size: int, layout: Layout, epochs: int) -> float:
-    """That a class is in several pieces after some epochs."""
+    """Probability that a class is disconnected."""
     if size == 1 or layout.batches == 1:
         return 0.0
-    if epochs == 1:  # batches are disjoint: the class must be whole in one of them
+    if epochs == 1:  # batches are disjoint, so the class must be whole in one of them
         whole = layout.full * np.exp(_log_choose(layout.rows, size) - _log_choose(layout.places, size))
         return float(1.0 - whole - np.exp(_log_choose(layout.short, size) - _log_choose(layout.places, size)))
     if size > _SMALL_CLASS:
         return float(-np.expm1(-size * np.exp(epochs * _log_separate(1, size - 1, layout))))
-    # The piece of a given sample has j samples: they are connected, and no batch holds one of them and one of the rest.
+    # If the piece of a given sample has j samples, they are connected, and share no batch with the rest.
     connected = np.zeros(size + 1)
     connected[1] = 1.0
     for n in range(2, size + 1):
@@ -174,27 +178,27 @@ def _disconnected(size: int, layout: Layout, epochs: int) -> float:
 
 
 def _log_separate(s: int, t: int, layout: Layout) -> float:
-    """That s samples and t others share no batch in an epoch."""
+    """Log-probability that s samples and t others share no batch in an epoch."""
     return _log_missed(min(s, t), max(s, t), layout, False)
 
 
 def _log_unmet(s: int, t: int, layout: Layout) -> float:
-    """That no batch of an epoch holds three rows of two classes of s and t samples, both of them among the three."""
+    """Log-probability that no batch of an epoch pushes classes of s and t samples apart."""
     return _log_missed(min(s, t), max(s, t), layout, True)
 
 
 @lru_cache(maxsize=8192)
 def _log_missed(s: int, t: int, layout: Layout, singles: bool) -> float:
-    """That s samples and t others miss each other: share no batch, or, with `singles`, only as one row each.
+    """Log-probability that s samples and t others share no batch or, with `singles`, only as one row each.
 
-    The sum is over what is in the short batch; the full ones are alike.
+    Sums over the contents of the short batch; the full ones are alike.
     """
-    # How many of the others are in batches that hold enough of the first; each of them would have to be elsewhere.
+    # The share of the places that are in a batch with enough of the s samples: the t others have to avoid them.
     share = s / layout.places
     enough = 1 - (1 - share) ** layout.rows
     if singles:
         enough -= layout.rows * share * (1 - share) ** (layout.rows - 1)
-    if t * enough > 60:  # a chance below e^-60, and the sum would be long
+    if t * enough > 60:  # a probability below e^-60, for which the sum would be long
         return -t * enough
     everything = _log_placements(s, t, layout.places)
     inside = [(0, 0)] + [(x, 0) for x in range(1, _most(s, layout) + 1)]
@@ -209,16 +213,16 @@ def _log_missed(s: int, t: int, layout: Layout, singles: bool) -> float:
 
 
 def _most(size: int, layout: Layout) -> int:
-    """More samples of a class than these are in the short batch too rarely to count."""
+    """The largest number of samples of a class in the short batch that is not too unlikely to matter."""
     mean = size * layout.short / layout.places
     return min(size, layout.short, int(mean + 10 * mean**0.5 + 15))
 
 
 @lru_cache(maxsize=65536)
 def _log_ways(s: int, t: int, batches: int, rows: int, singles: bool) -> float:
-    """Ways to place s samples and t others into equal batches so that they miss each other.
+    """Log of the number of ways to place s samples and t others into full batches so that they miss each other.
 
-    The sum is over the number j of batches that hold one row of each.
+    Sums over the number j of batches that hold one row of each.
     """
     terms = []
     for j in range((min(s, t, batches) if singles and rows > 1 else 0) + 1):
@@ -233,16 +237,16 @@ def _log_ways(s: int, t: int, batches: int, rows: int, singles: bool) -> float:
 
 
 def _log_placements(s: int, t: int, places: int) -> float:
-    """Ways to place s samples and t others."""
+    """Log of the number of ways to place s samples and t others."""
     return float(_log_choose(places, s)) + float(_log_choose(places - s, t)) if places >= s else -np.inf
 
 
 @lru_cache(maxsize=4096)
 def _log_spread(s: int, batches: int, rows: int) -> NDArray[np.float64]:
-    """Logarithms of the probabilities that s samples are in exactly 0, 1, ..., min(s, batches) batches.
+    """Log-probabilities that s samples are in exactly 0, 1, ..., min(s, batches) batches, which have room for all.
 
-    After r samples in j batches the next one is in one of them with probability (jB - r)/(mB - r). There is room for
-    all of them.
+    With r samples placed in j of the m batches of B rows, the next is in one of these j with probability
+    (jB - r)/(mB - r).
     """
     width = min(s, batches) + 1
     spread = np.zeros(width)
@@ -257,7 +261,7 @@ def _log_spread(s: int, batches: int, rows: int) -> NDArray[np.float64]:
 
 
 def _log_choose(n: "int | Integers", r: int) -> "NDArray[np.float64] | float":
-    """Logarithm of a binomial coefficient, -inf where it is 0."""
+    """Log of a binomial coefficient; -inf if it is 0."""
     n = np.asarray(n, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         value = gammaln(n + 1) - gammaln(r + 1) - gammaln(np.maximum(n - r, 0) + 1)

@@ -3,9 +3,8 @@
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +69,10 @@ def write_batches(file: IO[bytes], batches: Iterable[Any]) -> None:
     """Write batches as JSON lines, to a file that is open in binary mode; the inverse of `read_batches`.
 
     Examples:
-        >>> import sys
-        >>> write_batches(sys.stdout.buffer, [[0, 1], np.array([2])])  # doctest: +SKIP
-        [0, 1]
-        [2]
+        >>> import io
+        >>> write_batches(file := io.BytesIO(), [[0, 1], np.array([2])])
+        >>> file.getvalue().splitlines()
+        [b'[0, 1]', b'[2]']
     """
     for batch in index_lists(batches):
         file.write(json.dumps(batch.tolist()).encode() + b"\n")
@@ -109,9 +108,8 @@ def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Itera
         yield array
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """Consecutive batches, joined."""
+class Chunk(NamedTuple):
+    """Consecutive batches, end to end."""
 
     samples: Integers  # [memberships]
     batches: Integers  # [memberships], 0..num_batches-1
@@ -128,19 +126,23 @@ def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
         pending.append(array)
         rows += len(array)
         if rows >= limit:
-            yield _joined(pending, number, num_samples)
+            yield _checked(pending, number, num_samples)
             number, pending, rows = number + len(pending), [], 0
             limit = min(2 * limit, _LARGEST_CHUNK)
     if pending:
-        yield _joined(pending, number, num_samples)
+        yield _checked(pending, number, num_samples)
 
 
-def _joined(pending: list[Integers], number: int, num_samples: int) -> Chunk:
-    samples = np.concatenate(pending)
-    lengths = np.fromiter(map(len, pending), dtype=np.int64, count=len(pending))
-    owners = np.repeat(np.arange(len(pending)), lengths)
-    _check_range(samples, number + owners, num_samples)
-    return Chunk(samples, owners, len(pending))
+def end_to_end(batches: list[Integers]) -> Chunk:
+    """Join one or more batches into a chunk."""
+    lengths = np.fromiter(map(len, batches), dtype=np.int64, count=len(batches))
+    return Chunk(np.concatenate(batches), np.repeat(np.arange(len(batches)), lengths), len(batches))
+
+
+def _checked(pending: list[Integers], number: int, num_samples: int) -> Chunk:
+    chunk = end_to_end(pending)
+    _check_range(chunk.samples, number + chunk.batches, num_samples)
+    return chunk
 
 
 def _check_range(samples: Integers, numbers: Integers, num_samples: int) -> None:

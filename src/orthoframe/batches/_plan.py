@@ -82,18 +82,12 @@ class BatchPlan:
         if not k:
             raise ValueError("labels are empty; a plan needs at least one sample")
         if self.scheme == "balanced" and (self.batch_size or 0) < k:
-            least = f" to be at least {k}, one row per class, not {self.batch_size}"
-            raise OptionError(Option("scheme", "balanced"), " needs ", Option("batch_size"), least)
-        if self.binding == "present":
-            options = {
-                "bound_examples": self.bound_examples > 1,
-                "bound_classes": bound_classes is not None,
-                "drop_last": self.drop_last,
-            }
-            for name in (name for name, given in options.items() if given):
-                raise OptionError(
-                    Option("binding", "present"), " adds only what is missing; ", Option(name), " does not apply"
-                )
+            least = f" of at least {k}, one row per class, not {self.batch_size}"
+            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
+        if self.binding == "present" and (self.bound_examples > 1 or bound_classes is not None or self.drop_last):
+            given = "drop_last" if self.drop_last else "bound_examples" if bound_classes is None else "bound_classes"
+            sentence = " adds only what is missing; leave out "
+            raise OptionError(Option("binding", "present"), sentence, Option(given))
 
     @property
     def examples(self) -> dict[Any, list[int]]:

@@ -1,4 +1,4 @@
-"""The fewest samples to add to batches so that the orthogonal frame becomes their only optimum."""
+"""Few samples to add to batches so that the orthogonal frame becomes their only optimum."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
-from orthoframe.batches._lists import index_lists
+from orthoframe.batches._lists import end_to_end, index_lists
 from orthoframe.batches._scan import Components, Flags, Scan, SingleClass, close, scan
 from orthoframe.options import check_count
 
@@ -20,21 +20,24 @@ _CANDIDATES = 256
 def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> list[Integers]:
     """Add samples to batches until `certify` holds, for the denominators `all` and `class-average`.
 
-    First each class is connected: a sample of another class goes into each batch of a single class that does not
-    collapse, and one representative of a class into every other batch that holds it and is not connected yet (a star: a
-    chain would converge far more slowly). If batches are disjoint, no list of additions is shorter. Then class pairs
-    that are not pushed apart are brought together, greedily: finding the shortest list is NP-hard.
+    First each class is connected: each batch of a single class that would not collapse gets a sample of another class,
+    and a representative of each class is added to every batch whose rows of the class are not connected yet (a star,
+    because training converges far more slowly along a chain). If batches are disjoint, this takes the fewest additions
+    possible. Then class pairs that are not pushed apart are brought together greedily, because finding the fewest
+    additions is NP-hard.
 
     Args:
         labels: `[samples]`, integers or strings.
-        batches: Lists of sample indices.
-        views: Rows that each index stands for.
+        batches: Lists of sample indices, or the path of a file of JSON lines.
+        views: Rows per index.
 
     Returns:
-        The batches, in their order, with additions at the end of each.
+        The batches in the same order, with the additions at the end of each.
 
     Raises:
-        ValueError: For indices out of range, or if there is no batch to add to.
+        ValueError: For an index out of range, or if there is no batch to add to.
+        TypeError: For labels or batches of a wrong type.
+        InputError: For a file that cannot be used.
 
     Examples:
         >>> [batch.tolist() for batch in repair([0, 0, 1, 1], [[0, 2], [1, 3]])]
@@ -44,19 +47,22 @@ def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, view
 
 
 def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
-    """`repair`, with a given representative `[k]` of each class."""
+    """`repair`, optionally with given representatives `[k]` of the classes."""
     found = scan(labels, batches, views)
     if len(labels.names) and not any(map(len, batches)):
-        raise ValueError("there is no batch to add samples to; give at least one that is not empty")
+        raise ValueError("there is no batch to add samples to; at least one must not be empty")
+    samples = representatives
+    if samples is None:
+        samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
     additions: list[list[int]] = [[] for _ in batches]
     components = found.components.copy()
     mended = [batch.number for batch in _mends(components, found.single)]
-    _bring_guests(found, batches, additions, mended, components, representatives)
+    _bring_guests(found, batches, additions, mended, components, samples)
     _tie(found, batches, additions, views, components, representatives)
-    return _cover_pairs(labels, joined(batches, additions), views, representatives)
+    return _cover_pairs(labels, _joined(batches, additions), views, samples)
 
 
-def joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
+def _joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
     """Batches with their additions at the end."""
     return [
         np.concatenate([batch, np.array(added, dtype=batch.dtype)]) if added else batch
@@ -65,23 +71,23 @@ def joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers
 
 
 def additions_to_connect(found: Scan) -> int:
-    """How many additions `repair` makes to connect every class, without making them."""
+    """The number of additions that `repair` makes to connect every class."""
     components = found.components.copy() if found.single else found.components
     mends = sum(1 for _ in _mends(components, found.single))
     pieces = components.pieces()
     unseen, alone = map(len, _homeless(found, pieces))
     guests = min(mends, unseen)
     unseen, alone = unseen - guests, max(0, alone - (mends - guests))
-    # Where one homeless class is guest of another, one addition houses both.
+    # If one homeless class is the guest of another, one addition is enough for both.
     housing = unseen + (max(0, alone - unseen) + 1) // 2
     return mends + int(np.maximum(pieces - 1, 0).sum()) + housing
 
 
 def _mends(components: Components, single: list[SingleClass]) -> Iterator[SingleClass]:
-    """Batches of one class to put a guest into, the most scattered first; each joins what it holds.
+    """Single-class batches to add another class to, those with the most pieces first; `components` is updated.
 
-    A mend may make others needless, but only such as share pieces with it, directly or by others: in each round, one
-    batch of every such cluster is mended.
+    Mending a batch may make others needless, but only in the same cluster (batches that share pieces, directly or
+    through others), so each round mends one batch per cluster.
     """
     waiting = single
     while True:
@@ -91,9 +97,7 @@ def _mends(components: Components, single: list[SingleClass]) -> Iterator[Single
         order = np.lexsort((-scattered, clusters))
         first = order[np.flatnonzero(np.diff(clusters[order], prepend=-1))]
         chosen = [waiting[number] for number in first]
-        sizes = [len(batch.samples) for batch in chosen]
-        samples, owners = np.concatenate([b.samples for b in chosen]), np.repeat(np.arange(len(chosen)), sizes)
-        components.join(samples, owners, len(chosen))
+        components.join(*end_to_end([batch.samples for batch in chosen]))
         taken = set(first.tolist())
         waiting = [batch for number, batch in enumerate(waiting) if number not in taken]
         close(components, waiting)
@@ -101,12 +105,11 @@ def _mends(components: Components, single: list[SingleClass]) -> Iterator[Single
 
 
 def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[SingleClass], Integers, Integers]:
-    """Batches that hold several pieces, how many each, and a number that is equal for batches with pieces in common."""
+    """Batches that hold several pieces, the number of pieces in each, and the number of its cluster."""
     if not single:
         return [], np.empty(0, np.int64), np.empty(0, np.int64)
-    sizes = [len(batch.samples) for batch in single]
-    owners = np.repeat(np.arange(len(single)), sizes)
-    _, pieces = np.unique(components.roots(np.concatenate([b.samples for b in single])), return_inverse=True)
+    samples, owners, _ = end_to_end([batch.samples for batch in single])
+    _, pieces = np.unique(components.roots(samples), return_inverse=True)
     held = np.unique(owners * (int(pieces.max()) + 1) + pieces)
     owners, pieces = np.divmod(held, int(pieces.max()) + 1)
     scattered = np.bincount(owners, minlength=len(single))
@@ -118,7 +121,7 @@ def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[S
 
 
 def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
-    """Classes in several pieces without a batch in which an added row would find company: never seen, or seen alone."""
+    """Disconnected classes that share no batch with another row: those in no batch, and those alone in one."""
     homeless = (pieces > 1) & ~found.shared
     seen = np.bincount(found.labels.classes[found.seen], minlength=len(pieces)) > 0
     return np.flatnonzero(homeless & ~seen).tolist(), np.flatnonzero(homeless & seen).tolist()
@@ -130,21 +133,20 @@ def _bring_guests(
     additions: list[list[int]],
     mended: list[int],
     components: Components,
-    representatives: Integers | None,
+    samples: Integers,
 ) -> None:
-    """A sample of another class for each mended batch; homeless classes first, for they need a batch anyway."""
+    """Add a sample of another class to each mended batch; homeless classes first, because they need a batch anyway."""
     classes, k = found.labels.classes, len(found.labels.names)
-    samples = _first_samples(classes, k) if representatives is None else representatives
     unseen, alone = _homeless(found, components.pieces())
     met = found.met.copy()
     for number in mended:
         host = int(classes[batches[number][0]])
         if unseen or alone:
             guest = (unseen or alone).pop()
-        else:  # of the classes that are not pushed away from the host yet, if there is one
+        else:  # if possible, a class that is not pushed away from the host yet
             guest = int(np.argmin(met[host])) if not met[host].all() else (host + 1) % k
         met[host, guest] = met[guest, host] = True
-        # Where there is only one class, a row of the batch itself, once more, makes it collapse too.
+        # If there is only one class, repeating a row of the batch makes it collapse too.
         additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
     homes = {int(classes[batch[0]]): number for number, batch in enumerate(batches) if len(batch) == 1}
     while unseen or alone:
@@ -166,16 +168,15 @@ def _tie(
     components: Components,
     representatives: Integers | None,
 ) -> None:
-    """Put a representative of each class into a batch of each of its other pieces."""
+    """Add a representative of each class to one batch of each of its other pieces."""
     classes = found.labels.classes
     roots = components.roots()
-    # Every batch of two rows or more now holds two classes, or rows that coincide: an added row joins them.
+    # Every batch of two or more rows now holds two classes or rows that coincide, so an added row joins them.
     batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
-    for number, batch in enumerate(joined(batches, additions)):
+    for number, batch in enumerate(_joined(batches, additions)):
         if len(batch) * views > 1:
             batch_of[roots[batch]] = number
-    order = np.argsort(classes, kind="stable")
-    for members in np.split(order, np.cumsum(found.labels.counts)[:-1]):
+    for members in found.labels.members():
         pieces, first, sizes = np.unique(roots[members], return_index=True, return_counts=True)
         if len(pieces) < 2:
             continue
@@ -192,38 +193,21 @@ def _tie(
                 continue
             if somewhere[piece]:
                 additions[int(batch_of[pieces[piece]])].append(representative)
-            else:  # in no batch, or alone in one: it comes to the others
+            else:  # in no batch or alone in one: add it to a batch of the others
                 additions[base].append(int(members[first[piece]]))
 
 
-def _first_samples(classes: Integers, k: int) -> Integers:
-    samples = np.zeros(k, dtype=np.int64)
-    samples[classes[::-1]] = np.arange(len(classes))[::-1]
-    return samples
+def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: Integers) -> list[Integers]:
+    """Bring together the class pairs that no batch pushes apart, greedily.
 
-
-def _cover_pairs(
-    labels: Labels, batches: list[Integers], views: int, representatives: Integers | None = None
-) -> list[Integers]:
-    """Add samples, one after the other, each where it brings the most missing pairs together.
-
-    Two classes are pushed apart by a batch in which one of them has two rows. A move puts one row, or two, of a class
-    into a batch; the move with the most new pairs for each row is made, until no pair is missing.
-
-    Args:
-        labels: The classes.
-        batches: Lists of sample indices, at least one of them not empty.
-        views: Rows that each index stands for.
-        representatives: `[k]`, the sample of each class that is added (default: its first).
-
-    Returns:
-        The batches with additions at the end.
+    A batch pushes two classes apart if one of them has at least two rows in it. A move adds one or two samples of a
+    class (always the same one, from `samples`) to a batch; the move with the most new pairs per sample is made until no
+    pair is missing.
     """
     missing = ~scan(labels, batches, views).met
     if not missing.any():
         return batches
     classes, k = labels.classes, len(labels.names)
-    samples = representatives if representatives is not None else np.unique(classes, return_index=True)[1]
     places = _candidate_batches(batches, classes, missing)
     rows = np.stack([np.bincount(classes[batches[place]], minlength=k) for place in places]) * views
     batches = list(batches)
@@ -239,7 +223,7 @@ def _cover_pairs(
 
 
 def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flags) -> list[int]:
-    """The batches with the most classes, and one for each class that misses another."""
+    """The batches with the most classes, and one batch of each class in a missing pair."""
     held = [np.unique(classes[batch]) for batch in batches]
     order = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
     places = order[:_CANDIDATES]
@@ -254,15 +238,15 @@ def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flag
 
 
 def _best_move(rows: Integers, missing: Flags, views: int) -> tuple[int, int, int]:
-    """The place, the class and the number of samples that bring the most missing pairs together for each sample."""
+    """The batch, the class and the number of samples with the most new pairs per sample."""
     wanted = missing.astype(np.float32)
     with_any = (rows > 0).astype(np.float32) @ wanted
     with_several = (rows > 1).astype(np.float32) @ wanted
-    # One sample: it meets whoever has two rows, or everybody if it makes two rows of its own class.
+    # One sample meets the classes that have two rows, or all classes if it is the second row of its own.
     becomes_several = (rows + views > 1) & (rows < 2)
     one = np.where(becomes_several, with_any, np.where(rows == 0, with_several, 0.0))
     two = np.where((rows == 0) & (views == 1), with_any / 2, 0.0)
-    if max(one.max(), two.max()) == 0:  # the missing classes are in no batch at all: one of them must come
+    if max(one.max(), two.max()) == 0:  # the missing classes are in none of these batches: add one of them
         return 0, int(np.argmax(missing.any(axis=1))), 1
     number = 1 if one.max() >= two.max() else 2
     place, guest = np.unravel_index(int(np.argmax(one if number == 1 else two)), one.shape)

@@ -1,4 +1,4 @@
-"""The batches of a plan for a DataLoader, whole or one process's share of them."""
+"""The batches of a plan for a DataLoader, whole or the share of one process."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,23 +10,23 @@ from orthoframe.batches._plan import BatchPlan
 
 
 class PlanSampler(Sampler[list[int]]):
-    """The `batch_sampler` of a `torch.utils.data.DataLoader`, alone or as one of several ranks.
+    """A `batch_sampler` for `torch.utils.data.DataLoader`, in one process or several.
 
     Each rank gets every `world_size`-th row of a batch: together the ranks have the plan's batch, all have the same
-    number of batches, and each gets at least one row of every batch. With Lightning or Fabric pass
+    number of batches, and each has at least one row of every batch. With Lightning or Fabric pass
     `use_distributed_sampler=False`, or they would wrap it. `PlanLoader` is a DataLoader around it that knows its rank.
 
-    Each pass over the sampler is one epoch; `set_epoch` is needed only to jump. A state says how many batches of the
-    epoch are done; loading it needs no replay, and the number of ranks may be another than before.
+    Each pass over the sampler is one epoch; `set_epoch` is needed only to jump. The state is the number of batches of
+    the epoch that are done; loading it replays nothing, and the number of ranks may have changed.
 
     Args:
         plan: The plan.
-        rank: This process, from 0.
+        rank: Rank of this process, from 0.
         world_size: Number of processes.
 
     Attributes:
         start: The batch at which the next pass begins: 0, unless it was resumed.
-        done: Batches of the running pass, or the last, that were handed out, those before a resumption included.
+        done: Batches of the current or last pass that were handed out, including those before it was resumed.
 
     Raises:
         ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
@@ -43,8 +43,8 @@ class PlanSampler(Sampler[list[int]]):
         self.plan, self.rank, self.world_size = plan, rank, world_size
         self._epoch = 0  # of the next pass
         self.start = 0
-        self._running = self.done = 0  # where the current, or the last, pass is
-        self._total = -1  # batches of that pass
+        self._running = self.done = 0  # epoch and position of the current or last pass
+        self._total = -1  # batches in that pass
         self._lengths: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -53,13 +53,14 @@ class PlanSampler(Sampler[list[int]]):
         if batches and len(batches[smallest]) < self.world_size:
             raise ValueError(
                 f"batch {smallest} of epoch {self._epoch} has {len(batches[smallest])} rows, too few for "
-                f'{self.world_size} ranks; use drop_last=True, binding="fixed" or another batch_size'
+                f'{self.world_size} processes; use drop_last=True, binding="fixed" or another batch_size'
             )
         self._running, self._total, self.done = self._epoch, len(batches), self.start
         for number in range(self.start, len(batches)):
             self.done = number + 1
             if number + 1 == len(batches):
-                # Before the last batch is handed out: who counts batches, as Lightning does, never asks for one more.
+                # Before the last batch is handed out, because a loop that counts batches, as Lightning's does, never
+                # requests StopIteration.
                 self._epoch, self.start = self._running + 1, 0
             yield batches[number][self.rank :: self.world_size].tolist()
 
@@ -70,21 +71,20 @@ class PlanSampler(Sampler[list[int]]):
 
     @property
     def sampler(self) -> "PlanSampler":
-        """Itself: Lightning and Fabric look for `set_epoch` here."""
+        """The sampler itself, because Lightning and Fabric look for `set_epoch` here."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; a resumed run that names the epoch it resumes goes on inside it."""
+        """Go to the start of an epoch; if that is the epoch of a resumed run, go on where the run was."""
         if epoch != self._epoch:
             self._go_to(epoch, 0)
 
     def state_dict(self, batches_done: int | None = None) -> dict[str, Any]:
-        """Where the run is.
+        """The epoch and the number of batches done, for `load_state_dict`.
 
         Args:
-            batches_done: Batches of the epoch that the training has finished, those before a resumption included. Give
-                it if the DataLoader has workers: they fetch batches ahead, which the sampler cannot tell from finished
-                ones.
+            batches_done: Batches of the epoch that are done, including those before it was resumed. Needed if the
+                DataLoader has workers, because they prefetch batches; by default, all that were handed out.
         """
         epoch, done = self._running, self.done if batches_done is None else batches_done
         if done == self._total:
@@ -92,15 +92,15 @@ class PlanSampler(Sampler[list[int]]):
         return {"epoch": epoch, "batches_done": done, "plan": self.plan.fingerprint()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state was taken.
+        """Go on where the state was saved.
 
         Raises:
-            ValueError: If the state comes from a plan with other batches.
+            ValueError: If it was saved with a plan that has other batches.
         """
         if state["plan"] != self.plan.fingerprint():
             raise ValueError(
                 "the state was saved with another plan (labels, seed or options differ); resume with the same plan, or "
-                "start anew"
+                "start again"
             )
         self._go_to(int(state["epoch"]), int(state["batches_done"]))
 
@@ -111,20 +111,20 @@ class PlanSampler(Sampler[list[int]]):
 
 
 class PlanLoader(DataLoader[Any]):
-    """A `DataLoader` over the batches of a plan that finds its rank itself and can be resumed inside an epoch.
+    """A `DataLoader` over the batches of a plan that finds its own rank and can be resumed inside an epoch.
 
-    Each pass is one epoch: make one loader, and keep it, for a new one begins with the first epoch. Under
-    `torch.distributed` each process gets its rows of every batch, as `PlanSampler` deals them; the process group
-    may be started after the loader was made, as Lightning does. Batches that workers fetched ahead do not count as
-    done. With Lightning and several processes pass `use_distributed_sampler=False`.
+    Each pass is one epoch, so make one loader and keep it: a new one starts with the first epoch. Under
+    `torch.distributed` each process gets its rows of every batch, as with `PlanSampler`; the process group may be
+    started after the loader was made, as Lightning does. Batches that workers prefetched do not count as done. With
+    Lightning and several processes pass `use_distributed_sampler=False`.
 
     Args:
-        dataset: As many samples as the plan has labels, in their order.
+        dataset: The samples that the plan's labels belong to, in the same order.
         plan: The plan.
-        **options: Those of `DataLoader`: `num_workers`, `collate_fn`, `pin_memory` and so on.
+        **options: Options of `DataLoader`: `num_workers`, `collate_fn`, `pin_memory` and so on.
 
     Raises:
-        ValueError: If the data set and the plan differ in length, or an option would decide the batches.
+        ValueError: If the data set and the plan differ in length, or for an option that would change the batches.
 
     Examples:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="none")
@@ -137,14 +137,14 @@ class PlanLoader(DataLoader[Any]):
     def __init__(self, dataset: Any, plan: BatchPlan, **options: Any) -> None:
         given = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"} & set(options)
         if given:
-            raise ValueError(f"the plan decides the batches; leave {', '.join(sorted(given))} out")
+            raise ValueError(f"the plan determines the batches; leave out {', '.join(sorted(given))}")
         if len(dataset) != len(plan.labels.classes):
             raise ValueError(
                 f"the data set has {len(dataset)} samples and the plan {len(plan.labels.classes)}; "
                 "make the plan from the labels of this data set"
             )
         super().__init__(dataset, batch_sampler=PlanSampler(plan), **options)
-        self._done = 0  # batches of the running pass that were handed out
+        self._done = 0  # batches of the current pass that were handed out
         self._find_rank()
 
     def __iter__(self) -> Iterator[Any]:  # type: ignore[override]
@@ -155,19 +155,19 @@ class PlanLoader(DataLoader[Any]):
             yield batch
 
     def __len__(self) -> int:
-        """Batches of the epoch; also if it was resumed, for frameworks count from its beginning."""
+        """Batches in the whole epoch, even after resuming, because frameworks count from its beginning."""
         return len(self.batch_sampler) + self.batch_sampler.start
 
     def set_epoch(self, epoch: int) -> None:
-        """Go to the start of an epoch; see `PlanSampler.set_epoch`."""
+        """See `PlanSampler.set_epoch`."""
         self.batch_sampler.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the training is."""
+        """The epoch and the number of batches that the loop has received."""
         return self.batch_sampler.state_dict(min(self._done, self.batch_sampler.done))
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a state was taken; see `PlanSampler.load_state_dict`."""
+        """See `PlanSampler.load_state_dict`."""
         self.batch_sampler.load_state_dict(state)
         self._done = self.batch_sampler.start
 

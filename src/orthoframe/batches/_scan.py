@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from orthoframe._rows import Integers, Labels
-from orthoframe.batches._lists import Chunk, chunks
+from orthoframe.batches._lists import Chunk, chunks, end_to_end
 
 Flags = NDArray[np.bool_]
 
@@ -214,7 +214,7 @@ def close(components: Components, single: list[SingleClass]) -> None:
     """Join the rows of each single-class batch of three or more in which two coincide, until no such batch is left."""
     waiting = [batch.samples for batch in single if len(batch.samples) > 2]
     while waiting:
-        samples, owners = np.concatenate(waiting), np.repeat(np.arange(len(waiting)), [len(b) for b in waiting])
+        samples, owners, _ = end_to_end(waiting)
         roots = components.roots(samples)
         order = np.lexsort((roots, owners))
         same = (np.diff(roots[order]) == 0) & (np.diff(owners[order]) == 0)

@@ -89,7 +89,7 @@ def training_listener(bar: Progress, on_epoch: Callable[[EpochRecord], None] = l
         bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.epochs, words=words)
 
     def on_note(note: tuple[Part, ...]) -> None:
-        print(f"orthoframe: {spelled(note, _flag)}", file=sys.stderr)
+        print(f"orthoframe: {spelled(note, spell)}", file=sys.stderr)
 
     return RunListener(on_start, on_step, on_epoch, on_note, on_data)
 
@@ -130,7 +130,7 @@ def _opening(task: Task, certified: RunCertificate, floor: float | None) -> list
     return lines
 
 
-def _flag(option: Option) -> str:
+def spell(option: Option) -> str:
     """`flag`, and a schedule of temperatures as it is typed."""
     if isinstance(option.value, tuple):
         option = Option(option.name, ":".join(map(str, option.value)))
@@ -139,7 +139,7 @@ def _flag(option: Option) -> str:
 
 def _print(result: RunResult) -> None:
     geometry, test, last = result.evaluation.geometry, result.evaluation.test, result.records[-1]
-    verdict = result.diagnosis.record(_flag)
+    verdict = result.diagnosis.record(spell)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g}")
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g}")

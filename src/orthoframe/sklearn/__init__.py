@@ -1,5 +1,6 @@
 """A scikit-learn classifier for tables and embeddings whose classes end in an orthogonal frame."""
 
 from orthoframe.sklearn._classifier import FrameClassifier
+from orthoframe.sklearn._fit import StopReason
 
-__all__ = ["FrameClassifier"]
+__all__ = ["FrameClassifier", "StopReason"]

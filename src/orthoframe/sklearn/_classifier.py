@@ -1,4 +1,4 @@
-"""The classifier, in the manner of scikit-learn."""
+"""The classifier, with the interface of scikit-learn."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,51 +8,54 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
 
-from orthoframe.batches import BatchPlan, Certificate
-from orthoframe.geometry import ClassStatistics, measure
+from orthoframe.batches import BatchPlan, Certificate, certify_run
+from orthoframe.errors import Option, OptionError
+from orthoframe.geometry import NearestCentre, measure
+from orthoframe.options import Activation, Binding, check_choice, check_count, check_number
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
-from orthoframe.sklearn._options import check_options, device_of
 
 Floats = NDArray[np.floating[Any]]
-_EPOCHS = 20  # that a certificate looks at if the first epoch alone does not guarantee the frame
 
 
 class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Classify numeric rows, a table or the embeddings of a foundation model, by the nearest class centre.
 
     An MLP with a non-negative head is trained with the supervised contrastive loss on batches that are certified to
-    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. Training
-    stops by itself, for the floor of the loss is known. It stops early enough to predict well, not at a perfect frame:
-    `geometry_` says how far it is.
+    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. The
+    floor of the loss is known, so that training stops by itself. It stops early enough to predict well, not at a
+    perfect frame: `geometry_` says how far it is.
 
-    Columns are standardised inside (the mean and the scale of the training rows are part of the model), because an MLP
-    on columns of different scales fails silently. Values must be finite numbers; impute and encode before.
+    Columns are standardised inside (mean and scale of the training rows are part of the model), because an MLP on
+    columns of different scales fails silently. Values must be finite; impute and encode first.
 
     Args:
-        hidden: Units of each hidden layer. Features have as many dimensions as the last, which must not be fewer than
-            the classes.
+        hidden: Units of each hidden layer. Features have as many dimensions as the last layer has units: at least one
+            per class.
         temperature: Of the loss, and of `predict_proba`.
-        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. With the others, which
-            are there to compare with, there is no frame to reach: floor and certificate are for non-negative features.
-        binding: What is added to each batch: `"fixed"`, one row of each class, guarantees the frame; see `BatchPlan`.
-        batch_size: Rows of a batch, before binding.
-        epochs: An upper limit; training stops earlier if it can.
-        tol: Stop when the gap between the loss and its floor is below this part of the way from features that are all
-            alike to the floor.
-        patience: Stop when the gap no longer falls: if it has not, for so many epochs, the learning rate is divided by
-            ten, and after as many again training ends.
+        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others are for
+            comparison and have no frame to reach: floor and certificate are for non-negative features.
+        binding: What is added to each batch: `"fixed"`, one row per class, guarantees the frame; see `BatchPlan`.
+        batch_size: Rows per batch, before binding.
+        epochs: Maximum number of epochs.
+        tol: Stop when the gap between the loss and its floor is below this fraction of the gap that the loss has when
+            all features coincide.
+        patience: Epochs without improvement of the gap before the learning rate is divided by ten, and again before
+            training ends.
         learning_rate: Of SGD with Nesterov momentum 0.9.
-        weight_decay: Pull of the weights to zero.
-        dropout: The part of the hidden units that is left out at each step.
+        weight_decay: L2 penalty on the weights.
+        dropout: Probability that a hidden unit is dropped.
         device: Where to train: `"auto"` (a GPU if there is one), or any torch device. Predictions are made on the CPU
-            in float64, so that they do not depend on which rows are asked for together.
+            in float64, so that they do not depend on which rows are passed together.
         random_state: A seed, a `RandomState`, or None. The same seed gives the same bytes.
 
     Attributes:
@@ -63,19 +66,19 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`.
         geometry_: How the training features are arranged; see `measure`.
-        certificate_: What the batches guarantee; see `certify`.
-        loss_gap_: The loss less its floor in the last epoch.
-        loss_curve_, gap_curve_: The loss, and the loss less its floor, a number an epoch.
-        stopped_: `"floor"`, `"plateau"` or `"epochs"`: why training ended.
-        n_iter_: Epochs.
-        n_features_in_, feature_names_in_: Columns, and their names if there were any.
+        certificate_: What the batches guarantee; see `certify_run`.
+        loss_gap_: Loss minus floor in the last epoch.
+        loss_curve_, gap_curve_: The loss, and loss minus floor, one number per epoch.
+        stopped_: A `StopReason`: `"floor"`, `"plateau"` or `"epochs"`.
+        n_iter_: Number of epochs.
+        n_features_in_, feature_names_in_: Number of columns, and their names if there were any.
 
     Examples:
         >>> from sklearn.datasets import load_wine
         >>> rows, labels = load_wine(return_X_y=True)
         >>> classifier = FrameClassifier(random_state=0).fit(rows[::2], labels[::2])
-        >>> classifier.certificate_.holds, classifier.stopped_
-        (True, 'floor')
+        >>> print(classifier.certificate_.holds, classifier.stopped_)
+        True floor
         >>> bool(classifier.score(rows[1::2], labels[1::2]) > 0.9)
         True
     """
@@ -84,8 +87,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self,
         hidden: Sequence[int] = (256, 256),
         temperature: float = 0.1,
-        activation: str = "relu",
-        binding: str = "fixed",
+        activation: Activation = "relu",
+        binding: Binding = "fixed",
         batch_size: int = 128,
         epochs: int = 100,
         tol: float = 0.01,
@@ -115,20 +118,20 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
         Raises:
             ValueError: For rows or options that are not allowed, and for fewer than two classes.
+            TypeError: For options of the wrong type.
         """
         rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
-        check_options(self, self.classes_.tolist())
+        self._check_options()
+        device = _device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        binding: Any = self.binding
-        self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=binding, seed=seed)
-        self._standardise(rows)
-        device = device_of(self.device)
-        encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)  # type: ignore[arg-type]
+        self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=self.binding, seed=seed)
+        self._fit_scale(rows)
+        encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
         history = fit_encoder(
             encoder,
-            torch.from_numpy(self._rows(rows)).float().to(device),
+            torch.from_numpy(self._standardised(rows)).float().to(device),
             self.plan_,
             temperature=self.temperature,
             learning_rate=self.learning_rate,
@@ -141,19 +144,16 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.encoder_, self.temperature_ = encoder.cpu().double(), float(self.temperature)
         self.loss_curve_, self.gap_curve_, self.stopped_ = history.loss, history.gap, history.stopped
         self.loss_gap_, self.n_iter_ = history.gap[-1], len(history.loss)
-        features = features_of(self.encoder_, self._rows(rows))
-        statistics = ClassStatistics(len(self.classes_), features.shape[1], scatter=False)
-        statistics.update(torch.from_numpy(features), torch.from_numpy(numbers))
-        self.centres_ = statistics.means.numpy()
-        self.geometry_ = measure(features, plain_labels(self.classes_)[numbers])
+        # Not normalised again: rounding must not make predictions differ from those of `predict`.
+        self.geometry_ = measure(self._features(rows), plain_labels(self.classes_)[numbers], normalize=False)
+        self.centres_ = self.geometry_.means.numpy()
         return self
 
     @property
     def certificate_(self) -> Certificate:
-        """What the batches guarantee: those of the first epoch, or of up to 20 if these alone do not suffice."""
+        """What the batches guarantee: those of the first epoch, or of up to 20 epochs if the first does not suffice."""
         check_is_fitted(self)
-        first = self.plan_.certificate()
-        return first if first.holds else self.plan_.certificate(min(self.n_iter_, _EPOCHS))
+        return certify_run(self.plan_, self.n_iter_).certificate
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -161,31 +161,29 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return tags
 
     @property
-    def _n_features_out(self) -> int:  # scikit-learn's name for it
+    def _n_features_out(self) -> int:  # read by ClassNamePrefixFeaturesOutMixin
         return int(self.centres_.shape[1])
 
     def transform(self, X: ArrayLike) -> Floats:
         """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation."""
         rows = self._checked(X)
-        features: Floats = features_of(self.encoder_, self._rows(rows)).astype(rows.dtype)
+        features: Floats = self._features(rows).numpy().astype(rows.dtype)
         return features
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Cosines to the class centres, `[rows, k]`; for two classes that to the second less that to the first."""
+        """Cosines to the class centres, `[rows, k]`; for two classes the second minus the first, `[rows]`."""
         cosines = self._cosines(X)
         return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class whose centre is nearest, by its angle, `[rows]`; the first class where a feature is all zero."""
-        nearest = self._cosines(X).argmax(1)
+        """The class whose centre is nearest by angle, `[rows]`; the first class for a feature that is all zero."""
+        nearest = self._cosines(X).argmax(1)  # first, because it refuses a classifier that is not fitted
         labels: NDArray[Any] = self.classes_[nearest]
         return labels
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Softmax of the cosines over the temperature of the training, `[rows, k]`; it is not calibrated."""
-        scores = self._cosines(X) / self.temperature_
-        weights = np.exp(scores - scores.max(1, keepdims=True))
-        shares: NDArray[np.float64] = weights / weights.sum(1, keepdims=True)
+        """Softmax of the cosines over the temperature of the training, `[rows, k]`; not calibrated."""
+        shares: NDArray[np.float64] = softmax(self._cosines(X) / self.temperature_, axis=1)
         return shares
 
     def save(self, path: str | Path) -> None:
@@ -195,38 +193,72 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     @classmethod
     def load(cls, path: str | Path) -> "FrameClassifier":
-        """Read what `save` wrote; everything but `random_state`, where that was no number, is as it was.
+        """Read what `save` wrote: everything but a `random_state` that was a generator.
 
         Raises:
-            ValueError: If the file is broken, or something else.
+            ValueError: If the file is broken, or not a classifier.
             OSError: If it cannot be read.
         """
         loaded: FrameClassifier = load_classifier(cls(), Path(path))
         return loaded
+
+    def _check_options(self) -> None:
+        classes = self.classes_.tolist()
+        if len(classes) < 2:
+            raise ValueError(f"y has 1 class, {classes[0]!r}; a classifier needs at least 2")
+        if not isinstance(self.hidden, list | tuple) or not self.hidden:
+            example = (256, 256)
+            raise OptionError(Option("hidden"), f" must be one or more sizes, such as {example}, not {self.hidden!r}")
+        for size in self.hidden:
+            check_count("hidden", size)
+        if self.hidden[-1] < len(classes):
+            raise OptionError(
+                f"{self.hidden[-1]} dimensions are too few for {len(classes)} classes, because a frame needs one per "
+                "class; use ",
+                Option("hidden", (*self.hidden[:-1], len(classes))),
+            )
+        check_choice("activation", self.activation, Activation)
+        check_choice("binding", self.binding, Binding)
+        for name in ("batch_size", "epochs", "patience"):
+            check_count(name, getattr(self, name))
+        for name in ("temperature", "learning_rate"):
+            check_number(name, getattr(self, name), above=0)
+        for name in ("tol", "weight_decay"):
+            check_number(name, getattr(self, name), least=0)
+        check_number("dropout", self.dropout, least=0, below=1)
 
     def _checked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
         rows: Floats = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
         return rows
 
+    def _features(self, rows: Floats) -> Tensor:
+        return features_of(self.encoder_, self._standardised(rows))
+
     def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
-        rows = self._checked(X)
-        features = features_of(self.encoder_, self._rows(rows))
-        norms = np.linalg.norm(self.centres_, axis=1, keepdims=True)
-        cosines: NDArray[np.float64] = features @ (self.centres_ / np.where(norms == 0, 1.0, norms)).T
+        features = self._features(self._checked(X))
+        cosines: NDArray[np.float64] = NearestCentre(torch.from_numpy(self.centres_)).scores(features).numpy()
         return cosines
 
-    def _standardise(self, rows: Floats) -> None:
-        self.mean_ = rows.mean(0, dtype=np.float64)
+    def _fit_scale(self, rows: Floats) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            scale = rows.std(0, dtype=np.float64)
-        if not np.isfinite(scale).all():
-            column = int(np.flatnonzero(~np.isfinite(scale))[0])
-            raise ValueError(f"the spread of column {column} is too large for float64; divide the column by something")
-        # Rounding leaves a constant column a spread, by which it must not be divided.
-        constant = scale <= 10 * np.finfo(rows.dtype).eps * np.abs(self.mean_)
-        self.scale_ = np.where(constant, 1.0, scale)
+            scaler = StandardScaler().fit(rows.astype(np.float64))
+        if not np.isfinite(scaler.var_).all():  # which the scaler takes for a constant column
+            column = int(np.flatnonzero(~np.isfinite(scaler.var_))[0])
+            raise ValueError(f"the spread of column {column} is too large for float64; rescale the column")
+        self.mean_, self.scale_ = scaler.mean_, scaler.scale_
 
-    def _rows(self, rows: Floats) -> NDArray[np.float64]:
+    def _standardised(self, rows: Floats) -> NDArray[np.float64]:
         standard: NDArray[np.float64] = (rows.astype(np.float64) - self.mean_) / self.scale_
         return standard
+
+
+def _device(name: str | torch.device) -> torch.device:
+    """The device to train on; for `"auto"` a GPU if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        return torch.empty(0, device=torch.device(name)).device
+    except (RuntimeError, AssertionError, TypeError):  # unknown to torch, or absent from this machine or build
+        alternatives = '"auto", "cpu", or another torch device'
+        raise OptionError(Option("device"), f" {name!r} is not available; use {alternatives}") from None

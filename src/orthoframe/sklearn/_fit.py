@@ -1,30 +1,52 @@
-"""Train the encoder of a table: batches of the plan, the contrastive loss, the gap to its floor after each epoch."""
+"""Train the encoder of a table until the loss is at its floor, or no longer comes closer."""
 
 import math
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from dataclasses import dataclass, field
+from enum import StrEnum
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from orthoframe.batches import BatchPlan
-from orthoframe.losses import collapsed_loss, loss_floor, supcon_loss
+from orthoframe.errors import Option, OptionError
+from orthoframe.losses import GapMeter, supcon_loss
 from orthoframe.sklearn._network import TableEncoder
-from orthoframe.sklearn._stopping import Reason, Stopping
 
 _MOMENTUM = 0.9
+_REDUCTION = 0.1  # of the learning rate, at the first plateau
+_IMPROVEMENT = 0.01  # a gap that falls by less than this part of the best one has not fallen
 
 
-@dataclass(frozen=True)
+class StopReason(StrEnum):
+    """Why a training ended; each reason is its name, and has a `sentence`.
+
+    Examples:
+        >>> StopReason("floor") == "floor", StopReason("floor").sentence
+        (True, 'The loss reached its floor.')
+    """
+
+    FLOOR = "floor", "The loss reached its floor."
+    PLATEAU = "plateau", "The gap between the loss and its floor no longer fell."
+    EPOCHS = "epochs", "The maximum number of epochs was reached."
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str = "") -> "StopReason":
+        """A string with a sentence."""
+        reason = str.__new__(cls, code)
+        reason._value_, reason.sentence = code, sentence
+        return reason
+
+
+@dataclass
 class History:
-    """How a training went; a number an epoch."""
+    """How a training went; one number per epoch."""
 
-    loss: list[float]
-    gap: list[float]  # loss less its floor
-    stopped: Reason
+    loss: list[float] = field(default_factory=list)
+    gap: list[float] = field(default_factory=list)  # loss minus floor
+    stopped: StopReason = StopReason.EPOCHS
 
 
 def fit_encoder(
@@ -40,73 +62,50 @@ def fit_encoder(
     tol: float,
     patience: int,
 ) -> History:
-    """Train an encoder where its rows are, on the CPU or a GPU.
-
-    Args:
-        encoder: Changed in place.
-        rows: `[rows, columns]`, standardised, float32.
-        plan: Which rows meet.
-        temperature: Of the loss.
-        learning_rate: Of SGD with Nesterov momentum 0.9.
-        weight_decay: Pull of the weights to zero.
-        dropout: The part of the hidden units that is left out at each step.
-        epochs: The largest number of epochs.
-        tol: As in `Stopping`.
-        patience: As in `Stopping`.
-
-    Returns:
-        The history.
+    """Train an encoder in place, on the device of its standardised float32 rows; options as in `FrameClassifier`.
 
     Raises:
-        ValueError: If the loss is no number, or no batch has anything to compare.
+        OptionError: If the loss is not finite, or no batch has anything to compare.
     """
     labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
     optimizer = torch.optim.SGD(
         encoder.parameters(), learning_rate, momentum=_MOMENTUM, weight_decay=weight_decay, nesterov=True
     )
-    stopping, losses, gaps = Stopping(tol, patience), [], []
-    stopped: Reason = "epochs"
+    scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience - 1, threshold=_IMPROVEMENT, eps=0.0)
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
+    meter, history = GapMeter(temperature), History()
     for epoch in range(epochs):
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * stopping.slowdown
-        values, floors, collapsed = [], [], []
+        meter.reset()
         for batch in plan.batches(epoch):
             index = torch.from_numpy(batch).to(rows.device)
             loss = supcon_loss(encoder(rows[index], dropout, generator), labels[index], temperature=temperature)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
-            values.append(loss.detach())
-            floor, alike = _bounds(_sizes(plan, batch), temperature)
-            floors.append(floor)
-            collapsed.append(alike)
-        # All at once: reading each loss would make a GPU wait at every step.
-        losses.append(float(torch.stack(values).double().mean()))
-        floor, alike = math.fsum(floors) / len(floors), math.fsum(collapsed) / len(collapsed)
-        gaps.append(losses[-1] - floor)
-        if alike <= floor:
-            raise ValueError(
-                f"no batch of epoch {epoch + 1} has two rows of a class and one of another, so that there is nothing "
-                'to learn from; use a larger batch_size, or binding="fixed"'
+            meter.add(loss, plan.labels.classes[batch])
+        gap = meter.read()
+        if gap is None or gap.relative_gap is None:
+            raise OptionError(
+                f"no batch of epoch {epoch + 1} has two rows of one class and one of another, so that there is nothing "
+                "to learn; use a larger ",
+                Option("batch_size"),
+                ", or ",
+                Option("binding", "fixed"),
             )
-        if not math.isfinite(losses[-1]):
-            raise ValueError(
-                f"the loss is {losses[-1]} in epoch {epoch + 1}; use a learning_rate below {learning_rate}"
+        if not math.isfinite(gap.loss):
+            raise OptionError(
+                f"the loss is {gap.loss} in epoch {epoch + 1}; use a ",
+                Option("learning_rate"),
+                f" below {learning_rate}",
             )
-        reason = stopping.after(gaps[-1] / (alike - floor))
-        if reason is not None:
-            stopped = reason
+        history.loss.append(gap.loss)
+        history.gap.append(gap.gap)
+        if gap.relative_gap <= tol:
+            history.stopped = StopReason.FLOOR
             break
-    return History(losses, gaps, stopped)
-
-
-def _sizes(plan: BatchPlan, batch: NDArray[Any]) -> tuple[int, ...]:
-    return tuple(np.sort(np.bincount(plan.labels.classes[batch], minlength=len(plan.labels.names))).tolist())
-
-
-@lru_cache(maxsize=4096)
-def _bounds(class_counts: tuple[int, ...], temperature: float) -> tuple[float, float]:
-    """The floor of a batch, and its loss if everything has collapsed."""
-    floor = loss_floor(class_counts=class_counts, temperature=temperature)
-    return float(floor), float(collapsed_loss(class_counts=class_counts))
+        rate = optimizer.param_groups[0]["lr"]
+        scheduler.step(gap.relative_gap)
+        if optimizer.param_groups[0]["lr"] < rate < learning_rate:  # the second plateau
+            history.stopped = StopReason.PLATEAU
+            break
+    return history

@@ -8,19 +8,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe.encoders import Activation, FrameHead
+from orthoframe.encoders import FrameHead
+from orthoframe.options import Activation
 
-_ROWS = 8192  # that are encoded together
+_ROWS_AT_ONCE = 8192
 
 
 class TableEncoder(nn.Module):
-    """Rows of a table to unit features: hidden layers with ReLU, then a linear layer and the frame head.
+    """Maps rows of a table to unit features: hidden layers with ReLU, then a linear layer and the frame head.
 
     Args:
-        in_features: Columns of the table.
-        hidden: Units of each hidden layer; the features have as many dimensions as the last.
-        activation: Of the head; one of `ACTIVATIONS`.
-        seed: Decides the weights. The global generators are left as they were.
+        in_features: Number of columns.
+        hidden: Units of each hidden layer; the features have as many dimensions as the last one has units.
+        activation: Of the head.
+        seed: Determines the weights. The global generators are not touched.
 
     Examples:
         >>> TableEncoder(4, (32, 16))(torch.ones(5, 4)).shape
@@ -45,7 +46,7 @@ class TableEncoder(nn.Module):
         for layer in self.layers:
             rows = torch.relu(layer(rows))
             if dropout:
-                # torch's own takes no generator, and would draw from the one that everybody shares.
+                # torch's own dropout takes no generator, and would draw from the global one.
                 kept = torch.rand(rows.shape, generator=generator, device=rows.device) >= dropout
                 rows = rows * kept / (1 - dropout)
         features: Tensor = self.head(rows)
@@ -53,8 +54,6 @@ class TableEncoder(nn.Module):
 
 
 @torch.no_grad()
-def features_of(encoder: TableEncoder, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Features `[rows, dim]` of standardised rows, a part at a time."""
-    parts = [encoder(part) for part in torch.split(torch.from_numpy(rows), _ROWS)]
-    features: NDArray[np.float64] = torch.cat(parts).numpy()
-    return features
+def features_of(encoder: TableEncoder, rows: NDArray[np.float64]) -> Tensor:
+    """Features `[rows, dim]` of standardised rows, in parts to save memory."""
+    return torch.cat([encoder(part) for part in torch.split(torch.from_numpy(rows), _ROWS_AT_ONCE)])

@@ -5,11 +5,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from orthoframe._rows import Integers
@@ -18,6 +17,9 @@ from orthoframe.errors import Option, TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
 from orthoframe.training._task import Evaluation, Task
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _MOMENTUM, _MEASUREMENTS = 0.9, 40
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
@@ -70,7 +72,7 @@ class Loop:
         local_statistics: Whether BatchNorm statistics are per process.
     """
 
-    def __init__(self, task: Task, fabric: Fabric) -> None:
+    def __init__(self, task: Task, fabric: "Fabric") -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
         encoder: nn.Module = task.encoder
         self.local_statistics = False

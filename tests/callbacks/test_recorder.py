@@ -1,13 +1,15 @@
 """Rows to measure: each once, and nothing of the training changed."""
 
 import contextlib
+import subprocess
+import sys
 
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, IterableDataset
 
-from orthoframe.watching import Watch, at_rest, shared_rows
+from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
 
 
 def test_modes_and_random_numbers_are_as_before():
@@ -16,7 +18,7 @@ def test_modes_and_random_numbers_are_as_before():
     torch.manual_seed(0)
     expected = torch.rand(3)
     torch.manual_seed(0)
-    with contextlib.suppress(ZeroDivisionError), at_rest(model):
+    with contextlib.suppress(ZeroDivisionError), evaluating(model):
         assert not any(part.training for part in model.modules())
         assert not torch.is_grad_enabled()
         torch.rand(5)
@@ -38,9 +40,22 @@ def test_a_loader_is_taken_as_it_is_and_a_stream_needs_one():
 
 
 def test_what_cannot_be_measured():
-    watch = Watch(3, 1, None, "geometry")
-    with pytest.raises(ValueError, match="data gave no batch"):
-        watch.measure(1, [])
+    recorder = GeometryRecorder(3, 1, None, "geometry")
+    with pytest.raises(ValueError, match="no rows to measure"):
+        recorder.measure(1, [])
     with pytest.raises(ValueError, match=r"shape \[rows, dim\], not \[2, 3, 4\]"):
-        watch.measure(1, [(torch.rand(2, 3, 4), torch.zeros(2))])
-    assert watch.history == []
+        recorder.measure(1, [(torch.rand(2, 3, 4), torch.zeros(2))])
+    assert recorder.history == []
+
+
+@pytest.mark.parametrize(
+    ("room", "absent"),
+    [
+        ("callbacks", {"sklearn", "lightning", "pytorch_lightning", "transformers", "torchmetrics", "matplotlib"}),
+        ("sklearn", {"lightning", "pytorch_lightning", "transformers", "torchmetrics", "matplotlib"}),
+    ],
+)
+def test_what_is_not_used_is_not_imported(room, absent):
+    script = f"import orthoframe.{room}, sys; sys.exit(' '.join({absent} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stderr.strip() == ""

@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from orthoframe import BatchPlan, PlanLoader, SupConLoss, loss_floor, measure
-from orthoframe.watching import Watch, shared_rows
-from orthoframe.watching._gap import GapMeter
+from orthoframe.callbacks import GapListener, GeometryRecorder, shared_rows
 from processes import start
 
 LABELS = [0] * 30 + [1] * 11
@@ -29,21 +28,22 @@ def _gaps(rank):
     found = []
     for gather, keyed in ((True, False), (False, False), (True, True)):
         loss = SupConLoss(0.3, gather=gather)
-        meter = GapMeter(loss)
+        listener = GapListener(loss)
         for seed in range(2):
             features, labels = rows(10 * rank + seed, 6 + 3 * rank)
             keys = (torch.eye(3, 5, dtype=torch.float64), torch.arange(3)) if keyed else ()
             loss(features, labels, *keys).backward()
-        found.append(meter.read())
+        gap = listener.read()
+        found.append(None if gap is None else [gap.loss, gap.floor])
     return found
 
 
 def _shares(rank):
     features, labels = torch.eye(3).repeat(7, 1) + 0.1, torch.arange(3).repeat(7)
     data = list(zip(features, labels, strict=True))
-    watch = Watch(3, 1, None, "geometry")
-    numbers = watch.measure(1, ((rows, classes) for rows, classes in shared_rows(data)))
-    return numbers, sum(watch.geometry.counts), sum(len(classes) for _, classes in shared_rows(data))
+    recorder = GeometryRecorder(3, 1, None, "geometry")
+    numbers = recorder.measure(1, ((rows, classes) for rows, classes in shared_rows(data)))
+    return numbers, sum(recorder.geometry.counts), sum(len(classes) for _, classes in shared_rows(data))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from orthoframe import SupConLoss, loss_floor
-from orthoframe.watching._gap import GapMeter
+from orthoframe.callbacks import GapListener
 
 
 def rows(seed, count=12):
@@ -16,41 +16,52 @@ def rows(seed, count=12):
 @pytest.mark.parametrize("denominator", ["all", "sincere", "negatives", "class-average"])
 def test_means_over_batches(denominator):
     loss = SupConLoss(0.3, denominator)
-    meter = GapMeter(loss)
+    listener = GapListener(loss)
     values, floors = [], []
     for seed in range(3):
         features, labels = rows(seed)
         values.append(loss(features, labels=labels).item())
         floors.append(float(loss_floor(labels, temperature=0.3, denominator=denominator)))
-    gap = meter.read()
+    gap = listener.read()
     assert gap.loss == pytest.approx(sum(values) / 3)
     assert gap.floor == pytest.approx(sum(floors) / 3)
-    assert meter.read() is None
+    assert gap.gap == gap.loss - gap.floor > 0
+    assert listener.read() is None
 
 
-def test_evaluation_does_not_count_and_a_closed_meter_hears_nothing():
+def test_evaluation_does_not_count_and_a_closed_listener_hears_nothing():
     loss = SupConLoss()
-    meter = GapMeter(loss)
+    listener = GapListener(loss)
     with torch.no_grad():
         loss(*rows(0))
     features, labels = rows(0)
     loss(features.detach(), labels)
-    assert meter.read() is None
+    assert listener.read() is None
     loss(features, labels)
-    meter.forget()
-    assert meter.read() is None
-    meter.close()
+    listener.reset()
+    assert listener.read() is None
+    listener.close()
     loss(features, labels)
-    assert meter.read() is None
+    assert listener.read() is None
 
 
 def test_a_temperature_that_changes_and_keys():
     loss = SupConLoss(0.3)
-    meter = GapMeter(loss)
+    listener = GapListener(loss)
     features, labels = rows(0)
     keys, key_labels = torch.eye(3, 5, dtype=torch.float64), torch.arange(3)
     loss(features, labels)
     loss.temperature = 0.6
     loss(features, labels, keys, key_labels)
     expected = loss_floor(labels, temperature=0.3) + loss_floor(labels, key_labels=key_labels, temperature=0.6)
-    assert meter.read().floor == pytest.approx(float(expected) / 2)
+    assert listener.read().floor == pytest.approx(float(expected) / 2)
+
+
+def test_a_buffer_for_labels_may_be_used_again():
+    loss = SupConLoss()
+    listener = GapListener(loss)
+    features, labels = rows(0)
+    loss(features, labels)
+    expected = float(loss_floor(labels))
+    labels.zero_()
+    assert listener.read().floor == pytest.approx(expected)

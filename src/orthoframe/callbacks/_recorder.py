@@ -1,0 +1,186 @@
+"""Measure a model between training epochs, without a trace in the training, and keep the history."""
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+
+from orthoframe._rows import rank_and_world_size
+from orthoframe.callbacks._gap import GapListener
+from orthoframe.geometry import Geometry
+from orthoframe.losses import SupConLoss
+from orthoframe.options import check_count
+
+# Without gradients this fits wherever a training batch does.
+_BATCH_SIZE = 128
+
+
+class GeometryRecorder:
+    """Measures geometry and gap of a training that something else runs.
+
+    Args:
+        num_classes: k; labels are 0..k-1.
+        every: Epochs between two measurements.
+        loss: The loss to listen to; by default the only `SupConLoss` in the model, if there is one.
+        name: Prefix of the logged names, and name of the picture.
+
+    Attributes:
+        history: One row per measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`.
+        geometry: The last measurement.
+
+    Raises:
+        OptionError: If `num_classes` or `every` is below 1.
+        TypeError: If `loss` is not a `SupConLoss`.
+    """
+
+    def __init__(self, num_classes: int, every: int, loss: SupConLoss | None, name: str) -> None:
+        check_count("num_classes", num_classes)
+        check_count("every", every)
+        if loss is not None and not isinstance(loss, SupConLoss):
+            raise TypeError(f"loss must be a SupConLoss, whose floor is known, not {type(loss).__name__}")
+        self.num_classes, self.every, self.name = num_classes, every, name
+        self.history: list[dict[str, float]] = []
+        self.geometry: Geometry | None = None
+        self._loss = loss
+        self._listener: GapListener | None = None
+
+    def start(self, model: nn.Module) -> None:
+        """Start listening to the loss, given or found in the model."""
+        self.stop()
+        found = [module for module in model.modules() if isinstance(module, SupConLoss)]
+        loss = self._loss or (found[0] if len(found) == 1 else None)
+        self._listener = None if loss is None else GapListener(loss)
+
+    def stop(self) -> None:
+        """Stop listening."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def reset(self) -> None:
+        """Drop the losses heard so far, those of an epoch that was not measured."""
+        if self._listener is not None:
+            self._listener.reset()
+
+    def measured(self, epoch: float) -> bool:
+        """Whether the last measurement was made after this epoch."""
+        return bool(self.history) and self.history[-1]["epoch"] == epoch
+
+    def measure(self, epoch: float, parts: Iterable[tuple[Tensor, Tensor]]) -> dict[str, float]:
+        """Measure the rows of all processes.
+
+        Args:
+            epoch: Number of finished epochs.
+            parts: Batches `(features, labels)` of this process.
+
+        Returns:
+            The numbers under their logging names.
+        """
+        self.geometry = _geometry(parts, self.num_classes)
+        numbers = {"delta_of": self.geometry.delta_of, "beta_nc": self.geometry.beta_nc}
+        gap = None if self._listener is None else self._listener.read()
+        if gap is not None:
+            numbers |= {"floor": gap.floor, "gap": gap.gap}
+        self.history.append({"epoch": epoch, **numbers})
+        return {f"{self.name}/{key}": value for key, value in numbers.items()}
+
+    def draw(self, folder: Path) -> None:
+        """Write a picture of the last measurement into a folder."""
+        if self.geometry is not None:
+            from orthoframe.reporting import geometry_figure
+
+            target = folder / f"{self.name}.png"
+            try:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                geometry_figure(self.geometry).savefig(target, dpi=150)
+            except OSError as error:  # a finished training must not be lost because of a picture
+                warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
+
+
+class RecorderMixin:
+    """What a callback shows of its recorder."""
+
+    _recorder: GeometryRecorder
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """One row per measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`."""
+        return self._recorder.history
+
+    @property
+    def geometry(self) -> Geometry | None:
+        """The last measurement."""
+        return self._recorder.geometry
+
+
+def shared_rows(data: Any, collate: Callable[[list[Any]], Any] | None = None, workers: int = 0) -> DataLoader[Any]:
+    """Load this process's share of a data set, in order; unlike with a distributed sampler, no row is repeated.
+
+    Args:
+        data: A data set; or a DataLoader, which is returned unchanged.
+        collate: Makes a batch from a list of samples.
+        workers: Number of loader processes.
+
+    Raises:
+        TypeError: For data without a length.
+        ValueError: For fewer rows than processes.
+    """
+    if isinstance(data, DataLoader):
+        return data
+    if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
+        raise TypeError(
+            f"data must be a data set with a length, or a DataLoader, not {type(data).__name__}; "
+            "give data=DataLoader(...) with the rows that this process should measure"
+        )
+    rank, world_size = rank_and_world_size()
+    if len(data) < world_size:
+        raise ValueError(f"data has {len(data)} rows, too few for {world_size} processes; measure more rows")
+    rows: Dataset[Any] = data if world_size == 1 else Subset(data, range(rank, len(data), world_size))
+    return DataLoader(rows, batch_size=_BATCH_SIZE, collate_fn=collate, num_workers=workers)
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode without gradients; afterwards modes and random number generators are as they were."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        # A DataLoader draws a seed, and transforms may draw more; loading data does not touch CUDA's generator.
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            yield
+    finally:
+        for module, training in modes:
+            module.training = training
+
+
+def _geometry(parts: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Geometry:
+    from orthoframe.geometry import GeometryMetric  # torchmetrics is slow to import
+
+    metric: GeometryMetric | None = None
+    for pair in parts:
+        features, labels = _checked(pair)
+        if features.device.type == "mps":
+            features = features.cpu()  # MPS has no float64
+        if metric is None:
+            metric = GeometryMetric(num_classes, features.shape[1]).to(features.device)
+        metric.update(features, labels.to(features.device))
+    if metric is None:
+        raise ValueError("there are no rows to measure: data has no batches")
+    return metric.geometry()
+
+
+def _checked(pair: Any) -> tuple[Tensor, Tensor]:
+    if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
+        raise TypeError(
+            f"features must return a pair of tensors, (features, labels), not {type(pair).__name__}; "
+            "give features=... that makes them from the model and a batch"
+        )
+    features, labels = pair
+    if features.ndim != 2:
+        raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
+    return features, labels
