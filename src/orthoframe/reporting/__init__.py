@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from orthoframe.reporting._report import write_report
     from orthoframe.reporting._run import Run, read_run
     from orthoframe.reporting._study_figure import study_figure
-    from orthoframe.reporting._study_page import write_study_page
-    from orthoframe.reporting._study_text import write_claims_page, write_study
+    from orthoframe.reporting._study_pages import write_claims_page, write_study, write_study_page
+    from orthoframe.reporting._study_words import cell_words, found_words, rule_words
 
 __all__ = [
     "Run",
@@ -33,6 +33,9 @@ __all__ = [
     "write_study",
     "write_study_page",
     "write_claims_page",
+    "cell_words",
+    "found_words",
+    "rule_words",
 ]
 
 _MODULES = {
@@ -40,8 +43,8 @@ _MODULES = {
     "_report": ("write_report",),
     "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
     "_study_figure": ("study_figure",),
-    "_study_text": ("write_study", "write_claims_page"),
-    "_study_page": ("write_study_page",),
+    "_study_pages": ("write_study", "write_study_page", "write_claims_page"),
+    "_study_words": ("cell_words", "found_words", "rule_words"),
 }
 
 
