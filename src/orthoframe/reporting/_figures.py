@@ -12,23 +12,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 
+from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import ACCENT, GOOD, plain
-from orthoframe.reporting._pictures import (
-    DIVERGING,
-    NAMED,
-    NUMBERED,
-    SEQUENTIAL,
-    CosineMap,
-    Cosines,
-    Curves,
-    Line,
-    OwnershipMap,
-    class_names,
-    cosine_slider,
-    geometry_curves,
-    loss_curves,
-    ownership_map,
-)
 
 if TYPE_CHECKING:
     from mpl_toolkits.mplot3d.axes3d import Axes3D
@@ -61,11 +46,11 @@ def training_figure(run: "Run") -> Figure:
     """
     figure = new_figure(14.0, 4.4)
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
-    draw_curves(left, loss_curves([run]), "Loss")
-    draw_curves(middle, geometry_curves(run), "Geometry of the class means")
+    draw_curves(left, pictures.loss_curves([run]), "Loss")
+    draw_curves(middle, pictures.geometry_curves(run), "Geometry of the class means")
     if run.measurements:
         end = run.measurements[-1:]
-        draw_cosines(right, cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
+        draw_cosines(right, pictures.cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
     else:
         right.set_axis_off()
     figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
@@ -84,7 +69,7 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     figure = new_figure(13.0, 4.4)
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
     found = geometry.ownership
-    owners = ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
+    owners = pictures.ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
     parts = f"Owner's part of each dimension: {found.owned} owned, {found.shared} shared, {found.dead} dead"
     draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
     draw_ownership(middle, owners, parts)
@@ -114,9 +99,9 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     above = "the lowest loss" if solution.floor is None else "the floor"
     # A gap that rounding hides is drawn at the smallest one that float64 can tell.
     gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
-    line = Line("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    line = pictures.Line("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
-    draw_curves(axes[-1], Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
     figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
     return figure
 
@@ -143,7 +128,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     return figure
 
 
-def draw_curves(axes: Axes, picture: Curves, title: str = "") -> None:
+def draw_curves(axes: Axes, picture: pictures.Curves, title: str = "") -> None:
     """Draw lines over epochs or steps."""
     for line in picture.lines:
         marker = "." if line.marked or len(line.x) == 1 else ""
@@ -162,11 +147,11 @@ def draw_curves(axes: Axes, picture: Curves, title: str = "") -> None:
         axes.legend(frameon=False, fontsize=8)
 
 
-def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
+def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> None:
     """Draw the last frame of a heat map of cosines."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
-    image = axes.imshow(cosines, cmap=_colour_map(DIVERGING), vmin=-1, vmax=1)
-    if k <= NUMBERED:
+    image = axes.imshow(cosines, cmap=_colour_map(pictures.DIVERGING), vmin=-1, vmax=1)
+    if k <= pictures.NUMBERED:
         for (row, column), value in np.ndenumerate(cosines):
             ink = "white" if abs(value) > 0.6 else "black"
             axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink, in_layout=False)
@@ -174,7 +159,7 @@ def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     sized = names
     if picture.counts is not None:
         sized = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
-    if k <= NAMED:
+    if k <= pictures.NAMED:
         axes.set_yticks(range(k), sized, fontsize=7)
         axes.set_xticks(range(k), names, fontsize=7, rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
@@ -183,14 +168,15 @@ def draw_cosines(axes: Axes, picture: CosineMap, title: str = "") -> None:
     axes.set_title(title, fontsize=9)
 
 
-def draw_ownership(axes: Axes, picture: OwnershipMap, title: str = "") -> None:
+def draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str = "") -> None:
     """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
     k, d = len(picture.classes), len(picture.owners)
     table = np.full((k, max(1, d)), np.nan)
     table[list(picture.owners), np.arange(d)] = np.array(picture.parts, float)
     axes.set_facecolor("0.98")
-    image = axes.imshow(table, cmap=_colour_map(SEQUENTIAL), vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-    if k <= NAMED:
+    colours = _colour_map(pictures.SEQUENTIAL)
+    image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    if k <= pictures.NAMED:
         axes.set_yticks(range(k), [plain(name) for name in picture.classes], fontsize=7)
     axes.tick_params(axis="x", labelsize=7)
     axes.set_xlabel("live dimensions, in the order of their owners", fontsize=8)
@@ -198,8 +184,9 @@ def draw_ownership(axes: Axes, picture: OwnershipMap, title: str = "") -> None:
     axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
 
 
-def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> CosineMap:
-    return CosineMap("cosines", class_names(geometry.names), (Cosines(cosines.numpy()),), geometry.counts)
+def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> pictures.CosineMap:
+    names = pictures.class_names(geometry.names)
+    return pictures.CosineMap("cosines", names, (pictures.Cosines(cosines.numpy()),), geometry.counts)
 
 
 def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:

@@ -12,20 +12,8 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import GREY, INK, LINE, MUTED, clipped, rounded, short
-from orthoframe.reporting._pictures import (
-    DIVERGING,
-    NAMED,
-    NUMBERED,
-    SEQUENTIAL,
-    ClassBars,
-    CosineMap,
-    Cosines,
-    Curves,
-    Line,
-    OwnershipMap,
-    Series,
-)
 
 _MOST_BARS = 240  # more are too thin to tell apart: points instead
 
@@ -55,7 +43,7 @@ def plot(picture: Any) -> Plot:
 
 
 @plot.register
-def _(picture: Curves) -> Plot:
+def _(picture: pictures.Curves) -> Plot:
     if picture.logarithmic:
         vertical = _log_axis([value for line in picture.lines for value in line.y], picture.y_title)
     else:
@@ -79,7 +67,7 @@ def _(picture: Curves) -> Plot:
     return Plot(picture.name, picture.label, 300, traces, layout)
 
 
-def _trace(line: Line, x_title: str) -> dict[str, Any]:
+def _trace(line: pictures.Line, x_title: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers" if line.marked else "lines",
@@ -93,7 +81,7 @@ def _trace(line: Line, x_title: str) -> dict[str, Any]:
 
 
 @plot.register
-def _(picture: CosineMap) -> Plot:
+def _(picture: pictures.CosineMap) -> Plot:
     k, last = len(picture.classes), picture.frames[-1]
     names = _categories(picture.classes)
     trace: dict[str, Any] = {
@@ -103,15 +91,15 @@ def _(picture: CosineMap) -> Plot:
         "z": _numbers(last.values),
         "zmin": -1,
         "zmax": 1,
-        "colorscale": _colour_scale(DIVERGING),
+        "colorscale": _colour_scale(pictures.DIVERGING),
         "hovertemplate": "%{y} and %{x}: %{z:.4f}<extra></extra>",
         "hoverongaps": False,
     }
-    if k <= (NUMBERED // 2 if picture.small else NUMBERED):
+    if k <= (pictures.NUMBERED // 2 if picture.small else pictures.NUMBERED):
         trace |= {"texttemplate": "%{z:.2f}", "textfont": {"size": 10}}
     square: dict[str, Any] = {"constrain": "domain", "showline": False}
     if picture.small:
-        hidden: dict[str, Any] = {"showticklabels": False} if k > NUMBERED else {}
+        hidden: dict[str, Any] = {"showticklabels": False} if k > pictures.NUMBERED else {}
         layout = _layout(
             margin={"l": 10, "r": 10, "t": 10, "b": 10},
             xaxis=_class_axis(picture.classes, turned=True, **square, **hidden),
@@ -132,7 +120,7 @@ def _(picture: CosineMap) -> Plot:
     )
     if len(picture.frames) > 1:
         layout["sliders"] = [_slider(picture.frames)]
-    height = 640 if k <= NAMED else 600
+    height = 640 if k <= pictures.NAMED else 600
     return Plot(picture.name, "Cosines of class means at an epoch", height, [trace], layout)
 
 
@@ -142,11 +130,11 @@ def _numbers(cosines: NDArray[np.float64]) -> list[list[float | None]]:
     return [[None if math.isnan(value) else value for value in row] for row in kept.tolist()]
 
 
-def _frame_title(frame: Cosines) -> str:
+def _frame_title(frame: pictures.Cosines) -> str:
     return f"Epoch {frame.epoch}: Δ<sub>GM</sub> {short(frame.delta_of)}, β<sub>NC</sub> {short(frame.beta_nc)}"
 
 
-def _slider(frames: Sequence[Cosines]) -> dict[str, Any]:
+def _slider(frames: Sequence[pictures.Cosines]) -> dict[str, Any]:
     return {
         "active": len(frames) - 1,
         "steps": [
@@ -174,7 +162,7 @@ def _slider(frames: Sequence[Cosines]) -> dict[str, Any]:
 
 
 @plot.register
-def _(picture: OwnershipMap) -> Plot:
+def _(picture: pictures.OwnershipMap) -> Plot:
     k, names = len(picture.classes), _categories(picture.classes)
     # Only the owner's cell of each dimension is given, and plotly leaves the others empty. The first column is
     # complete, because otherwise classes without a dimension would be missing from the grid.
@@ -187,7 +175,7 @@ def _(picture: OwnershipMap) -> Plot:
         "customdata": [*picture.dimensions, *([None] * len(empty))],
         "zmin": 0,
         "zmax": 1,
-        "colorscale": _colour_scale(SEQUENTIAL),
+        "colorscale": _colour_scale(pictures.SEQUENTIAL),
         "hoverongaps": False,
         "hovertemplate": "dimension %{customdata}: %{y} has %{z:.4f} of it<extra></extra>",
         "colorbar": {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25},
@@ -197,12 +185,12 @@ def _(picture: OwnershipMap) -> Plot:
         xaxis=_axis("live dimensions, in the order of their owners", showgrid=False, rangemode="nonnegative"),
         yaxis=_class_axis(picture.classes, autorange="reversed", title="owner"),
     )
-    height = max(220, 120 + (min(24 * k, 420) if k <= NAMED else 400))
+    height = max(220, 120 + (min(24 * k, 420) if k <= pictures.NAMED else 400))
     return Plot(picture.name, "Which class owns each dimension, and how much of it", height, [trace], layout)
 
 
 @plot.register
-def _(picture: ClassBars) -> Plot:
+def _(picture: pictures.ClassBars) -> Plot:
     points = len(picture.accuracies) * len(picture.classes) > _MOST_BARS
     data = [_bars(picture.classes, series, "%{x}: %{y:.4f}", points) for series in picture.accuracies]
     data += [{**_bars(picture.classes, series, "%{x}: %{y:,} rows"), "yaxis": "y2"} for series in picture.sizes]
@@ -228,7 +216,7 @@ def _(picture: ClassBars) -> Plot:
     return Plot(picture.name, "Accuracy of each class, and its size", 420, data, layout)
 
 
-def _bars(classes: Sequence[str], series: Series, hover: str, points: bool = False) -> dict[str, Any]:
+def _bars(classes: Sequence[str], series: pictures.Series, hover: str, points: bool = False) -> dict[str, Any]:
     own = [name for name in classes if name in series.values]
     drawn = {"type": "scatter", "mode": "markers"} if points else {"type": "bar"}
     return {
@@ -287,7 +275,7 @@ def _class_axis(
     """An axis of classes: short names or none; `turned` by a right angle unless they are very short."""
     whole = _categories(names)
     ticks: dict[str, Any] = {"showticklabels": False}
-    if len(names) <= NAMED:
+    if len(names) <= pictures.NAMED:
         shown = labels or [_text(name) for name in names]
         ticks = {"tickvals": whole, "ticktext": shown, "tickfont": {"size": 11}}
         if turned and max(map(len, shown)) > 4:

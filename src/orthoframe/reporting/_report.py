@@ -9,20 +9,9 @@ from typing import IO, Any
 
 from orthoframe.errors import InputError
 from orthoframe.geometry import Accuracy
+from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING, RUN_COLOURS
 from orthoframe.reporting._html import write_page
-from orthoframe.reporting._pictures import (
-    NAMED,
-    accuracy_bars,
-    collapse_curves,
-    compared_accuracy_bars,
-    cosine_slider,
-    frame_curves,
-    gap_curves,
-    last_cosines,
-    loss_curves,
-    ownership_map,
-)
 from orthoframe.reporting._plotly import Plot, plot
 from orthoframe.reporting._run import Run
 from orthoframe.training import VerdictRecord
@@ -51,24 +40,22 @@ def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) 
 
 
 def _one(run: Run) -> dict[str, Any]:
-    pictures: dict[str, Plot] = {}
+    plots = _charts([run])
     end = run.measurements[-1] if run.measurements else None
     if end is not None:
-        owned = end.train.ownership
-        pictures = {
-            "cosines": plot(cosine_slider(run.measurements)),
-            "ownership": plot(ownership_map((entry.name for entry in end.train.classes), owned.owners, owned.purity)),
-            "accuracy": plot(accuracy_bars(end)),
-        }
+        names, owned = [entry.name for entry in end.train.classes], end.train.ownership
+        plots["cosines"] = plot(pictures.cosine_slider(run.measurements))
+        plots["ownership"] = plot(pictures.ownership_map(names, owned.owners, owned.purity))
+        plots["accuracy"] = plot(pictures.accuracy_bars(end))
     return {
         "run": run,
         "listed": _LISTED,
         "end": end,
-        "named": end is not None and len(end.train.classes) <= NAMED,
+        "named": end is not None and len(end.train.classes) <= pictures.NAMED,
         "config": {name: _setting(value) for name, value in run.config.items()},
         "environment": _environment(run),
         **_shared([run]),
-        "plots": {**_charts([run]), **pictures},
+        "plots": plots,
     }
 
 
@@ -90,12 +77,12 @@ def _several(runs: Sequence[Run]) -> dict[str, Any]:
         "colours": [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(runs))],
         "differing": {key: [_setting(run.config.get(key)) for run in runs] for key in differing},
         "maps": {
-            number: plot(last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
+            number: plot(pictures.last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
             for number, run in enumerate(runs)
             if run.measurements
         },
         **_shared(runs),
-        "plots": {**_charts(runs), "accuracy": plot(compared_accuracy_bars(runs))},
+        "plots": {**_charts(runs), "accuracy": plot(pictures.compared_accuracy_bars(runs))},
     }
 
 
@@ -111,8 +98,12 @@ def _shared(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _charts(runs: Sequence[Run]) -> dict[str, Plot]:
-    pictures = {"loss": loss_curves, "gap": gap_curves, "frame": frame_curves, "collapse": collapse_curves}
-    return {name: plot(describe(runs)) for name, describe in pictures.items()}
+    return {
+        "loss": plot(pictures.loss_curves(runs)),
+        "gap": plot(pictures.gap_curves(runs)),
+        "frame": plot(pictures.frame_curves(runs)),
+        "collapse": plot(pictures.collapse_curves(runs)),
+    }
 
 
 def _accuracy(run: Run) -> tuple[str, Accuracy | None]:
