@@ -5,7 +5,8 @@ import pytest
 import torch
 from PIL import Image
 
-from orthoframe.data import DataError, load_data
+from orthoframe.data import load_data
+from orthoframe.errors import DataError
 
 RANDOM = np.random.default_rng(0)
 
@@ -88,10 +89,10 @@ def test_a_broken_image_is_refused_by_name(tmp_path):
     whole = broken.read_bytes()
     for content in (b"", b"garbage", whole[:-1000], whole[:30]):
         broken.write_bytes(content)
-        with pytest.raises(DataError, match=r"1\.png: the image cannot be read"):
+        with pytest.raises(DataError, match=r"1\.png: the image is broken"):
             load_data(f"folder:{tmp_path}")
     save(broken, size=(40, 40), mode="I;16")
-    with pytest.raises(DataError, match=r"1\.png: it has more than 8 bits a channel \(mode I;16\)"):
+    with pytest.raises(DataError, match=r"1\.png: more than 8 bits per channel \(mode I;16\)"):
         load_data(f"folder:{tmp_path}")
 
 

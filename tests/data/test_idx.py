@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from tests.data.reference_data import idx_bytes, write_idx
 
-from orthoframe.data import DataError
-from orthoframe.data._idx import read_idx, read_idx_images
+from orthoframe.data._readers import read_idx, read_idx_images
+from orthoframe.errors import DataError
 
 CLASSES = tuple("0123456789")
 IMAGES = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from orthoframe.data import Data, DataError, LabelledImages
+from orthoframe.data import Data, LabelledImages
+from orthoframe.errors import DataError
 
 
 def images(n=4, channels=1, size=3, classes=("a", "b")):

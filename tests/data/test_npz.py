@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from orthoframe.data import DataError, load_data
+from orthoframe.data import load_data
+from orthoframe.errors import DataError
 
 GREY = np.arange(10 * 4 * 3, dtype=np.uint8).reshape(10, 4, 3)
 COLOUR = np.random.default_rng(0).integers(0, 256, (10, 4, 3, 3), dtype=np.uint8)

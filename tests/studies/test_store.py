@@ -11,7 +11,7 @@ from tests.training.runs import interrupt, small, started
 
 from orthoframe.errors import StudyError
 from orthoframe.studies import Done, JobResult, Store, Training, _store, compute, key, store_folder
-from orthoframe.training import _train
+from orthoframe.training import Loop
 
 
 @pytest.fixture
@@ -78,12 +78,10 @@ def test_a_training_goes_on_from_its_checkpoint(store, monkeypatch):
     job = Training(small(seed=3))
     interrupt(job.settings, store.folder(key(job)) / "run", epoch=1, steps=2)
     loaded = []
-    monkeypatch.setattr(
-        _train, "load_checkpoint", lambda path, load=_train.load_checkpoint: loaded.append(load(path)) or loaded[-1]
-    )
+    load = Loop.load_state_dict
+    monkeypatch.setattr(Loop, "load_state_dict", lambda loop, state: loaded.append(state) or load(loop, state))
     done = compute(key(job), job, store, None)
-    state = loaded[0][0]["state"]
-    assert (state["epoch"], state["steps"]) == (1, 2)
+    assert (loaded[0]["state"]["epoch"], loaded[0]["state"]["steps"]) == (1, 2)
     whole = compute(key(job), job, Store(store.path / "other"), None)
     for part in (done, whole):
         assert part.failure is None

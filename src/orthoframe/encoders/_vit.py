@@ -6,7 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe.encoders._encoder import Encoder, check_width
+from orthoframe.encoders._encoder import Encoder
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import check_count
 
 _DEPTH, _HEADS = 6, 4
 _TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, and the range in which a patch size is taken
@@ -20,7 +22,7 @@ def patch_size(height: int, width: int) -> int:
         width: Pixels from left to right.
 
     Returns:
-        A common divisor of both, at least 2, whose number of tokens has the ratio to 64 that is closest to 1.
+        The common divisor of both, at least 2, that gives the token count nearest to 64 (by ratio).
 
     Raises:
         ValueError: If none gives between 16 and 256 tokens.
@@ -35,10 +37,11 @@ def patch_size(height: int, width: int) -> int:
         if height % size == 0 and width % size == 0 and _FEWEST <= height * width // size**2 <= _MOST
     }
     if not tokens:
-        raise ValueError(
+        raise OptionError(
             f"images of {height} x {width} pixels cannot be cut into {_FEWEST} to {_MOST} square patches for a ViT; "
             "crop or pad them so that both sides have a suitable divisor, as 8 x 8, 28 x 28 or 32 x 48 do, or use "
-            "another model"
+            "another ",
+            Option("model"),
         )
     return min(tokens, key=lambda size: max(tokens[size] / _TOKENS, _TOKENS / tokens[size]))
 
@@ -84,8 +87,10 @@ class ViT(Encoder):
     """
 
     def __init__(self, image_shape: Sequence[int], width: int = 128) -> None:
-        if check_width(width) % _HEADS:
-            raise ValueError(f"width must be a multiple of {_HEADS} for a ViT, one part for each head, not {width}")
+        if check_count("width", width) % _HEADS:
+            raise OptionError(
+                Option("width"), f" must be a multiple of {_HEADS} for a ViT, which has {_HEADS} heads, not {width}"
+            )
         super().__init__(image_shape, width, nonnegative=False)
         channels, height, breadth = self.image_shape
         size = patch_size(height, breadth)

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics.metric import Metric
 
 from orthoframe.geometry._geometry import Geometry, geometry_of
 from orthoframe.geometry._statistics import ClassStatistics, prepared, with_position

@@ -173,14 +173,14 @@ def styles(
         names: These coordinates.
 
     Returns:
-        What the labels are, and the style by key. The coordinate with most values in the study has the colours, the
-        others have marks and dashes, and so do values beyond the colours that there are.
+        What the labels are, and the style by key. The coordinate with most values here has the colours, the others
+        have marks and dashes, and so do values beyond the colours that there are.
     """
     telling = [place for place in range(len(names)) if len({repr(key[place]) for key in keys}) > 1]
     if not telling:
         label = value_words(keys[0][0]) if keys and names else ""
         return "", {key: Style(label, _COLOURS[0], 0) for key in keys}
-    first = max(telling, key=lambda place: len(coordinate_values(cells, names[place])))
+    first = max(telling, key=lambda place: len({repr(key[place]) for key in keys}))
     colours = _palette(coordinate_values(cells, names[first]))
     kinds: list[str] = []
     found = {}

@@ -81,7 +81,7 @@ STUDY = Study(
         Panel(
             "Gradient flow of free features", "time_to_of", "ratio", ("temperature",), {"features": "free"}, None, "xy"
         ),
-        Panel("A network on MNIST", "delta_of", "epoch", ("ratio", "temperature"), {"features": "MNIST"}, OF, "y"),
+        Panel("A network on MNIST", "delta_of", "epoch", ("temperature", "ratio"), {"features": "MNIST"}, OF, "y"),
     ),
     remark=(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 "

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from orthoframe.data import DataError
-from orthoframe.data._download import download
+from orthoframe.data._fetch import download
+from orthoframe.errors import DataError
 
 CONTENT = random.Random(0).randbytes(300_000)
 HASH = hashlib.sha256(CONTENT).hexdigest()
