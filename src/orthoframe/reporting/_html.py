@@ -10,7 +10,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from orthoframe._atomic import write_atomic
-from orthoframe.reporting._format import lasted, percent, short
+from orthoframe.reporting._format import NOTHING, lasted, percent, short
 
 
 def write_page(template: str, file: IO[bytes] | str | os.PathLike[str], **values: Any) -> None:
@@ -39,8 +39,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": short, "percent": percent, "lasted": lasted, "count": "{:,}".format}
-    environment.globals["plotly_js"] = _plotly_js
+    environment.filters |= {
+        "short": short,
+        "percent": percent,
+        "lasted": lasted,
+        "count": "{:,}".format,
+    }
+    environment.globals |= {"plotly_js": _plotly_js, "NOTHING": NOTHING}
     return environment
 
 

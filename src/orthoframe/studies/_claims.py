@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-from scipy import stats
-
 OF = 0.1
 """Features count as an orthogonal frame (OF) when Delta_GM is at most this."""
 TIMES = ("epochs_to_of", "time_to_of")
@@ -179,6 +177,8 @@ def _finite(value: float) -> float | None:
 
 def _student(values: list[float], logarithm: bool) -> tuple[float, float, float]:
     """The mean and the ends of its interval."""
+    from scipy import stats  # a second to load
+
     if logarithm and min(values) <= 0:  # known from below by 0 only, or a distance that is exactly 0
         values, logarithm = ([0.0, 0.0], False) if max(values) <= 0 else ([max(value, 1e-16) for value in values], True)
     if not all(map(math.isfinite, values)):

@@ -8,11 +8,14 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from orthoframe.options import Binding, Denominator, Scheme
 from orthoframe.studies._claims import OF
-from orthoframe.training import RunResult, Settings
+from orthoframe.training import Settings
+
+if TYPE_CHECKING:
+    from orthoframe.training import RunResult
 
 _FORMAT = 2  # of results; another number makes every job run again
 _AT_FRAME = 1e-3  # Delta_GM of free features that have ended at a frame
@@ -220,7 +223,7 @@ def _labels(class_counts: Sequence[int]) -> list[int]:
     return [c for c, count in enumerate(class_counts) for _ in range(count)]
 
 
-def _trained(settings: Settings, outcome: RunResult) -> JobResult:
+def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     import torch
 
     from orthoframe.batches import epochs_to_certify
