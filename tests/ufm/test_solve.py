@@ -9,6 +9,7 @@ import torch
 from tests.ufm.cases import DENOMINATORS, STEP
 
 from orthoframe import loss_floor, predict_gram, solve_ufm
+from orthoframe.ufm import Reason
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
@@ -151,6 +152,14 @@ def test_the_same_seed_gives_the_same_bytes_and_labels_may_be_names():
     other = solve_ufm(STEP, 32, seed=1)
     assert not torch.equal(first.features, other.features)
     assert json.loads(json.dumps(first.to_dict()))["steps"] == first.steps
+
+
+def test_the_reason_is_a_value_that_carries_its_sentence():
+    solution = solve_ufm([0, 0, 1, 1], 4)
+    assert solution.reason is Reason.FLOOR
+    assert solution.sentence().startswith(Reason.FLOOR.sentence)
+    assert json.loads(json.dumps(solution.to_dict()))["reason"] == "floor"
+    assert Reason("steps") is Reason.STEPS
 
 
 def test_on_step_is_told_every_step():

@@ -59,7 +59,7 @@ class Objective:
         self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(self.num_classes)])
         fixed = torch.arange(self.num_samples, len(self.labels))
         lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
-        views = getattr(batches, "views", 1)  # of a plan: each sample is so many rows, which coincide
+        views = getattr(batches, "views", 1)  # of a plan: coinciding rows of each sample
         self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long).repeat(views), fixed]) for batch in lists]
         self._count_rows()
         if not self.anchors:

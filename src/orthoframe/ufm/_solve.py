@@ -20,7 +20,7 @@ from orthoframe.ufm._objective import Objective
 _PARTING = 0.1
 # Without the constraint every start begins at this temperature, if its own is smaller.
 _FEELING = 0.5
-# A stationary point within so many rounding errors of the floor is at the floor.
+# A stationary point within this many rounding errors of the floor counts as at the floor.
 _NEAR = 20.0
 # A larger bound on angles says little.
 _LOOSE = 0.01
