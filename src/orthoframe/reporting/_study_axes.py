@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting._format import GREY, INK, LINE, MUTED, short
-from orthoframe.reporting._study_layout import Chart, Line, bar
+from orthoframe.reporting._study_layout import Chart, ChartLine, bar
 from orthoframe.reporting._study_words import NOT_REACHED, for_matplotlib
 
 TYPE = 9.5
@@ -50,13 +50,13 @@ def draw_panel(axes: Axes, found: Chart, width: float) -> None:
     _finish(axes, found, width)
 
 
-def _look(line: Line) -> tuple[str, str]:
+def _look(line: ChartLine) -> tuple[str, str]:
     """Mark and dash of a line."""
     kind = line.style.kind
     return _MARKS[kind % len(_MARKS)], _DASHES[kind % len(_DASHES)]
 
 
-def _curves(axes: Axes, line: Line) -> None:
+def _curves(axes: Axes, line: ChartLine) -> None:
     mark, dash = _look(line)
     colour = line.style.colour
     if line.band is not None:
@@ -68,7 +68,7 @@ def _curves(axes: Axes, line: Line) -> None:
         axes.plot(places, values, color=colour, linestyle=dash, linewidth=wide, marker=alone, zorder=3)
 
 
-def _points(axes: Axes, line: Line, found: Chart, order: float) -> None:
+def _points(axes: Axes, line: ChartLine, found: Chart, order: float) -> None:
     mark, dash = _look(line)
     colour = line.style.colour
     _seeds(axes, line, order)
@@ -92,7 +92,7 @@ def _points(axes: Axes, line: Line, found: Chart, order: float) -> None:
             _not_reached(axes, point.edge, found.top, colour, point.found.missing, len(point.found.values))
 
 
-def _seeds(axes: Axes, line: Line, order: float) -> None:
+def _seeds(axes: Axes, line: ChartLine, order: float) -> None:
     """Every seed, a little to the left of the mean and its bar."""
     many = [point for point in line.points if len(point.found.values) > 1]
     places = [point.x for point in many for _ in point.found.known]
@@ -218,7 +218,7 @@ def _legend(found: Chart, missing: bool, first: int, last: int, width: float) ->
     return Legend(title, tuple(entries), first, last, math.ceil(len(entries) / rows), rows)
 
 
-def _handle(found: Chart, line: Line) -> Line2D:
+def _handle(found: Chart, line: ChartLine) -> Line2D:
     mark, dash = _look(line)
     style: dict[str, Any] = {"color": line.style.colour, "linestyle": dash, "linewidth": 1.7}
     if not found.curves:

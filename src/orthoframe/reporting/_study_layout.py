@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Line:
+class ChartLine:
     """A line of a panel: points, or curves.
 
     Attributes:
@@ -79,7 +79,7 @@ class Chart:
     x_title: str
     y_title: str
     legend: str
-    lines: tuple[Line, ...]
+    lines: tuple[ChartLine, ...]
     curves: bool
     ticks: tuple[tuple[float, str], ...]
     joined: bool
@@ -243,15 +243,15 @@ def _shown(cell: CellResult, panel: Panel) -> list[dict[float, float]]:
     ]
 
 
-def _curve_line(style: Style, cells: Sequence[CellResult], panel: Panel) -> Line:
+def _curve_line(style: Style, cells: Sequence[CellResult], panel: Panel) -> ChartLine:
     seeds = [points for cell in cells for points in _shown(cell, panel) if points]
     places = tuple(seeds[0])
     if any(tuple(points) != places for points in seeds):
-        return Line(style, paths=tuple((tuple(points), tuple(points.values())) for points in seeds))
+        return ChartLine(style, paths=tuple((tuple(points), tuple(points.values())) for points in seeds))
     columns = [[points[place] for points in seeds] for place in places]
     mean = tuple(mean_of(column, geometric="y" in panel.log) for column in columns)
     band = (places, tuple(map(min, columns)), tuple(map(max, columns))) if len(seeds) > 1 else None
-    return Line(style, paths=((places, mean),), band=band)
+    return ChartLine(style, paths=((places, mean),), band=band)
 
 
 def _point_line(
@@ -261,13 +261,13 @@ def _point_line(
     ticks: Mapping[str, tuple[float, str]],
     dodge: "_Dodge",
     number: int,
-) -> Line:
+) -> ChartLine:
     points = []
     for cell in cells:
         place, name = ticks[repr(cell.where[panel.x])]
         spot, edge = dodge(place, number, min(0.008, 0.04 / dodge.lines)), dodge(place, number, 0.03)
         points.append(Point(spot, name, cell.over_seeds(panel.quantity), edge))
-    return Line(style, points=tuple(sorted(points, key=lambda point: point.x)))
+    return ChartLine(style, points=tuple(sorted(points, key=lambda point: point.x)))
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ def _even(places: Sequence[float]) -> bool:
     return min(after - before for before, after in pairwise(places)) * 8 >= places[-1] - places[0]
 
 
-def _vertical(lines: Sequence[Line], level: float | None, log: bool) -> tuple[Limits, float | None]:
+def _vertical(lines: Sequence[ChartLine], level: float | None, log: bool) -> tuple[Limits, float | None]:
     """Limits of the vertical axis, and the place above all values for times that were not reached."""
     firm = [value for line in lines for path in line.paths for value in path[1]]
     firm += [value for line in lines if line.band for band in line.band[1:] for value in band]
