@@ -5,16 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import tyro
+from numpy.typing import NDArray
 
+from orthoframe.cli._files import check_figure, check_output, read_labels, write_atomic, write_figure
 from orthoframe.cli._terminal import bad_input, progress
 from orthoframe.errors import InputError, Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_count
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,6 @@ class CertifyCommand:
     def run(self) -> int:
         """Print the certificate, and write what else was asked for."""
         from orthoframe.batches import certify
-        from orthoframe.cli._files import read_labels
 
         self._check()
         labels = read_labels(self.labels, self.column)
@@ -82,8 +80,6 @@ class CertifyCommand:
         return 0 if certificate.holds else 1
 
     def _check(self) -> None:
-        from orthoframe.cli._files import check_figure, check_output
-
         check_count("epochs", self.epochs)
         check_count("views", self.views)
         made = {"scheme": self.scheme, "batch_size": self.batch_size, "binding": self.binding}
@@ -98,7 +94,7 @@ class CertifyCommand:
         check_figure(self.plot)
 
     @contextmanager
-    def _batches(self, labels: "NDArray[Any]") -> "Iterator[Iterator[NDArray[Any]]]":
+    def _batches(self, labels: NDArray[Any]) -> Iterator[Iterator[NDArray[Any]]]:
         """Batches with a progress bar, on a terminal."""
         from orthoframe.batches import BatchPlan, read_batches
 
@@ -113,18 +109,16 @@ class CertifyCommand:
             plan = BatchPlan(labels, self.batch_size, scheme=scheme, binding=binding, seed=self.seed, views=self.views)
             yield (batch for epoch in bar.track(range(self.epochs), task_id=task) for batch in plan.batches(epoch))
 
-    def _write_repaired(self, path: Path, labels: "NDArray[Any]", batches: "list[NDArray[Any]]") -> int:
+    def _write_repaired(self, path: Path, labels: NDArray[Any], batches: list[NDArray[Any]]) -> int:
         from orthoframe.batches import repair, write_batches
-        from orthoframe.cli._files import write_atomic
 
         with bad_input(self.batches or "the batches"):
             mended = repair(labels, batches, views=self.views)
         write_atomic(path, lambda file: write_batches(file, mended))
         return sum(map(len, mended)) - sum(map(len, batches))
 
-    def _write_plot(self, path: Path, labels: "NDArray[Any]", batches: "list[NDArray[Any]]", certificate: Any) -> None:
+    def _write_plot(self, path: Path, labels: NDArray[Any], batches: list[NDArray[Any]], certificate: Any) -> None:
         from orthoframe.batches import meeting_counts
-        from orthoframe.cli._files import write_figure
         from orthoframe.reporting import certificate_figure
 
         write_figure(path, certificate_figure(certificate, meeting_counts(labels, batches)))
@@ -133,10 +127,5 @@ class CertifyCommand:
 def check_repair(asked: bool, denominator: Denominator) -> None:
     """Refuse to repair batches for a denominator whose certificate additions cannot bring about."""
     if asked and denominator in ("sincere", "negatives"):
-        raise OptionError(
-            Option("repair", True),
-            " guarantees nothing with ",
-            Option("denominator", denominator),
-            "; use ",
-            Option("binding", "fixed"),
-        )
+        loss = Option("denominator", denominator)
+        raise OptionError(Option("repair"), " guarantees nothing with ", loss, "; use ", Option("binding", "fixed"))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._files import check_output
 from orthoframe.errors import InputError
 
 
@@ -27,7 +28,6 @@ class ExportCommand:
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
-        from orthoframe.cli._files import check_output
         from orthoframe.training import export_onnx, images_of_run, load_encoder
 
         check_output(self.onnx, "onnx", ".onnx")

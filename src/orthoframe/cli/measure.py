@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from orthoframe.cli._files import FeatureFile, check_figure, open_features, read_labels, write_figure
 from orthoframe.cli._terminal import bad_input, progress
 from orthoframe.errors import InputError
 from orthoframe.options import check_number
@@ -16,7 +17,6 @@ from orthoframe.options import check_number
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orthoframe.cli._files import FeatureFile
     from orthoframe.geometry import Geometry
 
 # With more different class sizes, the prediction takes too long to be made without being asked for.
@@ -55,8 +55,6 @@ class MeasureCommand:
 
     def run(self) -> int:
         """Print the measures, and draw them if asked to."""
-        from orthoframe.cli._files import check_figure, write_figure
-
         check_figure(self.plot)
         if self.temperature is not None:
             check_number("temperature", self.temperature, above=0)
@@ -81,7 +79,6 @@ class MeasureCommand:
         import torch
 
         from orthoframe._rows import Labels
-        from orthoframe.cli._files import open_features, read_labels
         from orthoframe.geometry import measure_parts
 
         features = open_features(self.features, self.key)
@@ -115,7 +112,7 @@ class MeasureCommand:
 
 
 def _parts(
-    features: "FeatureFile", classes: "Tensor", advance: Callable[[int], None]
+    features: FeatureFile, classes: "Tensor", advance: Callable[[int], None]
 ) -> "Callable[[], Iterator[tuple[Tensor, Tensor]]]":
     """What reads features with their classes, from the start each time."""
 

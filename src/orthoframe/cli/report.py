@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._files import check_output, write_atomic
 from orthoframe.errors import InputError
 
 
@@ -27,7 +28,6 @@ class ReportCommand:
 
     def run(self) -> int:
         """Write the report, and print where it is."""
-        from orthoframe.cli._files import check_output, write_atomic
         from orthoframe.reporting import read_run, write_report
 
         if not self.runs:

@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import tyro
+from numpy.typing import NDArray
 
+from orthoframe.cli._files import check_figure, check_output, write_atomic, write_figure
 from orthoframe.cli._terminal import bad_input, progress
 from orthoframe.cli.certify import check_repair
 from orthoframe.errors import InputError, Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_count, check_number
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from orthoframe.batches import Certificate
@@ -77,10 +79,8 @@ class UfmCommand:
 
     def run(self) -> int:
         """Solve, print the solution, and draw it if asked to."""
-        import numpy as np
         import torch
 
-        from orthoframe.cli._files import write_figure
         from orthoframe.ufm import solve_ufm
 
         counts = _parse_counts(self.counts)
@@ -144,8 +144,6 @@ class UfmCommand:
         return {"temperature": self.temperature, "denominator": self.denominator, "nonnegative": self.relu}
 
     def _check(self, counts: list[int], dim: int) -> None:
-        from orthoframe.cli._files import check_figure, check_output
-
         check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
         for name, value in (("dim", dim), ("epochs", self.epochs), ("starts", self.starts)):
             check_count(name, value)
@@ -156,9 +154,7 @@ class UfmCommand:
                 f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
             )
         if self.scheme == "full" and self.batch_size is not None:
-            raise OptionError(
-                Option("scheme", "full"), " is one batch of all rows; leave ", Option("batch_size"), " out"
-            )
+            raise OptionError(Option("batch_size"), " is for every scheme but ", Option("scheme", "full"))
         if self.scheme != "full" and self.batch_size is None:
             raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
         check_repair(self.repair, self.denominator)
@@ -169,11 +165,12 @@ class UfmCommand:
         if self.gif is not None and (len(counts) != 3 or dim != 3):
             raise InputError(Option("gif"), " draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
         if self.gif is not None and self._settling(counts) > _LONGEST:
-            hardly = f": at temperature {self.temperature:g} features hardly move; use a larger one"
-            raise OptionError(Option("gif"), hardly)
+            raise OptionError(
+                "features hardly move with ", Option("temperature", self.temperature), "; use a larger one"
+            )
         check_figure(self.plot)
 
-    def _batches(self, labels: "NDArray[Any]") -> "list[NDArray[Any]]":
+    def _batches(self, labels: NDArray[Any]) -> list[NDArray[Any]]:
         from orthoframe.batches import BatchPlan, repair
 
         with bad_input():
@@ -181,9 +178,7 @@ class UfmCommand:
             batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
             return repair(labels, batches) if self.repair else batches
 
-    def _certificate(self, labels: "NDArray[Any]", batches: "list[NDArray[Any]]") -> "Certificate":
-        import numpy as np
-
+    def _certificate(self, labels: NDArray[Any], batches: list[NDArray[Any]]) -> "Certificate":
         from orthoframe.batches import certify
 
         if self.prototypes:  # a prototype is a sample of its class that is in every batch
@@ -196,14 +191,12 @@ class UfmCommand:
         from orthoframe.ufm import predict_gram
 
         try:
-            return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)
-        except RuntimeError as error:
+            with bad_input():
+                return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)
+        except RuntimeError as error:  # it was not found to the accuracy that is promised
             raise InputError(str(error)) from error
 
-    def _write_gif(self, path: Path, labels: "NDArray[Any]", counts: list[int], batches: "list[NDArray[Any]]") -> None:
-        import numpy as np
-
-        from orthoframe.cli._files import write_atomic
+    def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], batches: list[NDArray[Any]]) -> None:
         from orthoframe.reporting import write_sphere_gif
         from orthoframe.ufm import gradient_flow, random_rows
 
@@ -244,11 +237,8 @@ def _warnings_as_lines() -> Iterator[None]:
 
 
 def _comparison(solution: "Solution", predicted: "Tensor") -> dict[str, float]:
-    cosines = solution.geometry.cosines
-    return {
-        "distance": solution.geometry.distance_to(predicted),
-        "largest_difference": float((cosines - predicted).abs().max()),
-    }
+    largest = float((solution.geometry.cosines - predicted).abs().max())
+    return {"distance": solution.geometry.distance_to(predicted), "largest_difference": largest}
 
 
 def _as_text(solution: "Solution", certificate: "Certificate", predicted: "Tensor | None") -> str:
