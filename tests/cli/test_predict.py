@@ -107,10 +107,10 @@ def test_other_modes_of_the_same_image(finished_run, images, capsys):
 @pytest.mark.parametrize(
     ("image", "sentence"),
     [
-        ("large.png", "large.png: 16 x 9 pixels, and the encoder was trained on 8 x 8; resize it"),
-        ("text.png", "text.png: not an image that can be read"),
-        ("torn.png", "torn.png: not an image that can be read"),
-        ("deep.png", "deep.png: it has more than 8 bits a channel"),
+        ("large.png", "large.png: 16 x 9 pixels, and 8 x 8 are expected; resize it"),
+        ("text.png", "text.png: the image is broken"),
+        ("torn.png", "torn.png: the image is broken"),
+        ("deep.png", "deep.png: more than 8 bits per channel"),
         ("missing.png", "missing.png: No such file or directory"),
         (".", ".: Is a directory"),
     ],

@@ -106,7 +106,7 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
         (["--ratio", "inf"], "--ratio must be a number from 1 (balanced), not inf"),
         (["--data", "letters"], "there is no data 'letters'; choose one of digits"),
         (["--majority", "1000"], "class 0 has 134 samples, and 1000 were asked for"),
-        (["--features", "5"], "needs at least one dimension for each class; use --features 10 or more"),
+        (["--features", "5"], "needs at least one dimension per class; use --features 10 or more"),
         (["--head", "none", "--features", "64"], "--features needs --head linear"),
         (["--recipe", "best"], "--recipe must be one of quick, paper, fast, not 'best'"),
         (["--recipe=best"], "--recipe must be one of quick, paper, fast, not 'best'"),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from tests.data.reference_data import cifar_bytes
 
-from orthoframe.data import DataError
-from orthoframe.data._cifar import read_cifar
+from orthoframe.data._readers import read_cifar
+from orthoframe.errors import DataError
 
 TEN, HUNDRED = tuple(map(str, range(10))), tuple(map(str, range(100)))
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 3, 32, 32), dtype=np.uint8)

@@ -6,8 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orthoframe.data import DataError, imbalanced_indices, long_tail_counts, step_counts
-from orthoframe.data._draw import hold_out
+from orthoframe.data import imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._imbalance import hold_out
+from orthoframe.errors import DataError
 
 LABELS = st.lists(st.integers(0, 4), max_size=60)
 
@@ -38,12 +39,12 @@ def test_profiles_fall_from_the_majority_and_leave_no_class_empty(classes, major
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((0, 10, 2), "num_classes must be a whole number from 1, not 0"),
-        ((2, 0, 2), "majority must be a whole number from 1, not 0"),
-        ((2, 1.5, 2), "majority must be a whole number from 1, not 1.5"),
-        ((2, 10, 0.5), "ratio must be a number from 1 .balanced., not 0.5"),
-        ((2, 10, float("nan")), "ratio must be a number"),
-        ((2, 10, float("inf")), "ratio must be a number"),
+        ((0, 10, 2), "num_classes must be at least 1, not 0"),
+        ((2, 0, 2), "majority must be at least 1, not 0"),
+        ((2, 1.5, 2), "majority must be a whole number, at least 1, not 1.5"),
+        ((2, 10, 0.5), "ratio must be at least 1 and finite, not 0.5; 1 is balanced"),
+        ((2, 10, float("nan")), "ratio must be at least 1 and finite"),
+        ((2, 10, float("inf")), "ratio must be at least 1 and finite"),
     ],
 )
 def test_profiles_that_are_refused(profile, arguments, message):
@@ -101,16 +102,16 @@ def test_same_seed_same_bytes():
     [
         ([2, 5], 0, DataError, "class 1 has 3 samples, and 5 were asked for; ask for no more than there are"),
         ([2, 3, 1], 0, DataError, "class 2 has 0 samples, and 1 were asked for"),
-        ([2], 0, ValueError, "there is a label 1, and class_counts has 1 entries"),
-        ([2, -1], 0, ValueError, "the count of class 1 must be a whole number from 0, not -1"),
-        ([2, 1.0], 0, ValueError, "the count of class 1 must be a whole number from 0, not 1.0"),
-        ([2, 1], -1, ValueError, "seed must be a whole number from 0, not -1"),
+        ([2], 0, ValueError, "label 1 is out of range: class_counts has 1 entries"),
+        ([2, -1], 0, ValueError, r"class_counts\[1\] must be at least 0, not -1"),
+        ([2, 1.0], 0, ValueError, r"class_counts\[1\] must be a whole number, at least 0, not 1.0"),
+        ([2, 1], -1, ValueError, "seed must be at least 0, not -1"),
     ],
 )
 def test_what_cannot_be_drawn(counts, seed, error, message):
     with pytest.raises(error, match=message):
         imbalanced_indices([0, 0, 1, 1, 1], counts, seed=seed)
-    with pytest.raises(ValueError, match="there is a label -1"):
+    with pytest.raises(ValueError, match="label -1 is out of range"):
         imbalanced_indices([0, -1], [1], seed=0)
 
 

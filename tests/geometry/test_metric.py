@@ -1,6 +1,8 @@
 """The torchmetrics metric: alone, in a collection, and over two processes."""
 
 import math
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -81,3 +83,21 @@ def test_positions_and_dtypes():
     metric.set_dtype(torch.float32)
     metric.update(features, labels)
     assert metric.compute()["delta_of"].dtype == torch.float64
+
+
+def test_importing_the_metric_imports_no_more_than_it_needs():
+    """Neither it nor Fabric needs transformers, and the rest of torchmetrics is still there."""
+    script = """
+import sys
+import orthoframe.training
+from orthoframe import GeometryMetric
+orthoframe.training.train
+assert "lightning_fabric" in sys.modules
+assert "transformers" not in sys.modules
+import torchmetrics
+assert issubclass(GeometryMetric, torchmetrics.Metric)
+assert torchmetrics.metric.Metric is torchmetrics.Metric
+assert not hasattr(torchmetrics, "no_such_name")
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -52,7 +52,7 @@ def recomputed(folder):
     assert trained.normaliser == task.normaliser
     features = encode(trained.encoder, task.train.pixels, trained.normaliser)
     means = torch.stack([features[task.train.labels == c].double().mean(0) for c in range(len(trained.classes))])
-    assert torch.allclose(trained.centres, means, rtol=0, atol=1e-12)  # sums of a hundred numbers up to 1
+    assert torch.allclose(trained.centres, means, rtol=0, atol=1e-6)  # rows are normalised once more, in float32
     return measure(features, task.train.labels), task
 
 

@@ -4,6 +4,7 @@ import torch
 from tests.training.runs import small
 
 from orthoframe import measure
+from orthoframe.geometry import accuracy_of
 from orthoframe.training._diagnosis import diagnose
 from orthoframe.training._evaluate import Measured
 from orthoframe.training._setup import set_up
@@ -30,7 +31,7 @@ def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, rows=None, *
         if rows is None
         else rows
     )
-    found = Measured(geometry, {"balanced": 0.9}, torch.empty(0))
+    found = Measured(geometry, accuracy_of(torch.tensor([0] * 9 + [1]), torch.zeros(10), ["0", "1"]), torch.empty(0))
     certificate, _ = task.certificate()
     said = diagnose(task, certificate, rows, found)
     assert set(said) == {"verdict", "reached", "signature", "causes", "advice"}

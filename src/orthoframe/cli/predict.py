@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
-from orthoframe.errors import InputError, TrainingError
+from orthoframe.errors import DataError, InputError, TrainingError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,6 +46,7 @@ class Predict:
         """Do it; the exit status."""
         import torch
 
+        from orthoframe.data import read_image
         from orthoframe.training import load_encoder
 
         if not self.images:
@@ -54,10 +55,14 @@ class Predict:
             trained = load_encoder(self.run_folder)
         except TrainingError as error:
             raise InputError(str(error)) from None
+        channels, height, width = trained.image_shape
         writer = csv.writer(sys.stdout, lineterminator="\n")
         for start in range(0, len(self.images), _TOGETHER):
             paths = self.images[start : start + _TOGETHER]
-            pixels = torch.stack([_pixels(path, trained.image_shape) for path in paths])
+            try:
+                pixels = torch.stack([read_image(path, channels, (height, width)) for path in paths])
+            except DataError as error:
+                raise InputError(str(error)) from None
             features = trained.features(pixels)
             cosines, winners = trained.classify(features)
             reasons = _reasons(features, trained) if self.explain else [{}] * len(paths)
@@ -103,26 +108,3 @@ def _cells(reason: dict[str, Any]) -> list[Any]:
 
 def _rounded(value: "Tensor") -> float:
     return round(float(value), 6) + 0.0  # no minus before a zero
-
-
-def _pixels(path: Path, shape: tuple[int, ...]) -> "Tensor":
-    """One image as uint8 [channels, height, width]."""
-    import numpy as np
-    import torch
-    from PIL import Image, UnidentifiedImageError
-
-    channels, height, width = shape
-    try:
-        with Image.open(path) as image:
-            if image.mode[0] in "IF":
-                raise InputError(f"{path}: it has more than 8 bits a channel (mode {image.mode}); save it with 8 bits")
-            if (image.height, image.width) != (height, width):
-                raise InputError(
-                    f"{path}: {image.width} x {image.height} pixels, and the encoder was trained on {width} x {height}"
-                    "; resize it"
-                )
-            array = np.array(image.convert("L" if channels == 1 else "RGB"))
-    except (OSError, UnidentifiedImageError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else "not an image that can be read"
-        raise InputError(f"{path}: {what}") from None
-    return torch.from_numpy(array.reshape(height, width, -1)).permute(2, 0, 1)

@@ -1,43 +1,42 @@
-"""Where the files of a data set are: found, or fetched."""
+"""Download the files of data sets: resumable, checked, and written whole or not at all."""
 
 import os
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from orthoframe.data._sources import Source
+import pooch
+import requests
+import urllib3
+from filelock import FileLock
+
+from orthoframe._atomic import write_atomic
 from orthoframe.errors import DataError
 
 if TYPE_CHECKING:
-    from orthoframe.data._download import Progress
+    from orthoframe.data._datasets import Source
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file name, the bytes downloaded so far, and the total if it is known."""
+
+_TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
+_PIECE = 2**16
 
 
-def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of all data: the one given, else `ORTHOFRAME_DATA`, else one in the user's cache."""
-    chosen = folder or os.environ.get("ORTHOFRAME_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    import pooch
+def fetch(
+    name: str, source: "Source", folder: Path, *, download: bool = True, progress: Progress | None = None
+) -> None:
+    """Download the missing files of a data set, or unpack them from an archive that is there.
 
-    return Path(pooch.os_cache("orthoframe"))
-
-
-def find_files(
-    name: str, source: Source, folder: Path, *, download: bool = True, progress: "Progress | None" = None
-) -> list[Path]:
-    """The paths of the files of a data set, fetched if some are missing.
-
-    Only one process fetches; others wait for it, and find what it has fetched.
+    Only one process does it; others wait, and find the files.
 
     Raises:
-        DataError: If files are missing and cannot be had; it says which to put where.
+        DataError: If they cannot be downloaded; it says which files to put where.
     """
-    paths = [folder / source.folder / file for file in source.files]
-    if all(path.is_file() for path in paths):
-        return paths
     if not download and not (source.archive and (folder / source.archive).is_file()):
         raise DataError(_what_to_do(name, source, folder, "download=False"))
     try:
@@ -48,12 +47,11 @@ def find_files(
                 _fetch_files(source, folder, progress)
     except OSError as error:
         raise DataError(_what_to_do(name, source, folder, str(error))) from error
-    return paths
 
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """A folder that is there, and those above it; what was made for it and is still empty in the end is removed."""
+    """Make a folder and its parents; those that are new and still empty in the end are removed."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -66,9 +64,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the file is removed with the lock, which those who wait notice."""
-    from filelock import FileLock
-
+    """One process at a time; the lock file is removed in the end, which waiting processes notice."""
     with FileLock(path):
         try:
             yield
@@ -76,25 +72,19 @@ def _locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _fetch_files(source: Source, folder: Path, progress: "Progress | None") -> None:
-    from orthoframe.data._download import download  # brings a client for HTTP, which most runs do not need
-
+def _fetch_files(source: "Source", folder: Path, progress: Progress | None) -> None:
     for file in source.files:
         target = folder / source.folder / file
         if not target.is_file():
             download(source.url + file, source.hashes[file], target, progress)
 
 
-def _fetch_archive(source: Source, folder: Path, archive: str, progress: "Progress | None") -> None:
-    import pooch
-
+def _fetch_archive(source: "Source", folder: Path, archive: str, progress: Progress | None) -> None:
     missing = {file for file in source.files if not (folder / source.folder / file).is_file()}
     if not missing:
         return
     path = folder / archive
     if not path.is_file():
-        from orthoframe.data._download import download
-
         download(source.url + archive, source.hashes[archive], path, progress)
     elif (found := pooch.file_hash(str(path))) != source.hashes[archive]:
         raise DataError(f"{path}: it has the SHA-256 {found}, and {source.hashes[archive]} was expected; delete it")
@@ -105,7 +95,7 @@ def _fetch_archive(source: Source, folder: Path, archive: str, progress: "Progre
 def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
     """Write the regular files `inside/file` of a `.tar.gz` to the same place under `folder`, each whole or not at all.
 
-    Nothing is extracted by the path that the archive gives: only the bytes of what is expected are read.
+    Paths in the archive are never written to: only the bytes of the expected files are read.
 
     Raises:
         DataError: If the archive is broken, or lacks one.
@@ -116,27 +106,93 @@ def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
             for member in tar:
                 if member.name in missing and member.isreg():
                     stream = tar.extractfile(member)
-                    assert stream is not None  # it is for links and folders
-                    _write(missing.pop(member.name), stream.read())
+                    assert stream is not None  # only links and folders have none
+                    write_atomic(missing.pop(member.name), stream.read())
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"{archive}: not a whole .tar.gz file ({error}); delete it") from None
     if missing:
         raise DataError(f"{archive}: it lacks {', '.join(sorted(missing))}; delete it")
 
 
-def _write(path: Path, content: bytes) -> None:
-    part = path.with_name(f"{path.name}.part")
-    with open(part, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
-
-
-def _what_to_do(name: str, source: Source, folder: Path, reason: str) -> str:
+def _what_to_do(name: str, source: "Source", folder: Path, reason: str) -> str:
     missing = [file for file in source.files if not (folder / source.folder / file).is_file()]
     archive = f", or {source.url}{source.archive} into {folder}" if source.archive else f" (from {source.url})"
     return (
         f"{name} is not complete under {folder} and was not downloaded: {reason}; put {', '.join(missing)} "
         f"into {folder / source.folder}{archive}"
     )
+
+
+def download(url: str, sha256: str, target: Path, progress: Progress | None = None) -> None:
+    """Download a file, resuming an interrupted attempt.
+
+    Bytes are collected in a file named like `target` with `.part` appended, which is renamed when its hash is right. A
+    broken connection is retried as long as each attempt makes progress. If a resumed file has another hash (because its
+    beginning is from another version, for example), it is downloaded again from the start.
+
+    Raises:
+        DataError: If the file has another hash.
+        OSError: If the connection fails, or the file cannot be written.
+    """
+    part = target.with_name(f"{target.name}.part")
+    while True:
+        resumed = part.exists()
+        if not (resumed and pooch.file_hash(str(part)) == sha256):  # else an attempt ended just before renaming
+            _receive_all(url, part, target.name, progress)
+        found = pooch.file_hash(str(part))
+        if found == sha256:
+            os.replace(part, target)
+            return
+        part.unlink()
+        if not resumed:
+            raise DataError(f"{url} has the SHA-256 {found}, and {sha256} was expected; nothing was kept")
+
+
+def _receive_all(url: str, part: Path, name: str, progress: Progress | None) -> None:
+    furthest = _size(part)
+    while True:
+        try:
+            return _receive(url, part, name, progress)
+        # Those of urllib3 too: the body is read below requests, which would decompress it.
+        except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
+            if _size(part) <= furthest:
+                raise ConnectionError(_reason(url, error, _size(part))) from error
+            furthest = _size(part)
+
+
+def _receive(url: str, part: Path, name: str, progress: Progress | None) -> None:
+    have = _size(part)
+    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
+    with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+        partial = response.status_code == 206
+        continues = partial and response.headers.get("Content-Range", "").startswith(f"bytes {have}-")
+        if have and (response.status_code == 416 or (partial and not continues)):
+            part.unlink()  # it is longer than the file, or the server sends another range: start over
+            return _receive(url, part, name, progress)
+        response.raise_for_status()
+        done = have if continues else 0  # a server that ignores the range sends the whole file
+        length = response.headers.get("Content-Length")
+        total = done + int(length) if length is not None else None
+        with open(part, "ab" if continues else "wb") as file:
+            for piece in response.raw.stream(_PIECE, decode_content=False):
+                file.write(piece)
+                done += len(piece)
+                if progress is not None:
+                    progress(name, done, total)
+            file.flush()
+            os.fsync(file.fileno())
+    return None
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _reason(url: str, error: Exception, have: int) -> str:
+    host = urlsplit(url).netloc
+    if isinstance(error, requests.HTTPError) and error.response is not None:
+        return f"{host} answered {error.response.status_code} {error.response.reason} for {url}"
+    kept = f"; the first {have} bytes of {url} are kept, and the next attempt resumes there" if have else ""
+    if isinstance(error, requests.ConnectionError):  # while connecting; a later failure is one of urllib3
+        return f"there is no connection to {host}{kept}"
+    return f"the connection to {host} broke{kept}"

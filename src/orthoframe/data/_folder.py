@@ -1,30 +1,36 @@
-"""Images in a folder, with a sub-folder for each class."""
+"""Image files: one of them, or a folder with a sub-folder for each class."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from PIL import Image
+from torch import Tensor
 
-from orthoframe.data._draw import hold_out
 from orthoframe.data._images import LabelledImages
+from orthoframe.data._imbalance import hold_out
 from orthoframe.errors import DataError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 
 
 def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """Training and test images from a folder.
+    """Read training and test images from a folder.
 
     `path/CLASS/*.png` and so on, of which a part of each class is held out; or `path/train/CLASS/*` and
-    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are passed over. All images must have the
-    same size: what to do with others (stretch, cut, fill up) is a decision that a loader should not make in silence. If
-    all are grey there is one channel, else there are three.
+    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are ignored. All images must have the same
+    size: whether to stretch, crop or pad is not for a loader to decide silently. There is one channel if all images are
+    grey, else there are three.
 
     Args:
         path: Of the folder.
-        held_out: What part of each class is for the test, where the folders do not say.
-        seed: Decides which part.
+        held_out: Fraction of each class that becomes the test set, if the folder has none.
+        seed: Decides which images are held out.
 
     Raises:
         DataError: For a folder of another form, an image that cannot be read, or images of different sizes.
@@ -46,7 +52,7 @@ def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages,
 def _classes(path: Path) -> tuple[str, ...]:
     names = sorted(entry.name for entry in path.iterdir() if _is_class(entry)) if path.is_dir() else []
     if not names:
-        raise DataError(f"{path}: a folder with a sub-folder of images for each class was expected, and there is none")
+        raise DataError(f"{path}: expected a sub-folder of images for each class, and there is none")
     return tuple(names)
 
 
@@ -58,7 +64,7 @@ def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]
     files, labels = [], []
     for folder in sorted(filter(_is_class, path.iterdir())):
         if folder.name not in classes:
-            raise DataError(f"{folder}: there is no such class to train with; classes are {', '.join(classes)}")
+            raise DataError(f"{folder}: the training images have no such class; classes are {', '.join(classes)}")
         found = sorted(
             entry
             for entry in folder.iterdir()
@@ -74,34 +80,59 @@ def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]
 
 
 def _images(files: list[Path], labels: list[int], classes: tuple[str, ...]) -> LabelledImages:
-    size, grey = _size(files[0])
+    size, grey = _head(files[0])
     for path in files:
-        found, is_grey = _size(path)
+        found, is_grey = _head(path)
         grey = grey and is_grey
         if found != size:
             raise DataError(
-                f"{path}: {found[0]} x {found[1]} pixels, and {files[0]} has {size[0]} x {size[1]}; resize the images "
+                f"{path}: {found[1]} x {found[0]} pixels, and {files[0]} has {size[1]} x {size[0]}; resize the images "
                 "to one size first, for instance with Pillow's Image.resize or with ImageMagick's mogrify"
             )
-    width, height = size
-    pixels = np.empty((len(files), 1 if grey else 3, height, width), np.uint8)
+    pixels = torch.empty((len(files), 1 if grey else 3, *size), dtype=torch.uint8)
     for number, path in enumerate(files):
-        try:
-            with Image.open(path) as image:
-                decoded = np.asarray(image.convert("L" if grey else "RGB"))
-        except (OSError, ValueError, SyntaxError) as error:
-            raise DataError(f"{path}: the image cannot be read ({error})") from None
-        pixels[number] = decoded.reshape(height, width, -1).transpose(2, 0, 1)
-    return LabelledImages(torch.from_numpy(pixels), torch.tensor(labels), classes)
+        pixels[number] = read_image(path, 1 if grey else 3, size)
+    return LabelledImages(pixels, torch.tensor(labels), classes)
 
 
-def _size(path: Path) -> tuple[tuple[int, int], bool]:
-    """Width and height, and whether it is grey; only the head of the file is read."""
+def _head(path: Path) -> tuple[tuple[int, int], bool]:
+    """Height and width, and whether it is grey; only the head of the file is read."""
+    with _opened(path) as image:
+        return (image.height, image.width), image.mode in ("1", "L", "LA")
+
+
+def read_image(path: Path, channels: int, size: tuple[int, int]) -> Tensor:
+    """One image as uint8 `[channels, height, width]`.
+
+    Args:
+        path: Of a file that Pillow can read.
+        channels: 1 for grey, 3 for colour; the image is converted.
+        size: The height and width that it must have.
+
+    Raises:
+        DataError: If it cannot be read, has another size, or more than 8 bits per channel.
+    """
+    with _opened(path) as image:
+        if (image.height, image.width) != size:
+            raise DataError(
+                f"{path}: {image.width} x {image.height} pixels, and {size[1]} x {size[0]} are expected; resize it"
+            )
+        pixels = np.array(image.convert("L" if channels == 1 else "RGB"))
+    return torch.from_numpy(pixels.reshape(*size, -1)).permute(2, 0, 1)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator["Image"]:
+    """An image with at most 8 bits per channel; it is decoded when its pixels are asked for."""
+    from PIL.Image import DecompressionBombError, open
+
     try:
-        with Image.open(path) as image:
-            size, mode = image.size, image.mode
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise DataError(f"{path}: the image cannot be read ({error})") from None
-    if mode[0] in "IF":
-        raise DataError(f"{path}: it has more than 8 bits a channel (mode {mode}); save it with 8 bits")
-    return size, mode in ("1", "L", "LA")
+        with open(path) as image:
+            if image.mode[0] in "IF":
+                raise DataError(f"{path}: more than 8 bits per channel (mode {image.mode}); save it with 8 bits")
+            yield image
+    except DataError:
+        raise
+    except (OSError, ValueError, SyntaxError, DecompressionBombError) as error:
+        what = error.strerror if isinstance(error, OSError) and error.strerror else f"the image is broken ({error})"
+        raise DataError(f"{path}: {what}") from None

@@ -1,15 +1,20 @@
-"""Profiles of class sizes, and samples that have them."""
+"""Profiles of class sizes, and samples drawn at random within each class."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import PCG64, SeedSequence
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe.data._draw import KEPT, Indices, members, shuffled, whole_number
+from orthoframe._rows import class_members
 from orthoframe.errors import DataError
+from orthoframe.options import check_count, check_number
+
+Indices = NDArray[np.int64]
+# One stream of random numbers per use: samples that are held out and samples that are kept are drawn independently.
+_HELD_OUT, _KEPT = 0, 1
 
 
 def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
@@ -20,7 +25,7 @@ def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
     Args:
         num_classes: k.
         majority: n_maj, the size of a large class.
-        ratio: R, how many times as large; 1 is balanced.
+        ratio: R, the size of a large class over that of a small one; 1 is balanced.
 
     Returns:
         The size of each class.
@@ -45,7 +50,7 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
     Args:
         num_classes: k.
         majority: n_maj, the size of the first class.
-        ratio: R, how many times as large as the last one it is; 1 is balanced.
+        ratio: R, the size of the first class over that of the last; 1 is balanced.
 
     Returns:
         The size of each class.
@@ -65,14 +70,14 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
 def imbalanced_indices(
     labels: Tensor | NDArray[Any] | Sequence[int], class_counts: Sequence[int], *, seed: int
 ) -> Indices:
-    """Samples such that class c has `class_counts[c]` of them, drawn at random.
+    """Draw `class_counts[c]` samples of each class c at random.
 
-    What is drawn of a class depends on the seed and on that class alone, and fewer are always a part of more: profiles
-    of different ratio share their samples as far as they can.
+    What is drawn of a class depends on the seed and on that class alone, and subsets are nested: profiles of different
+    ratio share as many samples as they can.
 
     Args:
         labels: The class of each sample, from 0 to k-1.
-        class_counts: How many of each of the k classes.
+        class_counts: Number of samples to draw of each of the k classes.
         seed: Decides which.
 
     Returns:
@@ -88,24 +93,60 @@ def imbalanced_indices(
         >>> [labels[i] for i in indices]
         [0, 0, 0, 1]
     """
-    whole_number("seed", seed, 0)
-    counts = [whole_number(f"the count of class {c}", count, 0) for c, count in enumerate(class_counts)]
+    check_count("seed", seed, 0)
+    counts = [check_count(f"class_counts[{c}]", count, 0) for c, count in enumerate(class_counts)]
     classes = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels, dtype=np.int64)
     if len(classes) and not 0 <= classes.min() <= classes.max() < len(counts):
         odd = classes.min() if classes.min() < 0 else classes.max()
-        raise ValueError(f"there is a label {odd}, and class_counts has {len(counts)} entries, for classes from 0")
+        raise ValueError(f"label {odd} is out of range: class_counts has {len(counts)} entries, for classes from 0")
     drawn = [np.empty(0, np.int64)]
-    for c, samples in enumerate(members(classes, len(counts))):
+    for c, samples in enumerate(class_members(classes, len(counts))):
         if len(samples) < counts[c]:
             raise DataError(
                 f"class {c} has {len(samples)} samples, and {counts[c]} were asked for; ask for no more than there are"
             )
-        drawn.append(shuffled(samples, seed, KEPT, c)[: counts[c]])
+        drawn.append(_shuffled(samples, seed, _KEPT, c)[: counts[c]])
     return np.sort(np.concatenate(drawn))
 
 
+def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices, Indices]:
+    """Split samples into a training and a test part, with the same fraction of each class.
+
+    The number is rounded. A class with two or more samples has at least one on each side; a single one is trained on.
+
+    Args:
+        classes: The class of each sample, from 0.
+        fraction: The part of each class that is held out.
+        seed: Decides which.
+
+    Returns:
+        Indices of both parts, sorted.
+
+    Examples:
+        >>> train, test = hold_out(np.repeat([0, 1], [10, 5]), 0.2, seed=0)
+        >>> len(train), np.repeat([0, 1], [10, 5])[test].tolist()
+        (12, [0, 0, 1])
+    """
+    check_count("seed", seed, 0)
+    test = []
+    for c, samples in enumerate(class_members(classes, int(classes.max(initial=-1)) + 1)):
+        number = min(max(round(fraction * len(samples)), 1), len(samples) - 1)
+        test.append(_shuffled(samples, seed, _HELD_OUT, c)[: max(number, 0)])
+    held = np.zeros(len(classes), dtype=bool)
+    held[np.concatenate([np.empty(0, np.int64), *test])] = True
+    return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _shuffled(indices: Indices, seed: int, *stream: int) -> Indices:
+    """`indices` in an order that depends on the seed and the stream alone.
+
+    Sorted by raw 64-bit numbers, which numpy guarantees to stay the same across versions, unlike `permutation`.
+    """
+    keys = PCG64(SeedSequence(seed, spawn_key=stream)).random_raw(len(indices))
+    return indices[np.argsort(keys, kind="stable")]
+
+
 def _check(num_classes: int, majority: int, ratio: float) -> None:
-    whole_number("num_classes", num_classes, 1)
-    whole_number("majority", majority, 1)
-    if not (math.isfinite(ratio) and ratio >= 1):
-        raise ValueError(f"ratio must be a number from 1 (balanced), not {ratio!r}")
+    check_count("num_classes", num_classes)
+    check_count("majority", majority)
+    check_number("ratio", ratio, least=1, advice=("1 is balanced",))

@@ -1,21 +1,61 @@
-"""An encoder whose features are ready for the contrastive loss."""
+"""Encoders by name, and encoders whose features are ready for the contrastive loss."""
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from orthoframe.encoders._activations import Activation
-from orthoframe.encoders._encoder import Encoder
+from orthoframe.encoders._convolutional import DenseNet, ResNet
+from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._head import FrameHead
-from orthoframe.encoders._models import Model, make_encoder
+from orthoframe.encoders._vit import ViT
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Activation, Head, Model, check_choice, check_count
 
-Head = Literal["linear", "none"]
-"""What stands between the encoder and the activation: a linear layer, or nothing."""
+_WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "mlp": 256, "vit": 128}
 
-HEADS: tuple[Head, ...] = get_args(Head)
-"""The names of both."""
+
+def make_encoder(
+    model: Model, image_shape: Sequence[int], width: int | None = None, *, last_relu: bool = True
+) -> Encoder:
+    """Make an encoder of small images; its features still lack the frame head.
+
+    | model        | width                    | default | dimension     | smallest image |
+    |--------------|--------------------------|---------|---------------|----------------|
+    | `resnet18`   | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `resnet34`   | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `densenet40` | growth                   | 12      | 16 + 36 width | 4 x 4          |
+    | `mlp`        | units of a hidden layer  | 256     | width         | any            |
+    | `vit`        | dimension of a token     | 128     | width         | 8 x 8          |
+
+    Weights are drawn from torch's global generator; `make_frame_encoder` takes a seed instead.
+
+    Args:
+        model: See `orthoframe.options.Model`.
+        image_shape: Channels, height and width.
+        width: Width of the network; see the table.
+        last_relu: Whether the network ends in its ReLU. Without it features may have either sign. A `vit` has none.
+
+    Returns:
+        A module with the attributes `out_features` and `nonnegative`.
+
+    Raises:
+        OptionError: For another model, or a shape or width that the model cannot have.
+
+    Examples:
+        >>> encoder = make_encoder("resnet18", (3, 32, 32))
+        >>> encoder.out_features, sum(weight.numel() for weight in encoder.parameters())
+        (512, 11168832)
+    """
+    check_choice("model", model, Model)
+    width = _WIDTHS[model] if width is None else width
+    if model == "densenet40":
+        return DenseNet(image_shape, width, last_relu=last_relu)
+    if model == "mlp":
+        return MLP(image_shape, width, last_relu=last_relu)
+    if model == "vit":
+        return ViT(image_shape, width)
+    return ResNet(image_shape, 18 if model == "resnet18" else 34, width, last_relu=last_relu)
 
 
 class FrameEncoder(nn.Module):
@@ -23,12 +63,12 @@ class FrameEncoder(nn.Module):
 
     Args:
         backbone: The encoder.
-        head: The head; if it has a linear layer, for features of the encoder's dimension.
+        head: The head; a linear layer in it must take features of the encoder's dimension.
 
     Attributes:
         out_features: The dimension of the unit features.
-        nonnegative: Whether they are in the orthant: by the head's activation, or because the encoder ends in a ReLU
-            and no linear layer follows.
+        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
+            a ReLU and no linear layer follows.
 
     Raises:
         ValueError: If the head was made for features of another dimension.
@@ -79,20 +119,20 @@ def make_frame_encoder(
     (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its features.
 
     Args:
-        model: One of `MODELS`; see `make_encoder`.
+        model: See `make_encoder`.
         image_shape: Channels, height and width.
-        width: How wide the network is.
+        width: Width of the network; see `make_encoder`.
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
-        activation: One of `ACTIVATIONS`.
-        num_classes: If given, a dimension that is too small for a frame of so many classes is refused.
+        activation: See `orthoframe.options.Activation`.
+        num_classes: If given, a dimension that is too small for a frame of this many classes is refused.
         seed: Decides the weights. The global generators are left as they were.
 
     Returns:
         The encoder, on the CPU.
 
     Raises:
-        ValueError: For options that are not allowed, contradict each other, or leave too few dimensions.
+        OptionError: For options that are not allowed, contradict each other, or leave too few dimensions.
 
     Examples:
         >>> encoder = make_frame_encoder("resnet18", (1, 28, 28), width=16, features=64, num_classes=10)
@@ -101,11 +141,11 @@ def make_frame_encoder(
         >>> make_frame_encoder("resnet18", (1, 28, 28), width=16, head="none", activation="none").nonnegative
         False
     """
-    if head not in HEADS:
-        raise ValueError(f"head must be one of {', '.join(map(repr, HEADS))}, not {head!r}")
+    check_choice("head", head, Head)
     if head == "none" and features is not None:
-        raise ValueError(
-            f'features={features} needs head="linear"; with head="none" the width of the encoder decides the dimension'
+        raise OptionError(
+            *(Option("features", features), " needs ", Option("head", "linear"), "; with ", Option("head", "none")),
+            " the width of the encoder decides the dimension",
         )
     # On the CPU, whatever the default device, and from its generator alone: the same bytes everywhere.
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
@@ -113,14 +153,16 @@ def make_frame_encoder(
         backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
         size = backbone.out_features
         if head == "linear":
-            last = FrameHead(size, size if features is None else features, activation)
+            last = FrameHead(size, size if features is None else check_count("features", features), activation)
         else:
             last = FrameHead(activation=activation)
     encoder = FrameEncoder(backbone, last)
     if num_classes is not None and encoder.out_features < num_classes:
-        advice = f"use features={num_classes} or more" if head == "linear" else 'use a larger width, or head="linear"'
-        raise ValueError(
+        linear = (Option("features", num_classes), " or more")
+        advice = linear if head == "linear" else ("a larger ", Option("width"), ", or ", Option("head", "linear"))
+        raise OptionError(
             f"{encoder.out_features} dimensions are too few for {num_classes} classes: an orthogonal frame needs at "
-            f"least one dimension for each class; {advice}"
+            "least one dimension per class; use ",
+            *advice,
         )
     return encoder

@@ -1,10 +1,35 @@
 """The last step of an encoder: an activation, and rows of unit norm."""
 
+from collections.abc import Callable
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe.encoders._activations import ACTIVATIONS, FUNCTIONS, NONNEGATIVE, Activation
-from orthoframe.encoders._unit import unit_rows
+from orthoframe._rows import unit_rows
+from orthoframe.options import Activation, check_choice, check_count
+
+_NONNEGATIVE: frozenset[Activation] = frozenset({"relu", "abs", "square", "softplus"})
+
+
+def _square(rows: Tensor) -> Tensor:
+    # Of unit rows, so that squares stay in range; the norm that follows undoes the scale.
+    return unit_rows(rows)[0].square()
+
+
+def _unchanged(rows: Tensor) -> Tensor:
+    return rows
+
+
+_FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "abs": torch.abs,
+    "square": _square,
+    "softplus": F.softplus,
+    "gelu": F.gelu,
+    "leaky-relu": F.leaky_relu,
+    "none": _unchanged,
+}
 
 
 class FrameHead(nn.Module):
@@ -12,24 +37,24 @@ class FrameHead(nn.Module):
 
         h = a(W x + b) / ||a(W x + b)||
 
-    with the activation a, or h = a(x) / ||a(x)|| without sizes. `relu`, `abs` and `square` can reach the frame,
+    with the activation a, or h = a(x) / ||a(x)|| if no sizes are given. `relu`, `abs` and `square` can reach the frame,
     `softplus` approaches it; `gelu`, `leaky-relu` and `none` cover the whole sphere and do not lead to it.
 
     Give the sizes for features that come out of a ReLU. In a frame of the orthant classes have disjoint supports, so
     most features must be exactly zero; the average of a ReLU map is zero only if every pixel of the map is. Without a
     linear layer such features approach the frame far more slowly.
 
-    A row that the activation sets to zero (a dead row) stays zero and gets a gradient of zero; `dead_rows` counts them.
-    Half precision comes out as float32, since the norm is taken there; float64 stays.
+    A row that the activation sets to zero (a dead row) stays zero and gets a gradient of zero. Half precision comes
+    out as float32, in which the norm is taken; float64 stays.
 
     The weights start as those of `nn.Linear` less the mean of each unit's weights, the bias at zero. Otherwise what all
-    inputs have in common, and non-negative features have much of it, decides the sign of a unit for every row: many
+    inputs have in common, which is much for non-negative features, would decide the sign of a unit for every row: many
     units would be dead from the start, and all rows nearly parallel.
 
     Args:
         in_features: The dimension of the features that come in; with `out_features`, there is a linear layer.
         out_features: The dimension d of the features that go out. A frame of k classes needs d >= k.
-        activation: One of `ACTIVATIONS`.
+        activation: See `orthoframe.options.Activation`.
 
     Attributes:
         nonnegative: Whether the activation alone makes all features non-negative.
@@ -51,19 +76,16 @@ class FrameHead(nn.Module):
         self, in_features: int | None = None, out_features: int | None = None, activation: Activation = "relu"
     ) -> None:
         super().__init__()
-        if activation not in ACTIVATIONS:
-            raise ValueError(f"activation must be one of {', '.join(map(repr, ACTIVATIONS))}, not {activation!r}")
+        check_choice("activation", activation, Activation)
         if (in_features is None) != (out_features is None):
-            given, missing = "in_features", "out_features"
-            if in_features is None:
-                given, missing = missing, given
+            given, missing = sorted(("in_features", "out_features"), reverse=in_features is None)
             raise ValueError(f"{given} was given without {missing}; give both for a linear layer, or neither")
         self.activation = activation
-        self.nonnegative = activation in NONNEGATIVE
+        self.nonnegative = activation in _NONNEGATIVE
         self.linear: nn.Linear | None = None
         if in_features is not None and out_features is not None:
-            if min(in_features, out_features) < 1:
-                raise ValueError(f"in_features and out_features must be positive, not {in_features} and {out_features}")
+            check_count("in_features", in_features)
+            check_count("out_features", out_features)
             self.linear = nn.Linear(in_features, out_features)
             self._start(self.linear)
 
@@ -76,10 +98,10 @@ class FrameHead(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """Unit rows `[rows, out_features]` of features `[rows, in_features]`."""
-        return unit_rows(self.before_norm(features))
+        return unit_rows(self.before_norm(features))[0]
 
     def before_norm(self, features: Tensor) -> Tensor:
-        """The same rows after the activation, before they are made unit rows."""
+        """Rows after the activation, before they are divided by their norm."""
         if features.ndim != 2:
             raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
         if not features.is_floating_point():
@@ -87,7 +109,7 @@ class FrameHead(nn.Module):
         rows = features if self.linear is None else self.linear(features)
         if rows.dtype in (torch.float16, torch.bfloat16):
             rows = rows.float()
-        return FUNCTIONS[self.activation](rows)
+        return _FUNCTIONS[self.activation](rows)
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""

@@ -44,7 +44,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "GeometryMetric":  # the only one that needs torchmetrics, which is slow to import
+    if name == "GeometryMetric":  # the only one that needs torchmetrics
+        from orthoframe._torchmetrics import import_metric
+
+        import_metric()
         from orthoframe.geometry._metric import GeometryMetric
 
         return GeometryMetric

@@ -4,11 +4,10 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from orthoframe.data import Augment
@@ -18,6 +17,9 @@ from orthoframe.training._errors import NoNumber
 from orthoframe.training._evaluate import Measured, evaluate
 from orthoframe.training._schedules import Temperature, learning_rate
 from orthoframe.training._setup import Task
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _MOMENTUM, _MEASUREMENTS = 0.9, 40
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
@@ -46,7 +48,7 @@ class Loop:
         local_statistics: Whether each process has BatchNorm statistics of its own, from its part of a batch.
     """
 
-    def __init__(self, task: Task, fabric: Fabric) -> None:
+    def __init__(self, task: Task, fabric: "Fabric") -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
         encoder: nn.Module = task.encoder
         # torch has no shared statistics on a CPU.

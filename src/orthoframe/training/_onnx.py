@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from orthoframe import __version__
 from orthoframe._atomic import write_atomic
-from orthoframe.data import DataError, load_data
-from orthoframe.errors import TrainingError
+from orthoframe.data import load_data
+from orthoframe.errors import DataError, TrainingError
 from orthoframe.training._export import Trained
 
 OPSET = 18  # what torch's exporter writes by itself, and every onnxruntime since 1.14 reads

@@ -6,6 +6,10 @@ import time
 from dataclasses import dataclass
 
 import torch
+
+import orthoframe._torchmetrics  # noqa: F401  # before lightning_fabric, which would import all of it
+
+# isort: split
 from lightning_fabric import Fabric
 from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
 from lightning_fabric.plugins.environments.lightning import LightningEnvironment

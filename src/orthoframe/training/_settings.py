@@ -214,14 +214,14 @@ RECIPES: dict[str, dict[str, Any]] = {
 
 def _choices() -> dict[str, tuple[str, ...]]:
     # Here, because the help of the command should not load what trains.
-    from orthoframe.encoders import ACTIVATIONS, HEADS, MODELS
-    from orthoframe.options import Binding, Denominator, Scheme
+    from orthoframe.losses import Denominator
+    from orthoframe.options import Activation, Binding, Head, Model, Scheme
 
     return {
         "imbalance": IMBALANCES,
-        "model": MODELS,
-        "head": HEADS,
-        "activation": ACTIVATIONS,
+        "model": get_args(Model),
+        "head": get_args(Head),
+        "activation": get_args(Activation),
         "loss": LOSSES,
         "denominator": get_args(Denominator),
         "scheme": get_args(Scheme),

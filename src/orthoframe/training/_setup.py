@@ -11,7 +11,6 @@ from orthoframe.batches import BatchPlan, Certificate, certify
 from orthoframe.data import (
     Augment,
     Data,
-    DataError,
     LabelledImages,
     Normaliser,
     default_augmentation,
@@ -21,7 +20,7 @@ from orthoframe.data import (
     step_counts,
 )
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.errors import TrainingError
+from orthoframe.errors import DataError, TrainingError
 from orthoframe.training._options import in_options
 from orthoframe.training._settings import Settings
 

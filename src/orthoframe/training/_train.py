@@ -7,9 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from lightning_fabric import Fabric
+from typing import TYPE_CHECKING, Any
 
 from orthoframe.batches import Certificate
 from orthoframe.errors import TrainingError
@@ -24,6 +22,9 @@ from orthoframe.training._precision import choose_precision
 from orthoframe.training._processes import Processes, agree, find_processes, launch, make_fabric
 from orthoframe.training._settings import Settings
 from orthoframe.training._setup import Progress, Task, set_up
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _SAVE_SECONDS = 15.0  # between two checkpoints
 
@@ -125,7 +126,7 @@ def _prepare(
     return replace(task, settings=replace(settings, precision=precision))
 
 
-def _train(task: Task, fabric: Fabric, folder: RunFolder, resumed: bool, watcher: Watcher) -> Outcome | None:
+def _train(task: Task, fabric: "Fabric", folder: RunFolder, resumed: bool, watcher: Watcher) -> Outcome | None:
     """All that follows once the devices are there and the folder is ours."""
     first, path = fabric.global_rank == 0, folder.path
     note = watcher.on_note if first and watcher.on_note is not None else lambda _: None

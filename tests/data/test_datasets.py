@@ -16,8 +16,9 @@ import pytest
 import torch
 from tests.data.reference_data import cifar_bytes, idx_bytes, write_idx
 
-from orthoframe.data import DataError, Normaliser, data_folder, load_data
-from orthoframe.data._sources import SOURCES
+from orthoframe.data import Normaliser, data_folder, load_data
+from orthoframe.data._datasets import SOURCES
+from orthoframe.errors import DataError
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -265,7 +266,7 @@ def test_where_files_are_looked_for(tmp_path, monkeypatch):
 def test_an_unknown_name(name):
     with pytest.raises(DataError, match=r"choose one of digits, mnist, .*cifar100, folder:PATH or npz:PATH"):
         load_data(name)
-    with pytest.raises(ValueError, match="seed must be a whole number from 0, not -1"):
+    with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
         load_data("digits", seed=-1)
 
 

@@ -1,0 +1,208 @@
+"""Data by its name: the data sets that are known, their files, and where these come from."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from orthoframe.data._folder import read_folder
+from orthoframe.data._images import Data, LabelledImages
+from orthoframe.data._imbalance import hold_out
+from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
+from orthoframe.errors import DataError
+from orthoframe.options import check_count
+
+if TYPE_CHECKING:
+    from orthoframe.data._fetch import Progress
+
+# The embedded digits are few: 20 % would leave 36 test images per class.
+_HELD_OUT, _HELD_OUT_DIGITS = 0.2, 0.25
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set in files.
+
+    Args:
+        folder: Where the files are, under the folder of all data.
+        files: Their names.
+        classes: Class names, in the order of the labels.
+        url: Where downloads come from; the file name follows.
+        hashes: SHA-256 of each download: of the files themselves, or of the archive.
+        archive: The archive that holds the files, if they are not downloaded one by one.
+        coarse_classes: Number of coarse labels, if there are any.
+    """
+
+    folder: str
+    files: tuple[str, ...]
+    classes: tuple[str, ...]
+    url: str
+    hashes: Mapping[str, str]
+    archive: str | None = None
+    coarse_classes: int = 0
+
+
+_IDX = (
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+)
+_CLOTHES = "t-shirt/top, trouser, pullover, dress, coat, sandal, shirt, sneaker, bag, ankle boot"
+_CIFAR_10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_CIFAR_100 = """
+apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
+caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
+forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
+mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
+possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel streetcar
+sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe whale willow_tree
+wolf woman worm
+"""
+
+SOURCES = {
+    "mnist": Source(
+        folder="mnist",
+        files=_IDX,
+        classes=tuple("0123456789"),
+        url="https://ossci-datasets.s3.amazonaws.com/mnist/",
+        hashes={
+            _IDX[0]: "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            _IDX[1]: "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            _IDX[2]: "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            _IDX[3]: "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
+    ),
+    "fashion-mnist": Source(
+        folder="fashion-mnist",
+        files=_IDX,
+        classes=tuple(_CLOTHES.split(", ")),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",  # it has no https
+        hashes={
+            _IDX[0]: "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            _IDX[1]: "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            _IDX[2]: "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            _IDX[3]: "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        },
+    ),
+    "cifar10": Source(
+        folder="cifar-10-batches-bin",
+        files=(*(f"data_batch_{number}.bin" for number in range(1, 6)), "test_batch.bin"),
+        classes=tuple(_CIFAR_10.split()),
+        url="https://www.cs.toronto.edu/~kriz/",
+        hashes={"cifar-10-binary.tar.gz": "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd"},
+        archive="cifar-10-binary.tar.gz",
+    ),
+    "cifar100": Source(
+        folder="cifar-100-binary",
+        files=("train.bin", "test.bin"),
+        classes=tuple(_CIFAR_100.split()),
+        url="https://www.cs.toronto.edu/~kriz/",
+        hashes={"cifar-100-binary.tar.gz": "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec"},
+        archive="cifar-100-binary.tar.gz",
+        coarse_classes=20,
+    ),
+}
+"""By name. Hashes are those of the downloads: files that are already there may be compressed differently, and are only
+parsed."""
+
+
+def load_data(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    seed: int = 0,
+    download: bool = True,
+    progress: "Progress | None" = None,
+) -> Data:
+    """Load labelled images for training and testing, as uint8 in memory.
+
+    | name | what |
+    |---|---|
+    | `digits` | 1797 digits of 8 x 8 pixels, embedded; 25 % of each class are held out |
+    | `mnist`, `fashion-mnist` | 28 x 28, from `mnist/*.gz` and `fashion-mnist/*.gz` (idx) |
+    | `cifar10`, `cifar100` | 32 x 32, colour, from `cifar-10-batches-bin/*.bin` and `cifar-100-binary/*.bin` |
+    | `folder:PATH` | a sub-folder of images for each class; with `train` and `test` above them, or 20 % are held out |
+    | `npz:PATH` | the arrays `x_train`, `y_train`, `x_test`, `y_test`, or `x`, `y` of which 20 % are held out |
+
+    All images of a folder have the same size. Pixels are uint8, [n, height, width] or [n, height, width, channels].
+
+    Args:
+        name: One of these.
+        folder: Where to look for files; by default `ORTHOFRAME_DATA`, else a folder in the user's cache.
+        seed: Decides which images are held out, if the data has no test set of its own.
+        download: Whether to download missing files from their official source.
+        progress: Called with a file name, the bytes downloaded so far, and the total if it is known.
+
+    Returns:
+        Training and test images, and the name.
+
+    Raises:
+        DataError: If the name is unknown, or the data cannot be found, downloaded or read.
+
+    Examples:
+        >>> data = load_data("digits")
+        >>> len(data.train), len(data.test), list(data.train.pixels.shape[1:]), data.train.classes[:3]
+        (1347, 450, [1, 8, 8], ('0', '1', '2'))
+    """
+    check_count("seed", seed, 0)
+    kind, _, path = name.partition(":")
+    if name == "digits":
+        train, test = _digits(seed)
+    elif name in SOURCES:
+        source = SOURCES[name]
+        train, test = _read(source, _files(name, source, data_folder(folder), download, progress))
+    elif kind == "folder" and path:
+        train, test = read_folder(Path(path).expanduser(), _HELD_OUT, seed)
+    elif kind == "npz" and path:
+        train, test = read_npz(Path(path).expanduser(), _HELD_OUT, seed)
+    else:
+        known = ", ".join(["digits", *SOURCES])
+        raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH or npz:PATH")
+    return Data(train, test, name)
+
+
+def _digits(seed: int) -> tuple[LabelledImages, LabelledImages]:
+    from sklearn.datasets import load_digits  # takes a second to import
+
+    digits = load_digits()
+    pixels = np.rint(digits.images * (255 / 16)).astype(np.uint8)  # they go from 0 to 16
+    labels = torch.from_numpy(digits.target.astype(np.int64))
+    images = LabelledImages(torch.from_numpy(pixels)[:, None], labels, tuple("0123456789"))
+    train, test = hold_out(digits.target, _HELD_OUT_DIGITS, seed)
+    return images.subset(train), images.subset(test)
+
+
+def _read(source: Source, paths: list[Path]) -> tuple[LabelledImages, LabelledImages]:
+    if source.archive is None:
+        train_images, train_labels, test_images, test_labels = paths
+        return (
+            read_idx_images(train_images, train_labels, source.classes),
+            read_idx_images(test_images, test_labels, source.classes),
+        )
+    train, test = (read_cifar(part, source.classes, source.coarse_classes) for part in (paths[:-1], paths[-1:]))
+    return train, test
+
+
+def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of all data: the one given, else `ORTHOFRAME_DATA`, else one in the user's cache."""
+    chosen = folder or os.environ.get("ORTHOFRAME_DATA")
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("orthoframe"))
+
+
+def _files(name: str, source: Source, folder: Path, download: bool, progress: "Progress | None") -> list[Path]:
+    """The files of a data set, downloaded if some are missing."""
+    paths = [folder / source.folder / file for file in source.files]
+    if not all(path.is_file() for path in paths):
+        from orthoframe.data._fetch import fetch  # brings an HTTP client, which most runs do not need
+
+        fetch(name, source, folder, download=download, progress=progress)
+    return paths
