@@ -28,15 +28,14 @@ from torch import Tensor
 
 from orthoframe import explain
 from orthoframe.data import Data, LabelledImages, load_data
-from orthoframe.training import Settings, Trained, load_encoder, train
-from orthoframe.training._checkpoint import load_checkpoint
+from orthoframe.training import Settings, TrainedEncoder, load_encoder, train
 
 DATA = ("digits", "mnist", "fashion-mnist")
 HELD_OUT, IMAGES, TEST_IMAGES = 3, 60, 150  # classes; images of a class to train on and to test with
 # The temperature rises so that the run with ReLU ends near a frame within its epochs.
 MODELS: dict[str, dict[str, Any]] = {
-    "relu": {"activation": "relu", "temperature": "0.1->0.5"},
-    "none": {"activation": "none", "temperature": "0.1->0.5"},
+    "relu": {"activation": "relu", "temperature": (0.1, 0.5)},
+    "none": {"activation": "none", "temperature": (0.1, 0.5)},
     "cross-entropy": {"activation": "relu", "loss": "cross-entropy"},
 }
 
@@ -63,7 +62,7 @@ def test_part(images: LabelledImages) -> LabelledImages:
     return images.subset(np.concatenate([np.flatnonzero(labels == c)[:TEST_IMAGES] for c in np.unique(labels)]))
 
 
-def scores_of(trained: Trained, folder: Path, pixels: Tensor) -> dict[str, Tensor]:
+def scores_of(trained: TrainedEncoder, folder: Path, pixels: Tensor) -> dict[str, Tensor]:
     """For each score a number an image: the larger, the less it is like any class."""
     features = trained.features(pixels)
     found = explain(features, trained.centres)
@@ -75,10 +74,9 @@ def scores_of(trained: Trained, folder: Path, pixels: Tensor) -> dict[str, Tenso
         "distance": torch.cdist(features.double(), trained.centres).amin(1),
         "proportions": -(own / (1 - found.outside).clamp(min=1e-12).sqrt()),
     }
-    state, _ = load_checkpoint(folder)
-    assert state is not None
-    if "classifier.weight" in state["parts"]:
-        logits = features @ state["parts"]["classifier.weight"].T + state["parts"]["classifier.bias"]
+    parts = torch.load(folder / "checkpoint.pt", weights_only=True)["parts"]
+    if "classifier.weight" in parts:
+        logits = features @ parts["classifier.weight"].T + parts["classifier.bias"]
         scores["softmax"] = -logits.double().softmax(1).amax(1)
     return scores
 
@@ -101,9 +99,9 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         **MODELS[model],
     )
     start = time.perf_counter()
-    outcome = train(settings, folder / "run")
+    result = train(settings, folder / "run", report=False)
     seconds = time.perf_counter() - start
-    assert outcome is not None
+    assert result is not None
     test = test_part(data.test)
     foreign = np.isin(test.labels.numpy(), held)
     scores = scores_of(load_encoder(folder / "run"), folder / "run", test.pixels)
@@ -113,8 +111,8 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         "split": split,
         "held_out": [data.train.classes[c] for c in held],
         "seconds": seconds,
-        "delta_of": outcome.measured.geometry.delta_of,
-        "accuracy": outcome.measured.test.balanced,
+        "delta_of": result.evaluation.geometry.delta_of,
+        "accuracy": result.evaluation.test.balanced,
         "median_outside": {
             "trained": float(scores["outside"][torch.from_numpy(~foreign)].median()),
             "held_out": float(scores["outside"][torch.from_numpy(foreign)].median()),

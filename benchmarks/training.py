@@ -1,7 +1,7 @@
 """Time epochs of `orthoframe train` beside a bare torch loop over the same batches with the textbook loss.
 
 ResNet-18 of width 16 on FashionMNIST with STEP imbalance 10. Ours are whole epochs as the command runs them: batches of
-the plan, floors, progress, checkpoints by time, and a measurement of all training and test images in every tenth. The
+the plan, floors, checkpoints by time, and a measurement of all training and test images in every tenth. The
 bare loop sees the same batches, drawn and augmented in the same way, and has nothing else. They take turns, an epoch
 each; a repeat is ten epochs of both, and of several repeats the fastest counts. By default a thirtieth of the images
 is used, for training and for the test; `--majority 6000` takes all, and thirty times as long.
@@ -13,24 +13,16 @@ import argparse
 import json
 import platform
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 
-from orthoframe.cli._training import training_bar, training_watcher
 from orthoframe.encoders import make_frame_encoder
-from orthoframe.training import Settings
-from orthoframe.training._folder import RunFolder
-from orthoframe.training._loop import Loop
-from orthoframe.training._setup import Task, set_up
-from orthoframe.training._train import _run
+from orthoframe.training import EpochRecord, Loop, RunListener, Settings, Task, make_task, train
 
 THREADS, EPOCHS = 2, 10  # EPOCHS of a repeat, one of which is measured
 # What must hold; a figure that is missed is printed with an exclamation mark.
@@ -72,20 +64,24 @@ class Bare:
             self.optimizer.step()
 
 
-def alternate(loop: Loop, bare: Bare) -> dict[str, list[float]]:
-    """Seconds of each epoch, ours and bare in turns; ours from the end of a bare one to the end of the epoch."""
+def alternate(settings: Settings, bare: Bare) -> tuple[Loop, dict[str, list[float]]]:
+    """The loop, and seconds of each epoch, ours and bare in turns; ours from the end of a bare one to the next."""
     times: dict[str, list[float]] = {"ours": [], "bare": []}
     start = time.perf_counter()
+    loops: list[Loop] = []
 
-    def on_epoch(row: dict[str, Any]) -> None:
+    def on_epoch(record: EpochRecord) -> None:
         nonlocal start
         times["ours"].append(time.perf_counter() - start)
-        times["bare"].append(seconds(lambda: bare.run_epoch(row["epoch"] - 1)))
+        times["bare"].append(seconds(lambda: bare.run_epoch(record.epoch - 1)))
         start = time.perf_counter()
 
-    with tempfile.TemporaryDirectory() as folder, training_bar() as bar:
-        _run(loop, RunFolder(Path(folder)), training_watcher(bar, on_epoch), threading.Event())
-    return times
+    def on_step(loop: Loop) -> None:
+        loops[:] = [loop]
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(settings, Path(folder) / "run", RunListener(on_step=on_step, on_epoch=on_epoch), report=False)
+    return loops[0], times
 
 
 def fastest(times: list[float]) -> float:
@@ -118,22 +114,19 @@ def main() -> None:
         test_images=max(1, arguments.majority // 6),  # FashionMNIST has 6000 and 1000 of each
         model="resnet18",
         width=16,
-        settle=0.0,
+        clean_fraction=0.0,
         epochs=EPOCHS * arguments.repeats + 2,
         measure_every=EPOCHS,
         precision="32",
     )
-    task = set_up(settings)
-    fabric = Fabric(accelerator="cpu", devices=1)
-    fabric.launch()
-    loop = Loop(task, fabric)
-    times = alternate(loop, Bare(task))
+    task = make_task(settings)
+    loop, times = alternate(settings, Bare(task))
     epoch = {name: fastest(values) for name, values in times.items()}
-    measuring = seconds(loop.measured)
+    measuring = seconds(loop.evaluate)
     batches = task.plan.batches(0)
     rows = sum(map(len, batches)) / len(batches)
     step = epoch["ours"] / len(batches)
-    drawing = min(seconds(lambda: loop._rows(batches[0], 0, 0)) for _ in range(20))
+    drawing = min(seconds(lambda: loop.draw(batches[0], 0, 0)) for _ in range(20))
     ratio, pipeline = epoch["ours"] / epoch["bare"], step / drawing
     print(f"{len(task.train):,} images in {len(batches)} batches of {rows:.0f}")
     print(f"measuring {len(task.train) + len(task.test):,} images: {measuring:.2f} s, every tenth epoch")

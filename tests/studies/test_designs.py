@@ -79,6 +79,8 @@ def test_cells_are_called_what_they_are(name, scale):
         for field in fields(Settings):
             if field.name in cell.where and field.name != "features":  # which are of a network, or free
                 given, told = getattr(job.settings, field.name), cell.where[field.name]
+                if field.name == "temperature":
+                    given = given.first if given.constant else f"{given.first:g}->{given.last:g}"
                 assert str(given) == str(told) or float(given) == float(told), (cell.where, field.name)
 
 
@@ -157,7 +159,9 @@ def test_the_predicted_temperature_is_the_formula():
 
 
 def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
-    settings = Settings(majority=20, epochs=3, width=16, binding="none", augment=False, settle=0.0, batch_size=32)
+    settings = Settings(
+        majority=20, epochs=3, width=16, binding="none", augment=False, clean_fraction=0.0, batch_size=32
+    )
     result = Training(settings).run(tmp_path, None)
     assert set(result["final"]) | {"time_to_of", "coverage", "foretold"} == QUANTITIES
     assert set(map(len, result["curve"].values())) == {len(result["curve"]["epoch"])}

@@ -14,7 +14,7 @@ from orthoframe.studies import _work
 from orthoframe.studies._jobs import Training, key
 from orthoframe.studies._store import Done, Store, store_folder
 from orthoframe.studies._work import compute
-from orthoframe.training import _train
+from orthoframe.training._folder import RunFolder
 
 
 @pytest.fixture
@@ -81,9 +81,8 @@ def test_a_training_goes_on_from_its_checkpoint(store, monkeypatch):
     job = Training(small(seed=3))
     interrupt(job.settings, store.folder(key(job)) / "run", epoch=1, steps=2)
     loaded = []
-    monkeypatch.setattr(
-        _train, "load_checkpoint", lambda path, load=_train.load_checkpoint: loaded.append(load(path)) or loaded[-1]
-    )
+    load = RunFolder.load_checkpoint
+    monkeypatch.setattr(RunFolder, "load_checkpoint", lambda folder: loaded.append(load(folder)) or loaded[-1])
     done = compute(key(job), job, store, None)
     state = loaded[0][0]["state"]
     assert (state["epoch"], state["steps"]) == (1, 2)

@@ -1,9 +1,7 @@
 """A run to which nothing happened, and one that was stopped on the way."""
 
 import pytest
-from tests.training.runs import interrupt, small
-
-from orthoframe.training import train
+from tests.training.runs import interrupt, small, train
 
 
 @pytest.fixture(scope="session")

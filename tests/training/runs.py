@@ -6,17 +6,19 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 
 import pytest
 import torch
 
-from orthoframe import measure
-from orthoframe.training import Interrupted, Settings, Watcher, load_encoder, train
-from orthoframe.training._evaluate import encode
-from orthoframe.training._setup import set_up
+from orthoframe import measure, training
+from orthoframe.training import Interrupted, RunListener, Settings, load_encoder, make_task
 from processes import forked
 
-SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 32, "precision": "32"}
+train, resume = partial(training.train, report=False), partial(training.resume, report=False)
+"""Without reports, which have tests of their own."""
+
+SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 32}
 """A run of a fifth of a second: 180 digits."""
 
 
@@ -47,10 +49,10 @@ def lines_of(path):
 def recomputed(folder):
     """The geometry, the features and the labels of the training images, from what the run handed out."""
     trained = load_encoder(folder)
-    task = set_up(Settings.from_dict(json_of(folder / "config.json")))
+    task = make_task(Settings.from_dict(json_of(folder / "config.json")))
     assert trained.classes == task.train.classes
     assert trained.normaliser == task.normaliser
-    features = encode(trained.encoder, task.train.pixels, trained.normaliser)
+    features = trained.features(task.train.pixels)
     means = torch.stack([features[task.train.labels == c].double().mean(0) for c in range(len(trained.classes))])
     assert torch.allclose(trained.centres, means, rtol=0, atol=1e-6)  # rows are normalised once more, in float32
     return measure(features, task.train.labels), task
@@ -91,10 +93,10 @@ def command(words, log, save_seconds=None, at_event=None):
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
     from orthoframe.cli import main
-    from orthoframe.training import _train
+    from orthoframe.training import _run
 
     if save_seconds is not None:
-        _train._SAVE_SECONDS = save_seconds
+        _run._SAVE_SECONDS = save_seconds
     if at_event is not None:
         _die_at(at_event, words[-1])
     sys.exit(main(words))
@@ -115,21 +117,21 @@ def _die_at(number, folder):
 
 
 def interrupt(settings, folder, epoch, steps):
-    """Ctrl-C, when so many epochs and steps are done."""
+    """Ctrl-C, when this many epochs and steps are done."""
 
     def on_step(loop):
         if (loop.state.epoch, loop.state.steps) == (epoch, steps):
             os.kill(os.getpid(), signal.SIGINT)
 
     with pytest.raises(Interrupted):
-        train(settings, folder, Watcher(on_step=on_step))
+        train(settings, folder, RunListener(on_step=on_step))
 
 
 def same(folder, undisturbed):
     """Whether it ended as the other did: bytes of the encoder, and all numbers but the seconds."""
     tables = [[{**row, "seconds": 0} for row in rows_of(path)] for path in (folder, undisturbed)]
     assert tables[0] == tables[1]
-    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json"):
+    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json", "run.json"):
         assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
     left = {path.name for path in folder.iterdir()}
     assert not [name for name in left if name.startswith(".orthoframe.")]

@@ -6,11 +6,10 @@ import signal
 
 import pytest
 import torch
-from tests.training.runs import command, finished, same
+from tests.training.runs import command, finished, resume, same
 
 from orthoframe.cli import main
-from orthoframe.training import train
-from orthoframe.training._checkpoint import NAME, PREVIOUS, load_checkpoint
+from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
 
@@ -27,34 +26,34 @@ def truncated(path):
 
 @pytest.mark.parametrize("breakage", [broken_byte, truncated])
 def test_a_broken_checkpoint_is_passed_over(breakage, interrupted, undisturbed, capsys):
-    breakage(interrupted / NAME)
+    breakage(interrupted / CHECKPOINT)
     assert main(["train", "--resume", str(interrupted)]) == 0
     note = capsys.readouterr().err
-    assert f"orthoframe: {interrupted / NAME} is broken (" in note
-    assert note.endswith("; going on from the one before\n")
+    assert f"orthoframe: {interrupted / CHECKPOINT} is broken (" in note
+    assert note.count("\n") == 1
     assert same(interrupted, undisturbed)
 
 
 def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, tmp_path):
     """Killed again on its first save after it has passed over the broken one."""
-    broken_byte(interrupted / NAME)
+    broken_byte(interrupted / CHECKPOINT)
     number = 0
     while finished(command, ["train", "--resume", str(interrupted)], tmp_path / "log", 0.0, number) == ENDED:
-        state, _ = load_checkpoint(interrupted)
+        state, _ = RunFolder(interrupted).load_checkpoint()
         assert state is not None
         number += 5
     assert same(interrupted, undisturbed)
 
 
 def test_two_broken_checkpoints(interrupted, capsys):
-    broken_byte(interrupted / NAME)
+    broken_byte(interrupted / CHECKPOINT)
     truncated(interrupted / PREVIOUS)
     assert main(["train", "--resume", str(interrupted)]) == 2
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
-    for path in (interrupted / NAME, interrupted / PREVIOUS):
+    for path in (interrupted / CHECKPOINT, interrupted / PREVIOUS):
         assert f"{path} is broken (" in complaint
-    assert complaint.endswith("there is nothing to go on from, start the run anew\n")
+    assert complaint.endswith("no checkpoint is left to go on from; start a new run\n")
 
 
 def test_what_is_no_checkpoint_is_refused(interrupted):
@@ -65,25 +64,25 @@ def test_what_is_no_checkpoint_is_refused(interrupted):
             return os.system, (f"touch {interrupted}/pwned",)
 
     for content in ({"state": Evil()}, ["state"], {"epoch": 1}):
-        torch.save(content, interrupted / NAME)
-        state, complaints = load_checkpoint(interrupted)
+        torch.save(content, interrupted / CHECKPOINT)
+        state, complaints = RunFolder(interrupted).load_checkpoint()
         assert state is not None
-        assert str(interrupted / NAME) in complaints[0]
+        assert str(interrupted / CHECKPOINT) in complaints[0]
     assert not (interrupted / "pwned").exists()
 
 
 def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undisturbed):
     """It was killed before the first."""
-    for name in (NAME, PREVIOUS, "metrics.csv", "geometry.jsonl", "certificate.json"):
+    for name in (CHECKPOINT, PREVIOUS, "metrics.csv", "geometry.jsonl", "certificate.json"):
         (interrupted / name).unlink()
-    train(None, interrupted)
+    resume(interrupted)
     assert same(interrupted, undisturbed)
 
 
 def test_resuming_between_the_two_names(interrupted, undisturbed):
     """It was killed when the old checkpoint had given up its name, and the new one had none yet."""
-    os.replace(interrupted / NAME, interrupted / PREVIOUS)
-    train(None, interrupted)
+    os.replace(interrupted / CHECKPOINT, interrupted / PREVIOUS)
+    resume(interrupted)
     assert same(interrupted, undisturbed)
 
 

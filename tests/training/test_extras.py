@@ -4,25 +4,24 @@ import numpy as np
 import pytest
 import torch
 from lightning_fabric import Fabric
-from tests.training.runs import json_of, rows_of, small
+from tests.training.runs import json_of, rows_of, small, train
 
 from orthoframe import loss_floor
-from orthoframe.training import Settings, train
-from orthoframe.training._loop import Loop
-from orthoframe.training._setup import set_up
+from orthoframe.training import Loop, Settings, make_task
 
 
 def test_prototypes_certify_batches_that_nothing_binds():
     loose = small(scheme="partition", binding="none")
-    assert not set_up(loose).certificate()[0].holds
-    framed = set_up(small(scheme="partition", binding="none", prototypes=True))
-    assert framed.certificate()[0].holds
-    assert [len(batch) for batch in framed.plan.batches(0)] == [len(batch) for batch in set_up(loose).plan.batches(0)]
+    assert not make_task(loose).certificate().certificate.holds
+    framed = make_task(small(scheme="partition", binding="none", prototypes=True))
+    assert framed.certificate().certificate.holds
+    first = make_task(loose).plan.batches(0)
+    assert [len(batch) for batch in framed.plan.batches(0)] == [len(batch) for batch in first]
 
 
 @pytest.mark.parametrize("width", [10, 16])
 def test_prototypes_are_a_frame(width):
-    rows = set_up(small(width=width, prototypes=True)).prototypes
+    rows = make_task(small(width=width, prototypes=True)).prototypes
     assert rows.shape == (10, width)
     assert rows.min() >= 0
     assert torch.allclose(rows @ rows.T, torch.eye(10))
@@ -31,7 +30,7 @@ def test_prototypes_are_a_frame(width):
 def test_the_floor_with_prototypes_is_that_of_all_rows(tmp_path):
     settings = small(binding="none", prototypes=True)
     train(settings, tmp_path / "run")
-    task = set_up(settings)
+    task = make_task(settings)
     for row in rows_of(tmp_path / "run"):
         floors = [
             float(loss_floor(task.train.labels[torch.from_numpy(batch)], key_labels=range(10), temperature=0.1))
@@ -43,9 +42,9 @@ def test_the_floor_with_prototypes_is_that_of_all_rows(tmp_path):
 
 def test_prototypes_lead_to_the_frame(tmp_path):
     """In 60 epochs nearer than without anything that binds."""
-    short = {"majority": 60, "epochs": 60, "measure_every": 60, "precision": "32", "scheme": "partition"}
+    short = {"majority": 60, "epochs": 60, "measure_every": 60, "scheme": "partition"}
     found = [
-        train(Settings(binding="none", prototypes=wanted, **short), tmp_path / str(wanted)).measured.geometry.delta_of
+        train(Settings(binding="none", prototypes=wanted, **short), tmp_path / str(wanted)).evaluation.geometry.delta_of
         for wanted in (True, False)
     ]
     assert found[0] < 0.8 * found[1]
@@ -53,26 +52,26 @@ def test_prototypes_lead_to_the_frame(tmp_path):
 
 def test_certificate_of_some_bound_classes():
     settings = {"scheme": "partition", "batch_size": 8}
-    assert set_up(small(**settings)).certificate()[0].holds
-    some = set_up(small(**settings, bound_classes=3))
+    assert make_task(small(**settings)).certificate().certificate.holds
+    some = make_task(small(**settings, bound_classes=3))
     assert set(some.plan.examples) == {0, 1, 2}
-    assert not some.certificate()[0].holds
+    assert not some.certificate().certificate.holds
 
 
 def test_several_examples_of_each_bound_class():
-    one, two = (set_up(small(bound_examples=count)).plan.batches(0) for count in (1, 2))
+    one, two = (make_task(small(bound_examples=count)).plan.batches(0) for count in (1, 2))
     assert [len(batch) for batch in two] == [len(batch) + 10 for batch in one]
     assert [len(batch) for batch in two[:-1]] == [32 + 2 * 10] * (len(two) - 1)
-    task = set_up(small(bound_examples=2, bound_classes=3))
+    task = make_task(small(bound_examples=2, bound_classes=3))
     added = task.plan.batches(0)[0][32:]
     assert task.train.labels[torch.from_numpy(added)].tolist() == [0, 0, 1, 1, 2, 2]
 
 
 def test_fewer_test_images_are_as_many_of_each_class(tmp_path):
-    test = set_up(small(test_images=5)).test
+    test = make_task(small(test_images=5)).test
     assert torch.bincount(test.labels).tolist() == [5] * 10
-    assert set(test.places.tolist()) <= set(set_up(small()).test.places.tolist())
-    assert len(set_up(small(test_images=10**6)).test) == 450  # all that there are
+    assert set(test.places.tolist()) <= set(make_task(small()).test.places.tolist())
+    assert len(make_task(small(test_images=10**6)).test) == 450  # all that there are
     train(small(test_images=5, epochs=1), tmp_path / "run")
     assert json_of(tmp_path / "run" / "config.json")["test_images"] == 5
     assert rows_of(tmp_path / "run")[-1]["test_balanced_accuracy"] * 50 % 1 == pytest.approx(0, abs=1e-6)
@@ -81,7 +80,7 @@ def test_fewer_test_images_are_as_many_of_each_class(tmp_path):
 def test_images_as_they_are_have_one_view():
     """Two views of an image that nothing has changed are twice the same row, and each other's only positive."""
     settings = small(views=2, epochs=5)
-    task = set_up(settings)
+    task = make_task(settings)
     fabric = Fabric(accelerator="cpu", devices=1)
     fabric.launch()
     loop, rows = Loop(task, fabric), []
@@ -91,7 +90,7 @@ def test_images_as_they_are_have_one_view():
         floor = loop.epoch_floor()
         row = loop.run_epoch()
         assert rows == [views * len(batch) for batch in batches]
-        assert row["floor"] == pytest.approx(floor)
+        assert row.floor == pytest.approx(floor)
         labels = [task.train.labels[torch.from_numpy(batch)].repeat(views) for batch in batches]
         assert floor == pytest.approx(np.mean([float(loss_floor(y, temperature=0.1)) for y in labels]), abs=1e-12)
         rows.clear()
@@ -100,9 +99,9 @@ def test_images_as_they_are_have_one_view():
 def test_the_certificate_is_of_the_fewest_views():
     """A sample that is alone in every batch has a positive in its other view: until there is none."""
     settings = {"scheme": "partition", "binding": "present", "batch_size": 8, "views": 2}
-    settled, never = (set_up(small(settle=settle, **settings)) for settle in (0.4, 0.0))
+    settled, never = (make_task(small(clean_fraction=settle, **settings)) for settle in (0.4, 0.0))
     assert (settled.plan.views, never.plan.views) == (1, 2)
-    assert settled.certificate()[0].holds
-    assert never.certificate()[0].holds
-    once = set_up(small(scheme="partition", binding="present", batch_size=8))
+    assert settled.certificate().certificate.holds
+    assert never.certificate().certificate.holds
+    once = make_task(small(scheme="partition", binding="present", batch_size=8))
     assert all(map(np.array_equal, settled.plan.batches(0), once.plan.batches(0)))

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
+from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, resume, rows_of, small, train
 
-from orthoframe.errors import TrainingError
-from orthoframe.training import Watcher, load_encoder, train
-from orthoframe.training._checkpoint import NAME
+from orthoframe.errors import OptionError, OrthoframeError, TrainingError
+from orthoframe.training import RunListener, load_encoder
+from orthoframe.training._folder import CHECKPOINT
 from orthoframe.training._processes import find_processes, is_first_process
 
 SCRIPT = Path(__file__).with_name("several.py")
@@ -97,7 +97,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     words = ["train", *arguments(**UNEVEN), "--devices", "2"]
     with python(SCRIPT, *words, "--out", shared) as process:
         deadline = time.monotonic() + 120
-        while not (shared / NAME).exists() and process.poll() is None and time.monotonic() < deadline:
+        while not (shared / CHECKPOINT).exists() and process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         said, complaint = process.communicate(timeout=60)
@@ -133,7 +133,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert "orthoframe:" not in silent_complaint.read_text()
 
     assert losses_agree(shared, alone)
-    assert json_of(shared / "config.json")["devices"] == 2
+    assert json_of(shared / "run.json")["processes"] == 2
     recomputed(shared)
     alone_entropy = tmp_path / "alone-entropy"
     train(small(loss="cross-entropy", **UNEVEN), alone_entropy)
@@ -143,7 +143,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert losses_agree(framed, alone_framed)
 
     # BatchNorm: a note, once, and a run that ends.
-    note = "each of the 2 processes takes BatchNorm statistics of its own part of a batch"
+    note = "BatchNorm statistics are per process"
     assert complaint.count(note) == 1
     assert load_encoder(pooled).classes == tuple("0123456789")
     assert len(rows_of(pooled)) == 2
@@ -155,7 +155,8 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
 
     # Without --devices the two that torchrun started share the run; a second start and a contradiction are refused.
     assert losses_agree(plain, alone)
-    assert json_of(plain / "config.json")["devices"] == 2
+    assert json_of(plain / "config.json")["devices"] == 1  # as was asked
+    assert json_of(plain / "run.json")["processes"] == 2
     assert complaint.count(f"{plain} has a run in it") == 1
     assert complaint.count("--devices 3 contradicts torchrun, which has started 2 processes; leave --devices out") == 1
     assert not odd.exists()
@@ -203,14 +204,15 @@ def test_a_run_goes_on_with_another_number_of_processes(tmp_path, alone):
     """In as many as there can be, which are fewer: it says so, and the losses are the same."""
     folder = tmp_path / "run"
     interrupt(small(**UNEVEN), folder, epoch=1, steps=2)
-    config = json_of(folder / "config.json")
-    (folder / "config.json").write_text(json.dumps({**config, "devices": 64}))
+    used = json_of(folder / "run.json")
+    (folder / "run.json").write_text(json.dumps({**used, "processes": 64}))
     notes = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "cpu_count", lambda: 1)
         patch.setattr(torch.cuda, "device_count", lambda: 0)
-        train(None, folder, Watcher(on_note=notes.append))
-    assert notes == ["processes that share the run: 64 before, 1 now"]
+        resume(folder, RunListener(on_note=notes.append))
+    ((note,),) = notes
+    assert "64 processes before" in note
     assert losses_agree(folder, alone)
 
 
@@ -267,22 +269,22 @@ def test_what_a_launcher_has_started(variables, devices, found, environment):
 @pytest.mark.parametrize(
     ("variables", "devices", "sentence"),
     [
-        (torchrun(2, 2, 1), 3, "--devices 3 contradicts torchrun, which has started 2 processes; leave --devices out"),
-        (slurm(1), 2, "--devices 2 contradicts SLURM, which has started 1 process; leave --devices out"),
+        (torchrun(2, 2, 1), 3, "devices=3 contradicts torchrun, which has started 2 processes; leave devices out"),
+        (slurm(1), 2, "devices=2 contradicts SLURM, which has started 1 process; leave devices out"),
         (
             slurm(4, 2, 2),
             3,
-            "--devices 3 contradicts SLURM, which has started 4 processes, 2 on each of 2 nodes; leave --devices out",
+            "devices=3 contradicts SLURM, which has started 4 processes, 2 on each of 2 nodes; leave devices out",
         ),
         (
             slurm(2),
             2,
-            "SLURM has started 2 tasks and does not say how many on each node; start them with --ntasks-per-node",
+            "SLURM has started 2 tasks and does not say how many per node; set ntasks-per-node",
         ),
         (
             torchrun(3, 2, 2),
             1,
-            "torchrun has started 3 processes on 2 nodes, which is not 2 on each; start as many on every node",
+            "torchrun has started 3 processes on 2 nodes, which is not 2 on each; start the same number on every node",
         ),
         (slurm("many"), 1, "the variable SLURM_NTASKS must be a number from 1, not 'many'"),
         # What Fabric says, when it is made: SLURM_LOCALID is missing.
@@ -292,7 +294,7 @@ def test_what_a_launcher_has_started(variables, devices, found, environment):
 )
 def test_what_cannot_be_shared_is_refused_in_a_sentence(variables, devices, sentence, environment, tmp_path):
     environment(variables)
-    with pytest.raises(TrainingError) as refused:
+    with pytest.raises(OrthoframeError) as refused:
         train(small(devices=devices), tmp_path / "run")
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -318,9 +320,7 @@ def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):
 
     with monkeypatch.context() as patch:
         patch.setattr("lightning_fabric.Fabric.launch", fails)
-        with pytest.raises(
-            TrainingError, match=r"cannot be started \(RuntimeError: no network\); mend that"
-        ) as refused:
+        with pytest.raises(TrainingError, match=r"cannot be started \(RuntimeError: no network\); fix that") as refused:
             train(small(**UNEVEN), tmp_path / "run")
     assert "\n" not in str(refused.value)
     assert train(small(**UNEVEN), tmp_path / "run") is not None
@@ -329,10 +329,10 @@ def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):
 
 def test_batches_are_uneven():
     """What the name says."""
-    from orthoframe.training._setup import set_up
+    from orthoframe.training import make_task
 
     assert SMALL["batch_size"] != UNEVEN["batch_size"]
-    assert all(len(batch) % 2 for batch in set_up(small(**UNEVEN)).plan.batches(0))
+    assert all(len(batch) % 2 for batch in make_task(small(**UNEVEN)).plan.batches(0))
 
 
 def test_more_processes_than_can_be_are_never_started(environment):
@@ -342,5 +342,5 @@ def test_more_processes_than_can_be_are_never_started(environment):
     assert find_processes(there).count == there
     assert find_processes(100_000, resumed=True).count == there
     for devices in (there + 1, 100_000):
-        with pytest.raises(TrainingError, match=f"--devices {devices} is more than there are: {there} "):
+        with pytest.raises(OptionError, match=f"devices={devices} is more than there are: {there} "):
             find_processes(devices)

@@ -2,9 +2,9 @@
 
 import pytest
 from tests.data.conftest import real_data  # noqa: F401 - a fixture
-from tests.training.runs import rows_of
+from tests.training.runs import rows_of, train
 
-from orthoframe.training import Settings, train
+from orthoframe.training import Settings
 
 # Chance is 0.1; such runs reached 0.92 and 0.77.
 RUNS = [
@@ -21,13 +21,13 @@ def test_a_short_run(real_data, options, accuracy, tmp_path):  # noqa: F811
         data_dir=folder,
         majority=300,
         ratio=3.0,
-        temperature="0.1->0.3",
+        temperature=(0.1, 0.3),
         precision="32",
         measure_every=5,
         **options,
     )
     outcome = train(settings, tmp_path / "run")
     rows = rows_of(tmp_path / "run")
-    assert outcome.measured.test.balanced > accuracy
+    assert outcome.evaluation.test.balanced > accuracy
     assert rows[-1]["delta_of"] < 0.8 * rows[0]["delta_of"]
     assert rows[-1]["gap"] < rows[0]["gap"]

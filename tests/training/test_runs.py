@@ -1,18 +1,26 @@
 """Runs with every option: what is in their folder, and that it is true."""
 
+import json
 import math
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
+from tests.training.runs import json_of, lines_of, recomputed, resume, rows_of, small, train
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.training import Settings, train
-from orthoframe.training._folder import COLUMNS
-from orthoframe.training._schedules import Temperature
+from orthoframe.training import (
+    COLUMNS,
+    CertificateRecord,
+    EpochRecord,
+    Measurement,
+    RunEnvironment,
+    Settings,
+    VerdictRecord,
+)
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [
@@ -32,10 +40,10 @@ OPTIONS = [
     {"imbalance": "long-tail", "ratio": 10.0},
     {"imbalance": "none", "ratio": 1.0},
     {"views": 2},
-    {"views": 2, "settle": 0.0},
+    {"views": 2, "clean_fraction": 0.0},
     {"augment": False},
-    {"settle": 0.0, "decay": "thirds"},
-    {"temperature": "0.1->0.5"},
+    {"clean_fraction": 0.0, "lr_schedule": "step"},
+    {"temperature": (0.1, 0.5)},
     {"precision": "bf16-mixed"},
     {"measure_every": 2, "epochs": 5},
     {"batch_size": 1, "binding": "none", "majority": 4},  # no row has a positive
@@ -47,6 +55,10 @@ def test_the_folder_says_what_happened(options, tmp_path):
     settings = small(**options)
     outcome = train(settings, tmp_path / "run")
     check(outcome, settings)
+
+
+def decoded(path, kind):
+    return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
 def check(outcome, settings):
@@ -64,7 +76,7 @@ def check(outcome, settings):
         assert set(row) <= set(COLUMNS)
         assert math.isfinite(row["loss"])
         epoch = int(row["epoch"]) - 1
-        assert row["temperature"] == Temperature.of(settings.temperature).at(epoch, settings.epochs)
+        assert row["temperature"] == settings.temperature.at(epoch, settings.epochs)
         if settings.loss == "supcon":
             labels = [task.train.labels[torch.from_numpy(batch)] for batch in task.plan.batches(epoch)]
             floors = [
@@ -95,14 +107,21 @@ def check(outcome, settings):
     assert [line["epoch"] for line in lines] == measured
     assert [entry["name"] for entry in lines[-1]["train"]["classes"]] == list(task.train.classes)
     assert [entry["rows"] for entry in lines[-1]["train"]["classes"]] == task.class_counts
-    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.measured.test.balanced
+    assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.evaluation.test.balanced
 
     found = json_of(folder / "certificate.json")
     batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
     options = {"views": settings.views_in(settings.epochs - 1), "denominator": settings.denominator}
     assert found["holds"] == certify(task.train.labels.numpy(), batches, **options).holds
     assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
-    assert json_of(folder / "verdict.json") == outcome.verdict
+    assert decoded(folder / "verdict.json", VerdictRecord) == outcome.diagnosis.record()
+    assert decoded(folder / "run.json", RunEnvironment) == outcome.environment
+    certificate = decoded(folder / "certificate.json", CertificateRecord)
+    assert (certificate.epochs, certificate.conclusive) == (outcome.certificate.epochs, outcome.certificate.conclusive)
+    measurement = msgspec.json.decode(json.dumps(lines[-1]), type=Measurement)
+    assert (measurement.epoch, measurement.test) == (settings.epochs, outcome.evaluation.test)
+    table = [EpochRecord(**{**dict.fromkeys(COLUMNS), **row}) for row in rows]
+    assert table == list(outcome.records)
     assert not list(folder.glob(".orthoframe.*"))
 
 
@@ -111,7 +130,7 @@ def test_compiled(tmp_path):
     settings = small(compile=True, epochs=2)
     check(outcome := train(settings, tmp_path / "run"), settings)
     plain = train(replace(settings, compile=False), tmp_path / "plain")
-    assert outcome.row["loss"] == pytest.approx(plain.row["loss"], rel=1e-5)
+    assert outcome.records[-1].loss == pytest.approx(plain.records[-1].loss, rel=1e-5)
 
 
 def test_same_seed_same_bytes(tmp_path):
@@ -136,23 +155,22 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
 
 def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     """With images as they are and a temperature that rises, in fewer epochs; without ReLU it does not."""
-    short = Settings(epochs=120, majority=40, ratio=4.0, temperature="0.1->0.5", augment=False, settle=0.0)
-    short = replace(short, precision="32")
+    short = Settings(epochs=120, majority=40, ratio=4.0, temperature=(0.1, 0.5), augment=False, clean_fraction=0.0)
     reached = train(short, tmp_path / "relu")
-    assert reached.verdict["reached"]
-    assert reached.measured.geometry.delta_of < 0.05
-    assert reached.measured.test.balanced > 0.85
+    assert reached.diagnosis.reached
+    assert reached.evaluation.geometry.delta_of < 0.05
+    assert reached.evaluation.test.balanced > 0.85
     away = train(replace(short, activation="none"), tmp_path / "none")
-    assert not away.verdict["reached"]
-    assert away.measured.geometry.delta_of > 0.3
+    assert not away.diagnosis.reached
+    assert away.evaluation.geometry.delta_of > 0.3
 
 
 def test_the_demo(tmp_path):
     """The run without options, which the README promises: half a minute on one core."""
     done = train(Settings(), tmp_path / "run")
-    assert done.verdict["reached"]
-    assert done.measured.geometry.delta_of <= 0.01
-    assert done.measured.test.balanced >= 0.92
+    assert done.diagnosis.reached
+    assert done.evaluation.geometry.delta_of <= 0.01
+    assert done.evaluation.test.balanced >= 0.92
 
 
 def test_certificate_of_reshuffled_batches_is_over_several_epochs(tmp_path):
@@ -188,7 +206,7 @@ def test_classes_have_their_names(tmp_path):
     certificate = json_of(tmp_path / "run" / "certificate.json")
     assert not certificate["holds"]
     assert {entry["name"] for entry in certificate["classes"]} == set(names)
-    assert any(name in " ".join(outcome.verdict["causes"]) for name in names)
+    assert any(name in " ".join([cause.sentence for cause in outcome.diagnosis.record().causes]) for name in names)
 
 
 def test_plan_of_another_folder_is_refused(tmp_path):
@@ -209,11 +227,11 @@ def test_plan_of_another_folder_is_refused(tmp_path):
     train(settings, tmp_path / "run")
     (tmp_path / "1.npz").rename(data)
     with pytest.raises(Exception, match="the checkpoint was made with other batches"):
-        train(None, tmp_path / "run")
+        resume(tmp_path / "run")
 
 
 def test_plans_are_as_the_settings_say(tmp_path):
-    settings = small(scheme="balanced", binding="redrawn", views=2, settle=0.0, seed=3)
+    settings = small(scheme="balanced", binding="redrawn", views=2, clean_fraction=0.0, seed=3)
     outcome = train(settings, tmp_path / "run")
     _, task = recomputed(outcome.folder)
     wanted = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)

@@ -1,15 +1,12 @@
-"""Verdicts of runs that never were: features and rows of metrics made by hand."""
+"""Verdicts of runs that never were: features and records of epochs made by hand."""
 
 import torch
 from tests.training.runs import small
 
-from orthoframe import measure
-from orthoframe.geometry import accuracy_of
-from orthoframe.training._diagnosis import diagnose
-from orthoframe.training._evaluate import Measured
-from orthoframe.training._setup import set_up
+from orthoframe.geometry import accuracy_of, measure
+from orthoframe.training import EpochRecord, Evaluation, diagnose, make_task
 
-FAST = "0.5"  # a temperature at which features near the frame move
+FAST = 0.5  # a temperature at which features near the frame move
 
 
 def features_of(task, *, spread=0.0, tilt=0.0, dim=16):
@@ -21,21 +18,30 @@ def features_of(task, *, spread=0.0, tilt=0.0, dim=16):
     return torch.nn.functional.normalize(rows, dim=1)
 
 
-def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, rows=None, **options):
+def record(epoch, *, lr=1.0, loss=1.0, **columns):
+    """A row of metrics.csv."""
+    return EpochRecord(epoch=epoch, seconds=0.1, lr=lr, temperature=FAST, loss=loss, **columns)
+
+
+def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, records=None, **options):
     """What is said of a run with these settings that ended with these features, and with these distances on the way."""
-    task = set_up(small(**{"temperature": FAST, **options}))
+    task = make_task(small(**{"temperature": FAST, **options}))
     features = features_of(task, spread=spread, tilt=tilt) if features is None else features(task)
     geometry = measure(features, task.train.labels, num_classes=10)
-    rows = (
-        [{"epoch": 10 * (number + 1), "delta_of": delta} for number, delta in enumerate(deltas)]
-        if rows is None
-        else rows
-    )
-    found = Measured(geometry, accuracy_of(torch.tensor([0] * 9 + [1]), torch.zeros(10), ["0", "1"]), torch.empty(0))
-    certificate, _ = task.certificate()
-    said = diagnose(task, certificate, rows, found)
-    assert set(said) == {"verdict", "reached", "signature", "causes", "advice"}
-    assert len(said["causes"]) == len(said["advice"])
-    for sentence in (said["verdict"], said["signature"], *said["causes"], *said["advice"]):
+    if records is None:
+        records = [record(10 * (number + 1), delta_of=delta) for number, delta in enumerate(deltas)]
+    test = accuracy_of(torch.arange(10), torch.arange(10), range(10))
+    diagnosis = diagnose(task, task.certificate(), records, Evaluation(geometry, test, geometry.means))
+    said = diagnosis.record()
+    assert said.reached == diagnosis.reached
+    for sentence in (said.sentence, *(words for cause in said.causes for words in (cause.sentence, cause.advice))):
+        assert sentence
         assert "\n" not in sentence
+        assert "--" not in sentence
+        assert "{" not in sentence
     return said
+
+
+def causes(said):
+    """The codes of its causes."""
+    return [cause.cause for cause in said.causes]

@@ -1,26 +1,29 @@
-"""The front door of the command."""
+"""The front door of the command; a verb is loaded when it is chosen."""
 
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Union
+from dataclasses import fields, make_dataclass
+from importlib import import_module
+from typing import Annotated, Any, Union
 
 import tyro
 
 from orthoframe import __version__
-from orthoframe.cli.certify import Certify
-from orthoframe.cli.export import Export
-from orthoframe.cli.measure import Measure
-from orthoframe.cli.predict import Predict
-from orthoframe.cli.report import Report
-from orthoframe.cli.study import Study
-from orthoframe.cli.train import Train, with_recipe
-from orthoframe.cli.ufm import Ufm
-from orthoframe.errors import InputError
+from orthoframe.cli._terminal import complain
 
-_ABOUT = (
-    "Supervised contrastive learning whose destination is known: the orthogonal frame. (--version tells the version.)"
-)
+_ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
+VERBS = {
+    "train": "Train an encoder, and say whether its classes form an orthogonal frame.",
+    "predict": "Classify images with a trained encoder.",
+    "export": "Write a trained encoder as an ONNX graph.",
+    "report": "Write the report of one run, or of several side by side.",
+    "certify": "Decide whether batches have the orthogonal frame as their only optimum.",
+    "measure": "Measure the geometry of any embedding.",
+    "ufm": "Minimise the loss over free features: where training ends, without a network.",
+    "study": "Run a grid of trainings, and test claims on it.",
+}
+"""The verbs, each the name of a module here and, capitalised, of a dataclass in it."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,26 +32,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"orthoframe {__version__}")
         return 0
-    if not arguments:
-        arguments = ["--help"]
-    verbs = Union[  # noqa: UP007
-        Annotated[Train, tyro.conf.subcommand("train", default=with_recipe(arguments))],
-        Annotated[Predict, tyro.conf.subcommand("predict")],
-        Annotated[Export, tyro.conf.subcommand("export")],
-        Annotated[Report, tyro.conf.subcommand("report")],
-        Annotated[Certify, tyro.conf.subcommand("certify")],
-        Annotated[Measure, tyro.conf.subcommand("measure")],
-        Annotated[Ufm, tyro.conf.subcommand("ufm")],
-        Annotated[Study, tyro.conf.subcommand("study")],
-    ]
-    verb: Train | Predict | Export | Report | Certify | Measure | Ufm | Study = tyro.cli(
-        verbs, prog="orthoframe", description=_ABOUT, args=arguments
-    )
+    if not arguments or arguments[0] not in VERBS:
+        tyro.cli(_all_verbs(), prog="orthoframe", description=_ABOUT, args=arguments or ["--help"])
+    verb = parse(arguments[0], arguments[1:])
     try:
-        return verb.run()
-    except InputError as error:
-        print(f"orthoframe: {error}", file=sys.stderr)
-        return 2
+        status: int = verb.run()
+        return status
     except KeyboardInterrupt:
         print("orthoframe: interrupted", file=sys.stderr)
         return 130
@@ -56,5 +45,43 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 2
     except Exception as error:  # not a verdict, so not a status of 0 or 1
-        print(f"orthoframe: unexpected {type(error).__name__}: {error}", file=sys.stderr)
+        complain(error)
         return 2
+
+
+def parse(name: str, arguments: Sequence[str]) -> Any:
+    """A verb with its options.
+
+    The dataclass of a verb may have a class method `defaults` that takes options of its own, such as a recipe, and
+    returns the instance whose values are the defaults of all others.
+    """
+    module = import_module(f"orthoframe.cli.{name}")
+    verb = getattr(module, f"{name.capitalize()}Command", None) or getattr(module, name.capitalize())
+    prog = f"orthoframe {name}"
+    options: dict[str, Any] = {}
+    if hasattr(verb, "defaults"):
+        options["default"], _ = tyro.cli(
+            verb.defaults, prog=prog, args=arguments, add_help=False, return_unknown_args=True
+        )
+    return tyro.cli(_hinted(verb), prog=prog, args=arguments, config=(tyro.conf.DisallowNone,), **options)
+
+
+def _all_verbs() -> Any:
+    """The verbs without their options."""
+    stubs = [
+        Annotated[make_dataclass(name, []), tyro.conf.subcommand(name, description=about)]
+        for name, about in VERBS.items()
+    ]
+    return Union[tuple(stubs)]  # noqa: UP007
+
+
+def _hinted(verb: Any) -> Any:
+    """Let the help of a verb not show None as a default: the sentence says what happens without the option."""
+    for field in fields(verb):
+        if field.default is None:
+            verb.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint=_hint)]
+    return verb
+
+
+def _hint(default: str) -> str:
+    return "" if default == "None" else f"(default: {default})"

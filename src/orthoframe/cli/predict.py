@@ -14,7 +14,7 @@ from orthoframe.errors import DataError, InputError, TrainingError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orthoframe.training import Trained
+    from orthoframe.training import TrainedEncoder
 
 _TOGETHER = 256  # images that are read and encoded at a time
 _BLOCKS = 3  # that explain a prediction in a row of CSV
@@ -78,7 +78,7 @@ class Predict:
         return 0
 
 
-def _reasons(features: "Tensor", trained: "Trained") -> list[dict[str, Any]]:
+def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
     """For each image the out-of-class score, the blocks from the largest share to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
@@ -94,7 +94,7 @@ def _reasons(features: "Tensor", trained: "Trained") -> list[dict[str, Any]]:
     ]
 
 
-def _heads(trained: "Trained") -> list[str]:
+def _heads(trained: "TrainedEncoder") -> list[str]:
     shown = range(1, min(_BLOCKS, len(trained.classes)) + 1)
     return ["outside", *(head for place in shown for head in (f"block {place}", f"share {place}")), "unowned"]
 

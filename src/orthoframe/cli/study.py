@@ -9,12 +9,11 @@ from typing import Annotated, Any, cast
 import tyro
 
 from orthoframe.errors import InputError
-from orthoframe.training._settings import hint
 
 _SCALES = ("smoke", "desk", "paper")
 _ENGINES = ("local", "ray")
-_Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hint)]
+_Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
+_Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Study:
     RAY_ADDRESS=head:6379 orthoframe study all --scale paper --engine ray
     """
 
-    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME", help_behavior_hint=hint)] = None
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
     """Which study, or all."""
     listed: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
     """Tell which studies there are, and how many runs each has."""

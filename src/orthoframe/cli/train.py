@@ -1,23 +1,52 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
-import sys
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from orthoframe.errors import InputError
-from orthoframe.training._settings import RECIPES, Settings, hint
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Recipe
+from orthoframe.training import RECIPES, Settings, TemperatureSchedule
+
+
+def parse_temperature(words: list[str]) -> TemperatureSchedule:
+    """A number, or the first and the last of a schedule, such as `0.1:0.5`.
+
+    Raises:
+        ValueError: For anything else; the values themselves are checked with the other settings.
+    """
+    try:
+        values = [float(part) for part in words[0].split(":")]
+    except ValueError:
+        values = []
+    if len(values) not in (1, 2):
+        raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
+    return TemperatureSchedule(values[0], values[-1])
+
+
+def spell_temperature(schedule: TemperatureSchedule) -> str:
+    """The inverse of `parse_temperature`."""
+    return f"{schedule.first:g}" if schedule.constant else f"{schedule.first:g}:{schedule.last:g}"
+
+
+_TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="TAU",
+    instance_from_str=parse_temperature,
+    is_instance=lambda value: isinstance(value, TemperatureSchedule),
+    str_from_instance=lambda schedule: [spell_temperature(schedule)],
+)
 
 
 @dataclass(frozen=True)
-class Train(Settings):
+class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
-    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. Killed or
-    interrupted, a run goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the way,
-    2 bad input. For example:
+    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. A run that was
+    killed or interrupted goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the
+    way, 2 bad input. For example:
 
     orthoframe train
 
@@ -28,54 +57,44 @@ class Train(Settings):
     orthoframe train --resume runs/fashion
     """
 
-    recipe: Annotated[str, tyro.conf.arg(metavar="NAME")] = "quick"
+    temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
+    """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, from the first epoch to the last."""
+    recipe: Recipe = "quick"
     """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Go on with the run in this folder, with the settings that it has."""
-
     tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
     """Write the curves for TensorBoard too, into the run folder."""
 
+    @classmethod
+    def defaults(cls, recipe: Recipe = "quick") -> "TrainCommand":
+        """The defaults of all options, as the recipe gives them."""
+        return cls(recipe=recipe, **RECIPES[recipe])
+
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Train or go on; the exit status."""
         from orthoframe.cli._training import run_training
 
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
         if self.resume is not None:
             self._check_alone(settings)
             return run_training(None, self.resume, self.tensorboard)
-        try:
-            settings.check()
-        except ValueError as error:
-            raise InputError(str(error)) from None
+        settings.check()
         return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
 
     def _check_alone(self, settings: Settings) -> None:
+        resume = Option("resume")
         if self.out is not None:
-            raise InputError("--resume names the folder already; leave --out out")
+            raise OptionError(resume, " names the folder already; leave ", Option("out"), " out")
         if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
-            raise InputError("--resume takes the settings from its folder; leave the others out")
+            raise OptionError(resume, " takes the settings from its folder; leave the others out")
         if settings.epochs != Settings.epochs:
-            raise InputError(
-                "--resume goes on with the epochs that the run has: the learning rate depends on their number, so with "
-                f"others it is another run; start anew with --epochs {settings.epochs} --out FOLDER"
+            raise OptionError(
+                *(resume, " keeps the number of epochs of the run, because the learning rate depends on it; start a "),
+                *("new run with ", Option("epochs", settings.epochs), " ", Option("out", "FOLDER")),
             )
-
-
-def with_recipe(arguments: list[str]) -> Train:
-    """The defaults that the recipe among the arguments gives."""
-    name = "quick"
-    for place, argument in enumerate(arguments):
-        if argument == "--recipe" and place + 1 < len(arguments):
-            name = arguments[place + 1]
-        elif argument.startswith("--recipe="):
-            name = argument.removeprefix("--recipe=")
-    if name not in RECIPES:
-        print(f"orthoframe: --recipe must be one of {', '.join(RECIPES)}, not {name!r}", file=sys.stderr)
-        raise SystemExit(2)
-    return replace(Train(), recipe=name, **RECIPES[name])
 
 
 def _free_folder(settings: Settings) -> Path:

@@ -4,10 +4,11 @@ import csv
 import io
 import math
 import os
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from orthoframe.errors import InputError
 from orthoframe.reporting._fields import (
@@ -22,8 +23,7 @@ from orthoframe.reporting._fields import (
     read_text,
 )
 from orthoframe.reporting._measured import Measured, parse_measured
-from orthoframe.training import COLUMNS
-from orthoframe.training._folder import NAN_FILE
+from orthoframe.training import COLUMNS, NON_FINITE_FILE, VerdictRecord, unfinished
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 
@@ -99,18 +99,8 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 def _not_finished(path: Path, config: dict[str, Any], epochs: int) -> Verdict:
     """In the place of a verdict: how far the run is, and what to do."""
-    asked = config.get("epochs")
-    done = f"epoch {epochs}{f' of {asked}' if isinstance(asked, int) else ''}"
-    signature = f"not finished, stopped after {done}"
-    if (path / NAN_FILE).exists():
-        return Verdict(
-            f"Not finished: after {done} the loss was no number; {NAN_FILE} has the batch.",
-            signature,
-            causes=("the loss is no number",),
-            advice=("a smaller --lr or --precision 32, in a new run",),
-        )
-    again = f"orthoframe train --resume {shlex.quote(str(path))}"
-    return Verdict(f"Not finished: after {done} the run was interrupted, or it goes on.", signature, advice=(again,))
+    asked = config.get("epochs", epochs)
+    return _verdict(unfinished(path, epochs, asked, non_finite=(path / NON_FINITE_FILE).exists()))
 
 
 def _read_metrics(path: Path, ended: bool) -> dict[str, tuple[float | None, ...]]:
@@ -197,17 +187,17 @@ def _read_certificate(path: Path) -> dict[str, Any] | None:
 
 
 def _read_verdict(path: Path) -> Verdict:
-    where = str(path)
-    data = parse_object(read_text(path, _HINT), where)
+    try:
+        return _verdict(msgspec.json.decode(path.read_bytes(), type=VerdictRecord))
+    except msgspec.DecodeError as error:
+        raise InputError(f"{path}: {error}") from None
 
-    def sentences(key: str) -> tuple[str, ...]:
-        entries = as_list(field(data, key, where), f"{where}: {key}")
-        return tuple(as_words(entry, f"{where}: {key}[{number}]") for number, entry in enumerate(entries))
 
+def _verdict(record: VerdictRecord) -> Verdict:
     return Verdict(
-        words=as_words(field(data, "verdict", where), f"{where}: verdict"),
-        reached=as_truth(field(data, "reached", where), f"{where}: reached"),
-        signature=as_words(field(data, "signature", where), f"{where}: signature"),
-        causes=sentences("causes"),
-        advice=sentences("advice"),
+        words=record.sentence,
+        reached=record.reached,
+        signature=record.label,
+        causes=tuple(cause.sentence for cause in record.causes),
+        advice=tuple(cause.advice for cause in record.causes),
     )

@@ -63,11 +63,12 @@ class Training:
 
     def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
         """Train, or go on; only the small files of the run stay."""
-        from orthoframe.training import train
+        from orthoframe.training import resume, train
 
         run = folder / "run"
         begun = (run / "config.json").exists()
-        outcome = train(None if begun else replace(self.settings, data_dir=data_dir), run)
+        settings = replace(self.settings, data_dir=data_dir)
+        outcome = resume(run, report=False) if begun else train(settings, run, report=False)
         assert outcome is not None  # there is one process
         shutil.rmtree(folder / "run", ignore_errors=True)
         return _trained(self.settings, outcome)
@@ -216,12 +217,11 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
     import torch
 
     from orthoframe.batches import epochs_to_certify
-    from orthoframe.training._schedules import Temperature
 
-    found, test = outcome.measured.geometry, outcome.measured.test
-    measured = [row for row in outcome.rows if "delta_of" in row]
+    found, test, last = outcome.evaluation.geometry, outcome.evaluation.test, outcome.records[-1]
+    measured = [record for record in outcome.records if record.delta_of is not None]
     names = ("epoch", "loss", "floor", "gap", "delta_of", "beta_nc", "test_balanced_accuracy", "test_worst_accuracy")
-    curve = {name: [row.get(name) for row in measured] for name in names}
+    curve = {name: [getattr(record, name) for record in measured] for name in names}
     k = len(found.cosines)
     others = found.cosines[~torch.eye(k, dtype=torch.bool)]
     final: dict[str, Any] = {
@@ -230,9 +230,9 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
         "beta_nc": found.beta_nc,
         "mean_cosine": float(others.mean()),
         "max_cosine": float(others.max()),
-        "loss": outcome.row["loss"],
-        "gap": outcome.row.get("gap"),
-        "part_left": _part_left(outcome.row),
+        "loss": last.loss,
+        "gap": last.gap,
+        "part_left": last.relative_gap,
         "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF),
         "balanced_accuracy": test.balanced,
         "worst_accuracy": test.worst,
@@ -240,14 +240,13 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
         "minority_accuracy": test.minority,
         "margin": test.margin,
         "minority_margin": test.minority_margin,
-        "certified": float(outcome.certificate.holds),
-        "dead_rows": outcome.row["dead_rows"],
-        "live_dimensions": outcome.row["live_dimensions"],
-        "seconds": sum(row["seconds"] for row in outcome.rows),
+        "certified": float(outcome.certificate.certificate.holds),
+        "dead_rows": last.dead_rows,
+        "live_dimensions": last.live_dimensions,
+        "seconds": sum(record.seconds for record in outcome.records),
     }
     if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
-        temperature = Temperature.of(settings.temperature).last
-        final["delta_predicted"] = _to_predicted(found, temperature, settings.denominator)
+        final["delta_predicted"] = _to_predicted(found, settings.temperature.last, settings.denominator)
     if settings.loss == "supcon" and settings.scheme == "reshuffle" and settings.binding == "none":
         with suppress(ValueError):  # no number is enough: two classes of one image never push each other apart
             final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
@@ -259,10 +258,3 @@ def _to_predicted(found: Any, temperature: float, denominator: Any) -> float:
     from orthoframe.ufm import predict_gram
 
     return float(found.distance_to(predict_gram(found.counts, temperature=temperature, denominator=denominator)))
-
-
-def _part_left(row: dict[str, Any]) -> float | None:
-    """What the loss still has to fall, as a part of the way from all features alike down to the floor."""
-    if "gap" not in row:
-        return None
-    return float(row["gap"] / (row["collapsed"] - row["floor"]))

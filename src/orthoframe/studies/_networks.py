@@ -5,14 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 from orthoframe.studies._study import Scale
-from orthoframe.training import RECIPES, Settings
+from orthoframe.training import RECIPES, Settings, TemperatureSchedule
 
 # Clean images and the learning rate as it is: the theory speaks of the training set, and this is the shortest way.
-_DESK = Settings(augment=False, settle=0.0, epochs=150, measure_every=5)
+_DESK = Settings(augment=False, clean_fraction=0.0, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
     "digits": {},
     "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05, "test_images": 100},
-    "fashion-mnist": {"majority": 500, "temperature": "0.1->0.5", "epochs": 80, "test_images": 100},
+    "fashion-mnist": {"majority": 500, "temperature": (0.1, 0.5), "epochs": 80, "test_images": 100},
     "cifar10": {},
 }
 _CONVOLUTIONS: dict[str, Any] = {
@@ -21,7 +21,7 @@ _CONVOLUTIONS: dict[str, Any] = {
     "majority": 20,
     "batch_size": 32,
     "lr": 0.01,
-    "temperature": "0.1->0.5",
+    "temperature": (0.1, 0.5),
     "epochs": 120,
     "test_images": 20,
 }
@@ -29,7 +29,7 @@ _CONVOLUTIONS: dict[str, Any] = {
 _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 WIDE = ("digits", "cifar10")
 """The data of the wide grids, at desk and at paper scale."""
-_SMOKE = Settings(augment=False, settle=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
+_SMOKE = Settings(augment=False, clean_fraction=0.0, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 
 
 def network(
@@ -46,6 +46,8 @@ def network(
         desk: What holds at `desk` only: how much two cores can do.
         **changes: What the study is about, at every scale.
     """
+    if isinstance(changes.get("temperature"), str):
+        changes["temperature"] = _schedule(changes["temperature"])
     if scale == "smoke":
         settings = replace(_SMOKE, **changes)
     elif scale == "desk":
@@ -66,3 +68,9 @@ def network(
     if settings.loss == "cross-entropy":
         settings = replace(settings, temperature=Settings.temperature)
     return settings
+
+
+def _schedule(coordinate: str) -> TemperatureSchedule:
+    """A temperature as grids write it: `0.1`, or `0.1->0.5`."""
+    first, _, last = coordinate.partition("->")
+    return TemperatureSchedule(float(first), float(last or first))

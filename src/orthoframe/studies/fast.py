@@ -8,15 +8,15 @@ from orthoframe.studies._networks import network
 from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
 from orthoframe.training import RECIPES
 
-_PAPER = {name: RECIPES["paper"][name] for name in ("head", "decay", "settle", "epochs")}
+_PAPER = {name: RECIPES["paper"][name] for name in ("head", "lr_schedule", "clean_fraction", "epochs")}
 _PAPER |= {"lr": 0.1, "temperature": "0.1", "batch_size": 128}
-_KEPT = {"head": "linear", "decay": "cosine"}  # that the paper's recipe would change
+_KEPT = {"head": "linear", "lr_schedule": "cosine"}  # that the paper's recipe would change
 _FAST = {**_KEPT, **{name: value for name, value in RECIPES["fast"].items() if name not in ("data", "model")}}
 # Each leaves out, or puts back, a part of a recipe.
 WAYS: dict[str, dict[str, Any]] = {
     "paper": _PAPER,
     "paper, linear head": {**_PAPER, "head": "linear"},
-    "paper, linear, settled": {**_PAPER, "head": "linear", "settle": 0.6},
+    "paper, linear, settled": {**_PAPER, "head": "linear", "clean_fraction": 0.6},
     "fast": _FAST,
     "fast, at 0.1": {**_FAST, "temperature": "0.1"},
     "fast, without prototypes": {**_FAST, "prototypes": False},

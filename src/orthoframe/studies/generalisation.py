@@ -12,7 +12,7 @@ WAYS = {
 
 
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
-_LONG = {"epochs": 120, "settle": 0.4, "temperature": "0.1->0.5", "measure_every": 20}
+_LONG = {"epochs": 120, "clean_fraction": 0.4, "temperature": (0.1, 0.5), "measure_every": 20}
 
 
 def grid(scale: Scale) -> list[Cell]:

@@ -1,119 +1,312 @@
-"""How a run ended, in words: the frame, or what is missing and why."""
+"""How a run ended: the frame, or what is missing, why that may be, and what to try."""
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
-from orthoframe.batches import Certificate
+from orthoframe.batches import RunCertificate
+from orthoframe.errors import Option, Part, spelled
 from orthoframe.geometry import COLLAPSE
-from orthoframe.training._causes import (
-    ALIKE,
-    BEGUN,
-    NEAR,
-    Cause,
-    dead,
-    hardly_begun,
-    is_sure,
-    large_rate,
-    too_cold,
-    too_hot,
-    uncertified,
-    unexplained,
-    wrong_problem,
-)
-from orthoframe.training._evaluate import Measured
-from orthoframe.training._setup import Task
-from orthoframe.training._trend import travelled, trend
+from orthoframe.losses import fastest_temperature
+from orthoframe.training._records import Cause, CauseRecord, Ending, EpochRecord, Signature, VerdictRecord
+from orthoframe.training._settings import Settings
+from orthoframe.training._task import Evaluation, Task
 
-_NAMES = {"delta_of": "the distance to the frame", "beta_nc": "beta_NC", "gap": "the gap above the floor"}
+Spell = Callable[[Option], str]
+Column = Literal["delta_of", "beta_nc", "gap"]
+
+_NAMES: dict[Column, str] = {
+    "delta_of": "the distance to the frame",
+    "beta_nc": "beta_NC",
+    "gap": "the gap above the floor",
+}
+# Fractions of the way from features that are all alike to the floor: about none, half, and so much that the rest of the
+# way shows in the distance to the frame and no longer in the loss.
+_ALIKE, _BEGUN, _NEAR = 0.05, 0.5, 0.9
+# Exponents of the summed learning rate: twice as many epochs would take off a fifth, or 3 per cent.
+_FALLING, _SLOW = 0.3, 0.05
+# The end of a run is the last fifth of its summed learning rate.
+_END = 0.2
+# A learning rate is large, or small, by this factor from the default.
+_FAR = 10
+_RISING = Option("temperature", (0.1, 0.5))
 
 
-def diagnose(task: Task, certificate: Certificate, rows: Sequence[dict[str, Any]], found: Measured) -> dict[str, Any]:
+@dataclass(frozen=True)
+class LikelyCause:
+    """A cause, the values in its sentence, and what to try."""
+
+    cause: Cause
+    advice: tuple[Part, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def sentence(self, spell: Spell = str) -> str:
+        """The sentence of the cause, with options as the reader writes them."""
+        values = {name: spell(value) if isinstance(value, Option) else value for name, value in self.values.items()}
+        return self.cause.sentence.format(**values)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """How a run ended.
+
+    Attributes:
+        signature: What the features look like.
+        ending: How the run was moving; None where the frame is reached or the causes explain everything.
+        causes: Likely causes, the gravest first.
+        delta_of: The distance to the frame.
+        beta_nc: The collapse of the classes.
+        spread: Mean squared distance to the class mean.
+        test_accuracy: Balanced, of the test images.
+    """
+
+    signature: Signature
+    ending: Ending | None
+    causes: tuple[LikelyCause, ...]
+    delta_of: float
+    beta_nc: float
+    spread: float
+    test_accuracy: float
+
+    @property
+    def reached(self) -> bool:
+        """Whether the frame is reached."""
+        return self.signature is Signature.FRAME
+
+    def sentence(self) -> str:
+        """The verdict."""
+        numbers = f"distance to the frame {self.delta_of:.4f}, beta_NC {self.beta_nc:.2g}"
+        if self.spread > COLLAPSE >= self.beta_nc:
+            numbers += f", mean squared distance to the class mean {self.spread:.2g}"
+        said = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
+        return said + (f"; balanced test accuracy {self.test_accuracy:.3f}." if self.reached else ".")
+
+    def record(self, spell: Spell = str) -> VerdictRecord:
+        """What `verdict.json` says, with options as the reader writes them."""
+        causes = tuple(
+            CauseRecord(likely.cause, likely.sentence(spell), spelled(likely.advice, spell)) for likely in self.causes
+        )
+        return VerdictRecord(self.sentence(), self.reached, self.signature, self.ending, causes)
+
+
+def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecord], found: Evaluation) -> Diagnosis:
     """Say whether the frame is reached; if not, what shows, why that may be, and what to try.
 
     Args:
         task: What was trained.
-        certificate: Of its batches.
-        rows: The rows of `metrics.csv`.
-        found: The last measurement.
-
-    Returns:
-        `verdict`, `reached`, `signature`, `causes` and `advice`, as in `verdict.json`.
+        certified: What its batches guarantee.
+        records: The rows of `metrics.csv`.
+        found: The last evaluation.
     """
     geometry = found.geometry
-    # beta_NC does not see rows that are spread at right angles to all class means.
-    spread = geometry.spread
-    orthogonal, collapsed = geometry.orthogonal, geometry.collapsed
-    numbers = f"distance to the frame {geometry.delta_of:.4f}, beta_NC {geometry.beta_nc:.2g}"
-    if spread > COLLAPSE >= geometry.beta_nc:
-        numbers += f", mean squared distance to the class mean {spread:.2g}"
-    if orthogonal and collapsed:
-        words = (
-            f"The frame is reached: class means are orthogonal and classes have collapsed ({numbers}); "
-            f"balanced test accuracy {found.test.balanced:.3f}."
-        )
-        return _verdict(words, "frame reached", reached=True)
-    if not orthogonal and not collapsed:
-        signature, shows = (
-            "means not orthogonal, classes not collapsed",
-            "class means are not orthogonal, and classes have not collapsed",
-        )
-    elif not orthogonal:
-        signature, shows = "means not orthogonal", "classes have collapsed, but their means are not orthogonal"
-    else:
-        signature, shows = "classes not collapsed", "class means are orthogonal, but classes have not collapsed"
-    column = "beta_nc" if orthogonal and "beta_nc" in rows[-1] else "delta_of"
-    found_causes, ending = _causes(task, certificate, rows, found, column)
-    return _verdict(
-        f"The frame is not reached: {shows} ({numbers}).",
-        f"{signature}, {ending}" if ending else signature,
-        causes=[cause for cause, _ in found_causes],
-        advice=[advice for _, advice in found_causes],
+    signature = {
+        (True, True): Signature.FRAME,
+        (True, False): Signature.NOT_COLLAPSED,
+        (False, True): Signature.NOT_ORTHOGONAL,
+        (False, False): Signature.NEITHER,
+    }[geometry.orthogonal, geometry.collapsed]
+    causes: list[LikelyCause] = []
+    ending = None
+    if signature is not Signature.FRAME:
+        column: Column = "beta_nc" if geometry.orthogonal and records[-1].beta_nc is not None else "delta_of"
+        causes, ending = _explain(task, certified, records, found, column)
+    return Diagnosis(
+        signature,
+        ending,
+        tuple(causes),
+        geometry.delta_of,
+        geometry.beta_nc,
+        geometry.spread,
+        found.test.balanced,
     )
 
 
-def _verdict(
-    words: str, signature: str, *, reached: bool = False, causes: Sequence[str] = (), advice: Sequence[str] = ()
-) -> dict[str, Any]:
-    return {
-        "verdict": words,
-        "reached": reached,
-        "signature": signature,
-        "causes": list(causes),
-        "advice": list(advice),
-    }
-
-
-def _causes(
-    task: Task, certificate: Certificate, rows: Sequence[dict[str, Any]], found: Measured, column: str
-) -> tuple[list[Cause], str]:
-    """What can be checked, the gravest first; and how the run ended, in a word or two."""
-    settings, last = task.settings, rows[-1]
-    way = travelled(rows)
-    way = 1.0 if way is None else way
-    column = "gap" if way < NEAR else column
-    progress = trend(rows, column, settings.settle)
-    perhaps, rate, hot = uncertified(task, certificate), large_rate(settings, way, last), too_hot(task)
-    sure = is_sure(task)
-    causes = wrong_problem(task)
-    causes += [cause for cause in (perhaps if sure else None, rate, hot) if cause is not None]
-    causes += dead(task, found)
-    # An MLP and a transformer end in no map.
+def _explain(
+    task: Task, certified: RunCertificate, records: Sequence[EpochRecord], found: Evaluation, column: Column
+) -> tuple[list[LikelyCause], Ending | None]:
+    """What can be checked, the gravest first; and how the run ended."""
+    settings, last = task.settings, records[-1]
+    done = 1.0 - (last.relative_gap or 0.0)  # a loss without a floor counts as near it
+    column = "gap" if done < _NEAR else column
+    progress = trend(records, column, settings.clean_fraction)
+    uncertified, large, hot = _uncertified(settings, certified), _large_lr(settings, done), _too_hot(task)
+    causes = _wrong_problem(task)
+    causes += [*(uncertified if certified.conclusive else []), *large, *hot, *_dead(settings, found)]
+    # The features of an MLP and of a transformer are not averages of maps.
     if settings.head == "none" and settings.model not in ("mlp", "vit") and settings.activation == "relu":
-        maps = "features are averages of ReLU maps, which are rarely exactly zero and approach the frame slowly"
-        causes.append((maps, "--head linear"))
+        causes.append(LikelyCause(Cause.POOLED_MAPS, (Option("head", "linear"),)))
     explained = bool(causes)
-    if perhaps is not None and not sure:
-        causes.append(perhaps)
-    if rate is not None or hot is not None:
-        return causes, "features all alike" if way < ALIKE else ""  # more of the same would not help
-    if way < ALIKE or (way < BEGUN and progress != "stalled"):
-        ending = "features all alike" if progress == "stalled" else "hardly begun"
-        return [*causes, hardly_begun(settings, way, last)], ending
-    if progress == "falling":
-        return [*causes, (f"{_NAMES[column]} is still falling", "more --epochs")], "still falling"
+    causes += [] if certified.conclusive else uncertified
+    if large or hot:  # more of the same would not help
+        return causes, Ending.ALIKE if done < _ALIKE else None
+    if done < _ALIKE or (done < _BEGUN and progress is not Ending.STALLED):
+        ending = Ending.ALIKE if progress is Ending.STALLED else Ending.HARDLY_BEGUN
+        return [*causes, _hardly_begun(settings, done, last)], ending
+    if progress is Ending.FALLING:
+        falling = LikelyCause(Cause.STILL_FALLING, ("more ", Option("epochs")), {"quantity": _NAMES[column]})
+        return [*causes, falling], Ending.FALLING
     if explained:
-        return causes, ""
-    cold = too_cold(task) if way >= NEAR else None
-    if cold is not None:
-        return [*causes, cold], "slow"
-    return (causes, "") if causes else ([unexplained(settings, progress)], progress)
+        return causes, None
+    cold = _too_cold(task) if done >= _NEAR else []
+    if cold:
+        return [*causes, *cold], Ending.SLOW
+    return (causes, None) if causes else ([_unexplained(settings, progress)], progress)
+
+
+def trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float) -> Ending:
+    """How a column falls at the end of a run, as a power of the summed learning rate.
+
+    Epochs in which the learning rate is nearly zero move nothing, and do not tell what more epochs would do.
+
+    Args:
+        records: The rows of `metrics.csv`.
+        column: Where it is known; the gap is taken relative to that of features that are all alike.
+        clean_fraction: The last fraction of the epochs, in which images are not augmented.
+
+    Returns:
+        Falling, slow or stalled; falling, too, with fewer than two values.
+    """
+    sums, total, before = [], 0.0, 0
+    for record in records:
+        total += record.lr * (record.epoch - before)
+        before = record.epoch
+        sums.append(total)
+    values = [record.relative_gap if column == "gap" else getattr(record, column) for record in records]
+    known = [(done, value) for done, value in zip(sums, values, strict=True) if value is not None]
+    if len(known) < 2:
+        return Ending.FALLING
+    # Values of augmented images cannot be compared with later ones.
+    restart = (1.0 - clean_fraction) * records[-1].epoch
+    augmented = max((done for done, record in zip(sums, records, strict=True) if record.epoch <= restart), default=0.0)
+    phase = total - (augmented if clean_fraction > 0 else 0.0)
+    start = total - min(_END * total, phase / 2)
+    (then, first), (now, last) = ([entry for entry in known[:-1] if entry[0] <= start] or known[:1])[-1], known[-1]
+    if not (math.isfinite(first) and math.isfinite(last) and first > 0 and last > 0):
+        return Ending.STALLED
+    if not now > then > 0:
+        return Ending.FALLING
+    exponent = math.log(first / last) / math.log(now / then)
+    return Ending.FALLING if exponent >= _FALLING else Ending.SLOW if exponent >= _SLOW else Ending.STALLED
+
+
+def _wrong_problem(task: Task) -> list[LikelyCause]:
+    """What is minimised does not have an orthogonal frame as its optimum."""
+    causes, activation = [], task.settings.activation
+    if task.settings.loss == "cross-entropy":
+        causes.append(LikelyCause(Cause.CROSS_ENTROPY, (Option("loss", "supcon"),)))
+    if not task.encoder.nonnegative:
+        advice = (Option("activation", "relu"), ", abs or square")
+        causes.append(LikelyCause(Cause.NEGATIVE, advice, {"activation": Option("activation", activation)}))
+    return causes
+
+
+def _uncertified(settings: Settings, certified: RunCertificate) -> list[LikelyCause]:
+    """The batches do not make the frame the only optimum."""
+    if settings.loss != "supcon" or certified.certificate.holds:
+        return []
+    if settings.binding != "fixed":
+        advice: tuple[Part, ...] = (
+            Option("binding", "fixed"),
+            ", which guarantees the frame at the cost of one row per class in every batch",
+        )
+    elif settings.bound_classes is not None:
+        advice = ("no ", Option("bound_classes"), ", so that every class is bound")
+    else:
+        advice = (Option("bound_examples", settings.bound_examples + 1),)
+    cause = Cause.UNCERTIFIED if certified.conclusive else Cause.UNCERTIFIED_SO_FAR
+    values = {"certificate": certified.certificate.sentence(), "epochs": certified.epochs}
+    return [LikelyCause(cause, advice, values)]
+
+
+def _large_lr(settings: Settings, done: float) -> list[LikelyCause]:
+    """A learning rate far above the default, with which the loss has not come near its floor."""
+    if settings.lr <= _FAR * Settings.lr or done >= _NEAR:
+        return []
+    advice = ("a smaller learning rate, such as ", Option("lr", Settings.lr))
+    return [LikelyCause(Cause.LARGE_LR, advice, {"lr": Option("lr", settings.lr), "percent": 100 * max(0.0, done)})]
+
+
+def _hardly_begun(settings: Settings, done: float, last: EpochRecord) -> LikelyCause:
+    """The loss is still near that of features that are all alike."""
+    more: tuple[Part, ...] = ("more ", Option("epochs"))
+    percent = 100 * max(0.0, done)
+    if settings.lr < Settings.lr / _FAR:
+        advice = ("a larger learning rate, such as ", Option("lr", Settings.lr), ", or ", *more)
+        return LikelyCause(Cause.SMALL_LR, advice, {"lr": Option("lr", settings.lr), "percent": percent})
+    if done < _ALIKE:
+        values = {"loss": last.loss, "collapsed": last.collapsed}
+        return LikelyCause(Cause.ALIKE, (*more, ", or another ", Option("lr")), values)
+    return LikelyCause(Cause.HARDLY_BEGUN, more, {"percent": percent})
+
+
+def _dead(settings: Settings, found: Evaluation) -> list[LikelyCause]:
+    """Dimensions and rows that have no gradient."""
+    geometry, causes = found.geometry, []
+    ways: list[tuple[Part, ...]] = [("a smaller ", Option("lr"))]
+    if settings.activation != "abs":
+        ways.append((Option("activation", "abs"), ", without dead units"))
+    k, live = len(geometry.names), geometry.dim - geometry.ownership.dead
+    if live < k:
+        more = ("a larger ", Option("width")) if settings.head == "none" else ("more ", Option("features"))
+        causes.append(LikelyCause(Cause.DEAD_DIMENSIONS, _either(more, *ways), {"live": live, "classes": k}))
+    if geometry.dead_rows:
+        causes.append(LikelyCause(Cause.DEAD_ROWS, _either(*ways), {"rows": geometry.dead_rows}))
+    return causes
+
+
+def _fastest(task: Task) -> float | None:
+    """The temperature at which free features near the frame move fastest, in batches such as those of the run."""
+    settings = task.settings
+    if settings.loss != "supcon" or settings.denominator == "negatives":
+        return None
+    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.epochs - 1)
+    largest = max(task.class_counts) / len(task.train)
+    positives, negatives = max(1.0, rows * largest - 1), max(1.0, rows * (1 - largest))
+    if settings.denominator == "class-average":
+        negatives = len(task.class_counts) - 1.0
+    return float(fastest_temperature(positives, negatives, denominator=settings.denominator))
+
+
+def _too_hot(task: Task) -> list[LikelyCause]:
+    """A temperature so high that it hardly tells classes apart."""
+    schedule, best = task.settings.temperature, _fastest(task)
+    tau = max(schedule.first, schedule.last)
+    if best is None or tau <= 2 * best:
+        return []
+    advice = (Option("temperature", 0.1), f", or a schedule that starts there and ends near {best:.2f}")
+    return [LikelyCause(Cause.TOO_HOT, advice, {"temperature": tau, "fastest": best})]
+
+
+def _too_cold(task: Task) -> list[LikelyCause]:
+    """A temperature so low that features near the frame hardly move."""
+    schedule, best = task.settings.temperature, _fastest(task)
+    if best is None or schedule.last >= best / 2:
+        return []
+    rising: tuple[Part, ...] = ("a schedule such as ", _RISING)
+    if schedule.first < schedule.last:
+        rising = (f"a schedule that ends near {best:.2f}",)
+    others = [(Option("denominator", name),) for name in ("sincere", "negatives") if name != task.settings.denominator]
+    values = {"temperature": schedule.last, "fastest": best}
+    return [LikelyCause(Cause.TOO_COLD, _either(rising, *others), values)]
+
+
+def _unexplained(settings: Settings, progress: Ending) -> LikelyCause:
+    ways: list[tuple[Part, ...]] = [
+        ("another ", Option("seed")),
+        ("a wider encoder",),
+        ("a larger ", Option("lr")),
+    ]
+    if settings.temperature.first >= settings.temperature.last:
+        ways.append(("a temperature schedule such as ", _RISING))
+    if progress is Ending.SLOW:
+        return LikelyCause(Cause.SLOW, _either(("many more ", Option("epochs")), *ways))
+    return LikelyCause(Cause.STALLED, _either(*ways))
+
+
+def _either(*ways: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Join alternatives: `a, b, or c`."""
+    parts: list[Part] = list(ways[0])
+    for way in ways[1:]:
+        parts += [", or " if way is ways[-1] else ", ", *way]
+    return tuple(parts)

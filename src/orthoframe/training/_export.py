@@ -1,28 +1,41 @@
-"""The encoder that is handed out: weights, class centres, and all that is needed to use them."""
+"""The encoder that is handed out, with its class means: as safetensors, and as one ONNX graph."""
 
+import importlib.util
+import io
 import json
+import logging
+import warnings
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import Tensor
+from torch import Tensor, nn
 
 from orthoframe._atomic import write_atomic
-from orthoframe.data import Normaliser
+from orthoframe._rows import unit_rows
+from orthoframe._version import __version__
+from orthoframe.data import Normaliser, load_data
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.errors import TrainingError
+from orthoframe.errors import OrthoframeError, TrainingError
 from orthoframe.geometry import NearestCentre
-from orthoframe.training._evaluate import encode
-from orthoframe.training._setup import Task
+from orthoframe.training._folder import RunFolder
+from orthoframe.training._task import Task, encode
 
-NAME = "encoder.safetensors"
-_CENTRES = "class_means"
+_FILE, _CENTRES = "encoder.safetensors", "class_means"
+_OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
+_OUTPUTS = ("scores", "class", "features")
+_RANDOM, _REAL = 32, 64  # images that are compared
+# Scores are cosines of float32 features, a hundred products each: this is far above rounding, and far below what a
+# wrong graph gives.
+_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedEncoder:
     """An encoder with the class means of its training images."""
 
     encoder: FrameEncoder
@@ -36,9 +49,9 @@ class Trained:
         return encode(self.encoder, pixels, self.normaliser)
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of features to class means, `[n, k]`; nearest centres, `[n]`."""
-        cosines = NearestCentre(self.centres).scores(features)
-        return cosines, cosines.argmax(1)
+        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
+        scores = NearestCentre(self.centres).scores(features)
+        return scores, scores.argmax(1)
 
 
 def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
@@ -60,16 +73,16 @@ def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
     tensors[_CENTRES] = centres.contiguous()
     # One entry: the order of several would differ from run to run.
     content = save(tensors, metadata={"orthoframe": json.dumps(about)})
-    write_atomic(folder / NAME, lambda file: file.write(content))
+    write_atomic(folder / _FILE, content)
 
 
-def load_encoder(folder: Path) -> Trained:
+def load_encoder(folder: Path) -> TrainedEncoder:
     """Read what `save_encoder` wrote.
 
     Raises:
         TrainingError: If there is none, or it is broken.
     """
-    path = folder / NAME if folder.is_dir() else folder
+    path = folder / _FILE if folder.is_dir() else folder
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {})["orthoframe"])
@@ -85,9 +98,144 @@ def load_encoder(folder: Path) -> Trained:
         centres = tensors.pop(_CENTRES)
         encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in tensors.items()})
         normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
-        trained = Trained(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
+        trained = TrainedEncoder(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         what = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0][:200]
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
     encoder.eval()
     return trained
+
+
+class _Graph(nn.Module):
+    """All that a `TrainedEncoder` does, in float32."""
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, trained: TrainedEncoder) -> None:
+        super().__init__()
+        self.encoder = trained.encoder
+        mean = torch.tensor(trained.normaliser.mean, dtype=torch.float64)
+        std = torch.tensor(trained.normaliser.std, dtype=torch.float64)
+        missing = trained.centres.isnan().any(1)  # classes without a mean, which are never predicted
+        self._keep("mean", 255 * mean.view(-1, 1, 1))
+        self._keep("scale", 1 / (255 * std.view(-1, 1, 1)))
+        self._keep("directions", unit_rows(trained.centres.double().masked_fill(missing[:, None], 0.0))[0].T)
+        self._keep("offsets", torch.where(missing, -torch.inf, 0.0))
+
+    def _keep(self, name: str, value: Tensor) -> None:
+        self.register_buffer(name, value.to(torch.float32).contiguous())
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Scores `[n, k]`, classes `[n]` and features `[n, dim]` of uint8 images."""
+        features = self.encoder((images.to(torch.float32) - self.mean) * self.scale)
+        scores = features @ self.directions + self.offsets
+        return scores, scores.argmax(1), features
+
+
+def export_onnx(trained: TrainedEncoder, path: Path, images: Tensor | None = None) -> str:
+    """Write encoder, head and class centres as one ONNX file.
+
+    The graph takes `images`, uint8 `[n, channels, height, width]` with any n, and gives `scores` (cosines to class
+    means, `[n, k]`), `class` (the number of the nearest class mean, `[n]`) and `features` (`[n, dim]`). The metadata
+    has `classes` and `image_shape` as JSON. The file is checked, and compared with torch if onnxruntime is there,
+    before it gets its name.
+
+    Args:
+        trained: What `load_encoder` gave.
+        path: Where to write it; the folder must exist.
+        images: Real images to compare with, besides random ones.
+
+    Returns:
+        What was compared, in a sentence.
+
+    Raises:
+        TrainingError: If packages are missing, or the graph does not do what torch does.
+        OSError: If it cannot be written.
+    """
+    if not all(map(importlib.util.find_spec, ("onnx", "onnxscript"))):
+        raise TrainingError("the export needs onnx and onnxscript; install them with pip install 'orthoframe[onnx]'")
+    content = _graph(trained)
+    said = _compare(content, trained, images)
+    write_atomic(path, content)
+    return said
+
+
+def images_of_run(folder: Path, trained: TrainedEncoder) -> Tensor | None:
+    """Some test images of a run, if its data is at hand; nothing is downloaded."""
+    try:
+        settings = RunFolder(folder).settings()
+        data = load_data(settings.data, settings.data_dir, seed=settings.seed, download=False)
+    except (OSError, OrthoframeError):
+        return None
+    pixels = data.test.pixels
+    chosen = pixels[torch.linspace(0, len(pixels) - 1, min(_REAL, len(pixels))).long()]
+    return chosen if tuple(chosen.shape[1:]) == trained.image_shape else None
+
+
+def _graph(trained: TrainedEncoder) -> bytes:
+    """The file, checked."""
+    import onnx
+
+    # Two images: a batch of one would be taken for a constant.
+    example = torch.zeros(2, *trained.image_shape, dtype=torch.uint8)
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")  # of the exporter about its own insides
+        logger.setLevel(logging.ERROR)
+        try:
+            program = torch.onnx.export(
+                _Graph(trained).eval(),
+                (example,),
+                dynamo=True,
+                opset_version=_OPSET,
+                input_names=["images"],
+                output_names=list(_OUTPUTS),
+                dynamic_shapes=({0: torch.export.Dim("n")},),
+                verbose=False,
+            )
+        finally:
+            logger.setLevel(level)
+    assert program is not None
+    model = program.model_proto
+    for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
+        part.ClearField("metadata_props")  # where each node was in our source: paths of this machine
+    about = {
+        "orthoframe": __version__,
+        "classes": json.dumps(trained.classes),
+        "image_shape": json.dumps(trained.image_shape),
+    }
+    onnx.helper.set_model_props(model, about)
+    onnx.checker.check_model(model, full_check=True)
+    return bytes(model.SerializeToString())
+
+
+def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> str:
+    """Run the file beside torch."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return "checked, and not compared with torch: onnxruntime is not installed"
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    generator = torch.Generator().manual_seed(0)
+    shape = (_RANDOM, *trained.image_shape)
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    real = 0 if images is None else len(images)
+    pixels = pixels if images is None else torch.cat([pixels, images])
+    features = trained.features(pixels)
+    scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
+    wanted, _ = trained.classify(features)
+    known = ~trained.centres.isnan().any(1)
+    apart = float((scores - wanted)[:, known].abs().max())
+    if not apart <= _TOLERANCE:
+        raise TrainingError(f"the exported scores differ from torch's by {apart:.2g}; nothing was written")
+    # Where two centres are equally near, up to rounding, either is right.
+    wrong = int((wanted.amax(1) - wanted.gather(1, classes[:, None])[:, 0] > _TOLERANCE).sum())
+    if wrong:
+        raise TrainingError(
+            f"the exported class of {wrong} of {len(pixels)} images is not torch's; nothing was written"
+        )
+    return f"compared with torch on {_RANDOM} random and {real} real images: the same classes, scores to {apart:.1g}"

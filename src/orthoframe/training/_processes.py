@@ -16,7 +16,8 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
-from orthoframe.errors import TrainingError
+from orthoframe.errors import Option, OptionError, OrthoframeError, TrainingError
+from orthoframe.options import Precision
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,15 @@ def find_processes(devices: int, resumed: bool = False) -> Processes:
 
     Args:
         devices: How many were asked for; 1 leaves it to torchrun and SLURM.
-        resumed: Whether the number is that of the run so far, which binds nobody: the results do not depend on it.
+        resumed: Whether the number is that of the run so far, which is informational only: the results do not depend on
+            it.
 
     Returns:
-        The processes; those that nobody has started yet are never more than can be.
+        The processes; never more than the machine has, if they are still to be started.
 
     Raises:
-        TrainingError: If more were asked for than can be, or another number than was started.
+        OptionError: If more were asked for than the machine has, or another number than was started.
+        TrainingError: If what torchrun or SLURM says does not fit together.
     """
     if TorchElasticEnvironment.detect():
         return _checked("torchrun", _by_torchrun(), devices, resumed)
@@ -69,8 +72,8 @@ def find_processes(devices: int, resumed: bool = False) -> Processes:
     gpus = torch.cuda.device_count()
     there, kind = (gpus, "GPU") if gpus else (os.cpu_count() or 1, "CPU core")
     if devices > there and not resumed:
-        raise TrainingError(
-            f"--devices {devices} is more than there are: {there} {kind}{'' if there == 1 else 's'}; use fewer"
+        raise OptionError(
+            Option("devices", devices), f" is more than there are: {there} {kind}{'' if there == 1 else 's'}; use fewer"
         )
     return Processes(LightningEnvironment(), min(devices, there))
 
@@ -89,37 +92,52 @@ def is_first_process() -> bool:
     return rank == "0"
 
 
-def make_fabric(processes: Processes, precision: str) -> Fabric:
-    """The devices, not yet launched.
+def check_precision(precision: Precision) -> None:
+    """Refuse a precision that the machine does not have.
 
     Raises:
-        TrainingError: If there are none for these processes.
+        OptionError: For 16 bits on a CPU.
     """
+    if precision == "16-mixed" and not torch.accelerator.is_available():
+        raise OptionError(Option("precision", precision), " needs a GPU, and there is none; use bf16-mixed or 32")
+
+
+def start(processes: Processes, precision: Precision, refusal: OrthoframeError | None = None) -> Fabric:
+    """Start the processes that are not there yet, let all meet, and go on only if every one can.
+
+    Args:
+        processes: Who shares the run.
+        precision: Of the encoder.
+        refusal: Why this process cannot go on; None if it can.
+
+    Raises:
+        OrthoframeError: In all of them, the refusal of the first that has one; one that ended alone would leave the
+            others waiting.
+    """
+    if refusal is not None and processes.first and not processes.launched:
+        raise refusal  # the others are not there yet
     try:
-        return Fabric(
+        fabric = Fabric(
             accelerator="auto",
             devices=processes.per_node,
             num_nodes=processes.nodes,
             strategy="ddp" if processes.count > 1 else "auto",
-            precision=precision,  # type: ignore[arg-type]
+            precision=precision,
             plugins=[processes.environment],
         )
-    except Exception as error:  # of any kind, from what the machine has or the environment says
-        raise _unusable(error) from error
-
-
-def launch(fabric: Fabric) -> None:
-    """Start the processes that are not there yet, and let all meet.
-
-    Raises:
-        TrainingError: If they do not.
-    """
-    try:
         fabric.launch()
-    except Exception as error:  # of any kind, from the network and from other processes
+    except Exception as error:  # of any kind, from the machine, the environment or other processes
         raise _unusable(error) from error
     atexit.unregister(_part)
     atexit.register(_part)
+    refusals = [refusal]
+    if fabric.world_size > 1:
+        refusals = [None] * fabric.world_size
+        torch.distributed.all_gather_object(refusals, refusal)
+    for reason in refusals:
+        if reason is not None:
+            raise reason
+    return fabric
 
 
 def _part() -> None:
@@ -130,25 +148,6 @@ def _part() -> None:
     """
     if torch.distributed.is_initialized():
         time.sleep(0.1)
-
-
-def agree(fabric: Fabric, refusal: str | None) -> None:
-    """Go on only if every process can: one that ended alone would leave the others waiting.
-
-    Args:
-        fabric: Launched.
-        refusal: Why this process cannot; None if it can.
-
-    Raises:
-        TrainingError: In all, with the refusal of the first that has one.
-    """
-    refusals = [refusal]
-    if fabric.world_size > 1:
-        refusals = [None] * fabric.world_size
-        torch.distributed.all_gather_object(refusals, refusal)
-    for reason in refusals:
-        if reason is not None:
-            raise TrainingError(reason)
 
 
 def _by_torchrun() -> Processes:
@@ -162,9 +161,7 @@ def _by_slurm() -> Processes:
     if count == 1:  # whatever the rest of the job is
         return Processes(SLURMEnvironment(), 1)
     if "SLURM_NTASKS_PER_NODE" not in os.environ:
-        raise TrainingError(
-            f"SLURM has started {count} tasks and does not say how many on each node; start them with --ntasks-per-node"
-        )
+        raise TrainingError(f"SLURM has started {count} tasks and does not say how many per node; set ntasks-per-node")
     per_node = _number("SLURM_NTASKS_PER_NODE")
     nodes = _number("SLURM_NNODES") if "SLURM_NNODES" in os.environ else count // per_node
     return _even("SLURM", SLURMEnvironment(), count, per_node, nodes)
@@ -174,7 +171,7 @@ def _even(launcher: str, environment: ClusterEnvironment, count: int, per_node: 
     if per_node * nodes != count:
         raise TrainingError(
             f"{launcher} has started {count} processes on {nodes} node{'' if nodes == 1 else 's'}, which is not "
-            f"{per_node} on each; start as many on every node"
+            f"{per_node} on each; start the same number on every node"
         )
     return Processes(environment, per_node, nodes)
 
@@ -184,8 +181,9 @@ def _checked(launcher: str, started: Processes, devices: int, resumed: bool) -> 
         there = f"{started.count} process{'' if started.count == 1 else 'es'}"
         if started.nodes > 1:
             there += f", {started.per_node} on each of {started.nodes} nodes"
-        raise TrainingError(
-            f"--devices {devices} contradicts {launcher}, which has started {there}; leave --devices out"
+        raise OptionError(
+            *(Option("devices", devices), f" contradicts {launcher}, which has started {there}; leave "),
+            *(Option("devices"), " out"),
         )
     return started
 
@@ -193,13 +191,13 @@ def _checked(launcher: str, started: Processes, devices: int, resumed: bool) -> 
 def _number(name: str) -> int:
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < 1:
-        raise TrainingError(f"the variable {name} must be a number from 1, not {text!r}; leave it to what starts runs")
+        raise TrainingError(f"the variable {name} must be a number from 1, not {text!r}; only launchers should set it")
     return int(text)
 
 
 def _unusable(error: Exception) -> TrainingError:
     lines = str(error).splitlines() or [""]
     return TrainingError(
-        f"the processes of the run cannot be started ({type(error).__name__}: {lines[0][:200]}); mend that, or train "
+        f"the processes of the run cannot be started ({type(error).__name__}: {lines[0][:200]}); fix that, or train "
         "in one process"
     )

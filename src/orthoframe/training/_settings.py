@@ -1,191 +1,263 @@
 """Everything that decides a run, in one record."""
 
+import math
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Any
 
-import tyro
-
-from orthoframe.training._options import check_type, flag
-from orthoframe.training._schedules import DECAYS, Temperature
-
-
-def hint(default: str) -> str:
-    """What the help adds to an option: its default, unless the sentence tells it."""
-    return "" if default == "None" else f"(default: {default})"
-
-
-_Name = Annotated[str, tyro.conf.arg(metavar="NAME")]
-_Count = Annotated[int | None, tyro.conf.arg(metavar="N", help_behavior_hint=hint)]
-
-IMBALANCES = ("step", "long-tail", "none")
-LOSSES = ("supcon", "cross-entropy")
-_COUNTS = (
-    "majority",
-    "width",
-    "features",
-    "bound_classes",
-    "bound_examples",
-    "batch_size",
-    "views",
-    "epochs",
-    "devices",
-    "test_images",
-    "measure_every",
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import (
+    Activation,
+    Binding,
+    Denominator,
+    Head,
+    Imbalance,
+    LearningRateSchedule,
+    Loss,
+    Model,
+    Precision,
+    Recipe,
+    Scheme,
+    check_choice,
+    check_count,
+    check_number,
 )
-PRECISIONS = ("auto", "32", "bf16-mixed", "16-mixed")
+
+_CHOICES = {
+    "imbalance": Imbalance,
+    "model": Model,
+    "head": Head,
+    "activation": Activation,
+    "loss": Loss,
+    "denominator": Denominator,
+    "scheme": Scheme,
+    "binding": Binding,
+    "lr_schedule": LearningRateSchedule,
+    "precision": Precision,
+}
+_COUNTS = ("bound_examples", "batch_size", "views", "epochs", "devices")
+_OPTIONAL_COUNTS = ("majority", "width", "features", "bound_classes", "test_images", "measure_every")
+_WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
+
+
+@dataclass(frozen=True)
+class TemperatureSchedule:
+    """A temperature that changes evenly, in its logarithm, from the first epoch to the last.
+
+    Examples:
+        >>> schedule = TemperatureSchedule(0.1, 0.4)
+        >>> [round(schedule.at(epoch, 3), 3) for epoch in range(3)]
+        [0.1, 0.2, 0.4]
+    """
+
+    first: float
+    last: float
+
+    @classmethod
+    def of(cls, given: "TemperatureSchedule | float | Sequence[float]") -> "TemperatureSchedule":
+        """From a schedule, a single temperature, or the first and the last."""
+        if isinstance(given, TemperatureSchedule):
+            return given
+        first, last = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
+        return cls(first, last)  # type: ignore[arg-type]  # whatever it is, `check` looks at it
+
+    @property
+    def constant(self) -> bool:
+        """Whether it does not change."""
+        return self.first == self.last
+
+    def at(self, epoch: int, epochs: int) -> float:
+        """The temperature of an epoch, counted from 0; a single epoch has the last."""
+        done = epoch / (epochs - 1) if epochs > 1 else 1.0
+        return self.first if self.constant else self.first * (self.last / self.first) ** done
+
+    def check(self) -> None:
+        """Refuse temperatures that are not positive and finite.
+
+        Raises:
+            OptionError: With a sentence.
+        """
+        for value in (self.first, self.last):
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 < value < math.inf:
+                raise OptionError(Option("temperature"), f" must be positive and finite, not {value!r}; 0.1 is usual")
 
 
 @dataclass(frozen=True)
 class Settings:
     """The settings of a run; the same settings give the same bytes."""
 
-    data: _Name = "digits"
-    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (a sub-folder a class) or npz:PATH."""
-    data_dir: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER", help_behavior_hint=hint)] = None
-    """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
-    imbalance: _Name = "step"
-    """Which classes are made small: step (the second half), long-tail, or none."""
+    data: str = "digits"
+    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class) or npz:PATH."""
+    data_dir: Path | None = None
+    """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
+    imbalance: Imbalance = "step"
+    """Which classes are made small: the second half (step), gradually more (long-tail), or none."""
     ratio: float = 10.0
-    """Samples of the largest class over those of the smallest."""
-    majority: _Count = None
-    """Samples of the largest class (default: as many as there are)."""
-    model: _Name = "mlp"
-    """The encoder: resnet18, resnet34, densenet40, mlp or vit."""
-    width: _Count = None
-    """How wide the encoder is (default: its own)."""
-    head: _Name = "linear"
-    """What precedes the activation: linear (a layer of its own), or none (the encoder's last ReLU is the
-    activation; pooled maps are rarely exactly zero, and approach the frame far more slowly)."""
-    features: _Count = None
-    """Dimensions of the features, with --head linear (default: those of the encoder)."""
-    activation: _Name = "relu"
+    """Size of the largest class divided by that of the smallest."""
+    majority: int | None = None
+    """Samples of the largest class (default: all that there are)."""
+    model: Model = "mlp"
+    """The encoder."""
+    width: int | None = None
+    """Width of the encoder (default: its own)."""
+    head: Head = "linear"
+    """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly."""
+    features: int | None = None
+    """Dimensions of the features, with a linear head (default: those of the encoder)."""
+    activation: Activation = "relu"
     """Of the features: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
-    loss: _Name = "supcon"
-    """supcon, or cross-entropy with a linear classifier on the same features."""
-    denominator: _Name = "all"
-    """Of the contrastive loss: all, sincere, negatives or class-average."""
-    temperature: Annotated[str | float, tyro.conf.arg(metavar="TAU")] = "0.1"
-    """A number, or a schedule such as '0.1->0.5' (a shell needs the quotes) or 0.1:0.5, which changes evenly from the
-    first epoch to the last."""
-    scheme: _Name = "reshuffle"
-    """Which samples meet: full, partition, reshuffle, balanced or rare-hub."""
-    binding: _Name = "fixed"
-    """What is added to each batch: none, fixed (one example of each class), present, redrawn or random."""
-    bound_classes: _Count = None
-    """How many classes are bound: the first so many (default: all)."""
+    loss: Loss = "supcon"
+    """The supervised contrastive loss, or cross-entropy with a linear classifier on the same features."""
+    denominator: Denominator = "all"
+    """The denominator of the contrastive loss."""
+    temperature: TemperatureSchedule = TemperatureSchedule(0.1, 0.1)
+    """Of the contrastive loss: one number, or the first and the last of a schedule that changes evenly in between."""
+    scheme: Scheme = "reshuffle"
+    """How samples are cut into batches."""
+    binding: Binding = "fixed"
+    """What is added to each batch; fixed: the same example of each class."""
+    bound_classes: int | None = None
+    """Bind only the first N classes (default: all)."""
     bound_examples: int = 1
-    """Examples of each bound class in a batch."""
+    """Examples of each bound class that are added to a batch."""
     prototypes: bool = False
-    """Whether every batch is compared with a fixed frame too, a row a class: binding that encodes no image."""
+    """Also compare every batch with a fixed prototype per class, which binds classes without encoding images."""
     batch_size: int = 128
-    """Samples of a batch, before binding."""
+    """Samples per batch, before binding."""
     views: int = 1
-    """Augmented views of each sample in a batch; one where images are shown as they are (--settle)."""
+    """Augmented views of each sample in a batch; one while images are not augmented."""
     augment: bool = True
-    """Whether images are cropped and flipped at random."""
-    settle: float = 0.4
-    """The last part of the epochs, in which images are shown as they are and the learning rate starts anew."""
+    """Crop and flip images at random."""
+    clean_fraction: float = 0.4
+    """The last fraction of the epochs, in which images are not augmented and the learning-rate schedule restarts."""
     epochs: int = 1000
     """Passes over the data."""
     lr: float = 0.1
     """Largest learning rate of SGD with Nesterov momentum 0.9."""
-    decay: _Name = "cosine"
-    """How the learning rate falls: cosine (after a rise in the first twentieth), or thirds (by ten after each)."""
+    lr_schedule: LearningRateSchedule = "cosine"
+    """How the learning rate falls: cosine (after a warm-up of 5 %), or step (by ten after each third)."""
     weight_decay: float = 5e-4
-    """Pull of the weights to zero."""
-    precision: _Name = "auto"
-    """32, bf16-mixed, 16-mixed, or auto: bf16-mixed on a CPU that has units for it and is faster with it."""
+    """L2 penalty on the weights."""
+    precision: Precision = "32"
+    """Floating-point precision of the encoder; 16-mixed needs a GPU."""
     devices: int = 1
-    """Processes that share each batch (CPU cores or GPUs); torchrun and SLURM decide it themselves."""
+    """Processes that share each batch (CPU cores or GPUs); torchrun and SLURM set their own number."""
     compile: bool = False
-    """Whether to compile the encoder with torch.compile."""
-    test_images: _Count = None
-    """Test images of each class (default: all)."""
-    measure_every: _Count = None
-    """Epochs between measurements of the geometry (default: so that there are about forty)."""
+    """Compile the encoder with torch.compile."""
+    test_images: int | None = None
+    """Test images per class (default: all)."""
+    measure_every: int | None = None
+    """Epochs between two measurements of the geometry (default: about forty measurements in all)."""
     seed: int = 0
     """Decides everything that is random."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.temperature, int | float):
-            object.__setattr__(self, "temperature", str(self.temperature))
+        object.__setattr__(self, "temperature", TemperatureSchedule.of(self.temperature))
 
-    def settled(self, epoch: int) -> bool:
-        """Whether the images of an epoch are shown as they are."""
-        return epoch >= (1 - self.settle) * self.epochs
+    def clean(self, epoch: int) -> bool:
+        """Whether images are not augmented in an epoch."""
+        return epoch >= (1 - self.clean_fraction) * self.epochs
 
     def views_in(self, epoch: int) -> int:
-        """Views of each sample in an epoch: of an image as it is, one."""
-        return 1 if self.settled(epoch) else self.views
+        """Views of each sample in an epoch: one while images are not augmented."""
+        return 1 if self.clean(epoch) else self.views
+
+    def learning_rate(self, progress: float) -> float:
+        """The learning rate after a fraction of all steps, from 0 to below 1.
+
+        Examples:
+            >>> settings = Settings(lr=1.0, clean_fraction=0.4)
+            >>> [round(settings.learning_rate(progress), 2) for progress in (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)]
+            [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
+        """
+        restart = 1.0 - self.clean_fraction
+        phase = progress / restart if progress < restart else (progress - restart) / self.clean_fraction
+        if self.lr_schedule == "step":
+            return self.lr * 0.1 ** math.floor(3 * phase)
+        return self.lr * min(1.0, progress / _WARM_UP) * 0.5 * (1 + math.cos(math.pi * phase))
 
     def absolute(self) -> "Settings":
-        """The same settings, for whatever folder the process is in."""
+        """The same settings with absolute paths."""
         kind, _, path = self.data.partition(":")
         data = f"{kind}:{_absolute(path)}" if kind in ("folder", "npz") and path else self.data
         return replace(self, data=data, data_dir=None if self.data_dir is None else Path(_absolute(self.data_dir)))
 
     def check(self) -> None:
-        """Refuse values that are not allowed or contradict each other, in a sentence.
+        """Refuse values that are not allowed or contradict each other.
 
         Raises:
-            ValueError: With that sentence.
+            OptionError: With a sentence that names the setting.
         """
-        for field in fields(Settings):
-            check_type(field.name, field.default, getattr(self, field.name))
-        for name, allowed in _choices().items():
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"{flag(name)} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}")
-        for name in _COUNTS:
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{flag(name)} must be at least 1, not {value}")
-        if not 0 <= self.seed < 2**63:
-            raise ValueError(f"--seed must be at least 0 and below 2^63, not {self.seed}")
-        if not 1 <= self.ratio < float("inf"):
-            raise ValueError(f"--ratio must be a number from 1 (balanced), not {self.ratio}")
-        if not 0 < self.lr < float("inf"):
-            raise ValueError(f"--lr must be positive, not {self.lr}")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise ValueError(f"--weight-decay must be at least 0, not {self.weight_decay}")
-        if not 0 <= self.settle < 1:
-            raise ValueError(f"--settle must be a part of the epochs from 0 to below 1, not {self.settle}")
-        Temperature.of(self.temperature)
-        if self.imbalance == "none" and self.ratio != Settings.ratio and self.ratio != 1:
-            raise ValueError(f"--imbalance none has no ratio, and --ratio is {self.ratio}; leave one of them out")
+        self._check_values()
+        if self.imbalance == "none" and self.ratio not in (Settings.ratio, 1):
+            raise OptionError(Option("imbalance", "none"), " has no ", Option("ratio"), "; leave one of them out")
         if self.head == "none" and self.features is not None:
-            raise ValueError("--features needs --head linear; with --head none the width decides the dimension")
-        if self.loss == "cross-entropy" and self.denominator != Settings.denominator:
-            raise ValueError("--denominator is for --loss supcon; cross-entropy has none")
-        if self.loss == "cross-entropy" and self.prototypes:
-            raise ValueError("--prototypes are for --loss supcon; cross-entropy compares no rows")
-        if self.binding in ("none", "present") and (self.bound_classes is not None or self.bound_examples > 1):
-            raise ValueError(
-                f"--bound-classes and --bound-examples need --binding fixed, redrawn or random, not {self.binding}"
+            raise OptionError(
+                Option("features"), " needs ", Option("head", "linear"), "; without it the width decides the dimension"
             )
-        if self.loss == "cross-entropy" and self.temperature != Settings.temperature:
-            raise ValueError("--temperature is for --loss supcon; cross-entropy has none")
+        if self.loss == "cross-entropy":
+            for name in ("denominator", "prototypes", "temperature"):
+                if getattr(self, name) != getattr(Settings, name):
+                    raise OptionError(Option(name), " needs ", Option("loss", "supcon"), "; cross-entropy ignores it")
+        if self.binding in ("none", "present"):
+            for name in ("bound_classes", "bound_examples"):
+                if getattr(self, name) != getattr(Settings, name):
+                    raise OptionError(
+                        *(Option(name), " needs ", Option("binding", "fixed")),
+                        f", redrawn or random, not {self.binding}",
+                    )
         if self.scheme == "full" and self.batch_size != Settings.batch_size:
-            raise ValueError("--scheme full is one batch of all samples; leave --batch-size out")
+            raise OptionError(
+                Option("scheme", "full"), " is one batch of all samples; leave ", Option("batch_size"), " out"
+            )
         if not self.augment and self.views > 1:
-            raise ValueError(f"--views {self.views} without augmentation are {self.views} times the same image")
+            raise OptionError(
+                Option("views", self.views), f" without augmentation would be {self.views} times the same image"
+            )
+
+    def _check_values(self) -> None:
+        for name, kind in _CHOICES.items():
+            check_choice(name, getattr(self, name), kind)
+        for name in _COUNTS:
+            check_count(name, getattr(self, name))
+        for name in _OPTIONAL_COUNTS:
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
+        for name in ("prototypes", "augment", "compile"):
+            if not isinstance(getattr(self, name), bool):
+                raise OptionError(Option(name), f" must be true or false, not {getattr(self, name)!r}")
+        if not isinstance(self.data, str):
+            raise OptionError(Option("data"), f" must be a string, not {self.data!r}")
+        if not isinstance(self.data_dir, Path | str | None):
+            raise OptionError(Option("data_dir"), f" must be a folder, not {self.data_dir!r}")
+        if check_count("seed", self.seed, 0) >= 2**63:
+            raise OptionError(Option("seed"), f" must be below 2^63, not {self.seed}")
+        check_number("ratio", self.ratio, least=1)
+        check_number("lr", self.lr, above=0)
+        check_number("weight_decay", self.weight_decay, least=0)
+        check_number("clean_fraction", self.clean_fraction, least=0, below=1)
+        self.temperature.check()
 
     def to_dict(self) -> dict[str, Any]:
-        """Types that JSON knows."""
+        """Types that JSON has: a temperature is a number, or a list of the first and the last."""
         data = asdict(self)
         data["data_dir"] = None if self.data_dir is None else str(self.data_dir)
+        tau = self.temperature
+        data["temperature"] = tau.first if tau.constant else [tau.first, tau.last]
         return data
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Settings":
-        """The settings that `to_dict` wrote; other entries are left out."""
+        """The settings that `to_dict` wrote; unknown entries are ignored."""
         known = {field.name for field in fields(Settings)}
         own = {name: value for name, value in data.items() if name in known}
         return replace(Settings(**own), data_dir=None if own.get("data_dir") is None else Path(own["data_dir"]))
 
 
-RECIPES: dict[str, dict[str, Any]] = {
+RECIPES: dict[Recipe, dict[str, Any]] = {
     "quick": {},
     "paper": {
         "data": "cifar10",
@@ -193,8 +265,8 @@ RECIPES: dict[str, dict[str, Any]] = {
         "model": "resnet18",
         "head": "none",
         "epochs": 350,
-        "decay": "thirds",
-        "settle": 0.0,
+        "lr_schedule": "step",
+        "clean_fraction": 0.0,
         "measure_every": 10,
     },
     "fast": {
@@ -202,33 +274,14 @@ RECIPES: dict[str, dict[str, Any]] = {
         "model": "resnet18",
         "prototypes": True,
         "binding": "redrawn",
-        "temperature": "0.1->0.5",
+        "temperature": TemperatureSchedule(0.1, 0.5),
         "batch_size": 32,
         "lr": 0.03,
-        "settle": 0.6,
+        "clean_fraction": 0.6,
         "epochs": 70,
     },
 }
-"""Settings that differ from the defaults, by the name of the recipe."""
-
-
-def _choices() -> dict[str, tuple[str, ...]]:
-    # Here, because the help of the command should not load what trains.
-    from orthoframe.losses import Denominator
-    from orthoframe.options import Activation, Binding, Head, Model, Scheme
-
-    return {
-        "imbalance": IMBALANCES,
-        "model": get_args(Model),
-        "head": get_args(Head),
-        "activation": get_args(Activation),
-        "loss": LOSSES,
-        "denominator": get_args(Denominator),
-        "scheme": get_args(Scheme),
-        "binding": get_args(Binding),
-        "decay": DECAYS,
-        "precision": PRECISIONS,
-    }
+"""Settings that differ from the defaults, by recipe."""
 
 
 def _absolute(path: str | Path) -> str:

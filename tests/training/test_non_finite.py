@@ -1,4 +1,4 @@
-"""A loss that is no number stops the run: what is said, and what is left."""
+"""A loss that is not finite stops the run: what is said, and what is left."""
 
 import math
 
@@ -6,39 +6,38 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from tests.training.runs import arguments, json_of, small
+from tests.training.runs import arguments, json_of, small, train
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError
-from orthoframe.training import train
-from orthoframe.training._checkpoint import load_checkpoint
-from orthoframe.training._setup import set_up
+from orthoframe.training import make_task
+from orthoframe.training._folder import RunFolder
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
-def test_a_loss_that_is_no_number(tmp_path, capsys):
+def test_a_loss_that_is_not_finite(tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", *arguments(lr=1e30), "--out", str(folder)]) == 1
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert complaint.startswith("orthoframe: the loss is nan in step ")
     assert " of epoch 1 (samples " in complaint
-    assert f", ..., all in {folder / 'nan-batch.json'}); the largest feature before the norm is " in complaint
+    assert f", ..., all in {folder / 'nan-batch.json'}); the largest feature before normalisation is " in complaint
     assert complaint.endswith("; try a smaller --lr or --precision 32\n")
     # The samples are those of the step, where they are in the data.
     found = json_of(folder / "nan-batch.json")
     assert f" in step {found['step']} of epoch {found['epoch']} " in complaint
     shown = [int(word) for word in complaint.split("(samples ")[1].split(", ...")[0].split(", ")]
     assert shown == found["indices"][:16]
-    task = set_up(small())
+    task = make_task(small())
     batch = torch.from_numpy(task.plan.batches(0)[found["step"] - 1])
     pixels = np.rint(load_digits().images * (255 / 16))[found["indices"]]
     assert np.array_equal(task.train.pixels[batch][:, 0].numpy(), pixels)
     # What was saved last is from before.
-    state, _ = load_checkpoint(folder)
+    state, _ = RunFolder(folder).load_checkpoint()
     assert all(torch.isfinite(value).all() for value in state["parts"].values())
     assert main(["report", str(folder)]) == 0
-    assert "Not finished: after epoch 0 of 3 the loss was no number" in (folder / "report.html").read_text()
+    assert "Not finished: after epoch 0 of 3 the loss was not finite" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("head", ["linear", "none"])
@@ -48,7 +47,7 @@ def test_the_largest_feature_is_that_before_the_norm(head, tmp_path, monkeypatch
     with pytest.raises(TrainingError, match="the loss is inf in step 1 of epoch 1"):
         train(small(head=head, augment=False), tmp_path / "run")
     found = json_of(tmp_path / "run" / "nan-batch.json")
-    task = set_up(small(head=head, augment=False))
+    task = make_task(small(head=head, augment=False))
     features = task.encoder.backbone(task.normaliser(task.train.pixels[torch.from_numpy(task.plan.batches(0)[0])]))
     if head == "linear":
         features = torch.relu(task.encoder.head.linear(features))

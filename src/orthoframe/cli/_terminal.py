@@ -1,0 +1,73 @@
+"""What every verb shares on the terminal: how options are spelled, how errors are told, and the progress bar."""
+
+import os
+import shlex
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orthoframe.errors import InputError, Option, OrthoframeError
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+# Arguments of the library that the command calls otherwise.
+_FLAGS = {"class_counts": "counts", "nonnegative": "relu"}
+
+
+def flag(option: Option) -> str:
+    """An option as it is typed.
+
+    Examples:
+        >>> flag(Option("batch_size")), flag(Option("head", "linear")), flag(Option("augment", False))
+        ('--batch-size', '--head linear', '--no-augment')
+    """
+    name = _FLAGS.get(option.name, option.name).replace("_", "-")
+    if option.value is None or option.value is True:
+        return f"--{name}"
+    return f"--no-{name}" if option.value is False else f"--{name} {shlex.quote(str(option.value))}"
+
+
+def complain(error: BaseException) -> None:
+    """Print an error as one sentence; with `ORTHOFRAME_DEBUG=1`, its traceback before it."""
+    debug = os.environ.get("ORTHOFRAME_DEBUG", "0") not in ("", "0")
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, OrthoframeError):
+        print(f"orthoframe: {error.spelled(flag)}", file=sys.stderr)
+    else:
+        advice = "" if debug else " (ORTHOFRAME_DEBUG=1 shows where)"
+        print(f"orthoframe: unexpected {type(error).__name__}: {error}{advice}", file=sys.stderr)
+
+
+@contextmanager
+def bad_input(where: Path | str = "") -> Iterator[None]:
+    """Turn values that the library refuses into an error about the input, which it cannot name itself."""
+    try:
+        yield
+    except OrthoframeError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{where}: {error}" if where else str(error)) from error
+
+
+def progress(*columns: "ProgressColumn") -> "Progress":
+    """A bar on standard error, shown only on a terminal and removed when it is done.
+
+    Args:
+        columns: What is shown behind the bar; by default percentage and remaining time.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),  # a file name may contain square brackets
+        BarColumn(bar_width=20 if columns else 40),
+        *(columns or (TaskProgressColumn(), TimeRemainingColumn())),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )

@@ -1,0 +1,306 @@
+"""The files of a run folder as typed records: training writes them, and `msgspec` decodes them elsewhere."""
+
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from pathlib import Path
+
+from orthoframe.batches import ClassReport
+from orthoframe.errors import Option, spelled
+from orthoframe.geometry import Accuracy
+from orthoframe.losses import Gap
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """A row of `metrics.csv`; what was not measured in an epoch, or does not exist for its loss, is None.
+
+    Attributes:
+        epoch: From 1.
+        lr: The learning rate of the last step.
+        loss: The mean over the batches of the epoch; `floor`, `gap` and `collapsed` likewise.
+        collapsed: The loss of features that are all alike.
+        balanced_accuracy: Of the training images; `test_*` of the test images.
+        dead_rows: Training images without a feature above zero.
+        live_dimensions: Dimensions that are above zero for some training image.
+    """
+
+    epoch: int
+    seconds: float
+    lr: float
+    temperature: float
+    loss: float
+    floor: float | None = None
+    gap: float | None = None
+    collapsed: float | None = None
+    delta_of: float | None = None
+    delta_etf: float | None = None
+    beta_nc: float | None = None
+    balanced_accuracy: float | None = None
+    worst_accuracy: float | None = None
+    test_balanced_accuracy: float | None = None
+    test_worst_accuracy: float | None = None
+    dead_rows: int | None = None
+    live_dimensions: int | None = None
+
+    @property
+    def relative_gap(self) -> float | None:
+        """The gap divided by that of features that are all alike; None if there is nothing to learn."""
+        if self.floor is None or self.collapsed is None:
+            return None
+        return Gap(self.loss, self.floor, self.collapsed).relative_gap
+
+
+COLUMNS = tuple(field.name for field in fields(EpochRecord))
+"""The columns of `metrics.csv`."""
+
+
+@dataclass(frozen=True)
+class ClassMeasurement:
+    """One class in a line of `geometry.jsonl`."""
+
+    name: int | str
+    rows: int
+    spread: float | None  # mean squared distance of the rows to their mean
+    dimensions: int  # that the class owns
+    inside: float | None  # part of the squared length of its mean that is in them
+
+
+@dataclass(frozen=True)
+class OwnershipMeasurement:
+    """Which class owns each dimension."""
+
+    owners: tuple[int, ...]  # [d], position of a class; -1 where the dimension is dead
+    purity: tuple[float | None, ...]  # [d]
+    owned: int
+    shared: int
+    dead: int
+
+
+@dataclass(frozen=True)
+class GeometryMeasurement:
+    """A `Geometry`, as its `to_dict` has it; None for what is not finite."""
+
+    verdict: str
+    classes: tuple[ClassMeasurement, ...]
+    dim: int
+    cosines: tuple[tuple[float | None, ...], ...]  # [k, k]
+    ownership: OwnershipMeasurement
+    dead_rows: int
+    spread: float | None
+    delta_of: float | None
+    delta_etf: float | None
+    beta_nc: float | None
+    collapse_trace: float | None
+    mean_cosine: float | None
+    max_cosine: float | None
+    norm_ratio: float | None
+    missing: tuple[int | str, ...] = ()
+    accuracy: Accuracy | None = None
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A line of `geometry.jsonl`: the training images after an epoch, and the accuracy of the test images."""
+
+    epoch: int
+    train: GeometryMeasurement
+    test: Accuracy | None = None
+
+
+@dataclass(frozen=True)
+class CertificateRecord:
+    """`certificate.json`: what the batches of the run guarantee.
+
+    Attributes:
+        epochs: How many epochs were looked at together.
+        conclusive: Whether it is about all batches of the run.
+    """
+
+    holds: bool
+    holds_as_stated: bool
+    sentence: str
+    classes: tuple[ClassReport, ...]
+    missing_pairs: tuple[tuple[int | str, int | str], ...]
+    num_batches: int
+    memberships: int
+    single_class_batches: int
+    absent: int
+    epochs: int
+    conclusive: bool = True
+
+
+NON_FINITE_FILE = "nan-batch.json"
+"""What stopped a run whose loss was not finite: a `NonFiniteBatch`."""
+
+
+@dataclass(frozen=True)
+class NonFiniteBatch:
+    """A batch whose loss was not finite.
+
+    Attributes:
+        loss: `nan` or `inf`.
+        step: From 1, in its epoch.
+        epoch: From 1.
+        indices: The samples, by their place in the data as it was read.
+        largest_feature: Before normalisation; None if it is not finite either.
+    """
+
+    loss: str
+    step: int
+    epoch: int
+    indices: tuple[int, ...]
+    largest_feature: float | None
+
+
+@dataclass(frozen=True)
+class RunEnvironment:
+    """`run.json`: what a run used, beside what was asked for (`config.json`).
+
+    Attributes:
+        processes: How many processes shared it.
+        device: `cpu` or `cuda`.
+        precision: As Fabric names it.
+        versions: Of orthoframe, torch and Python.
+    """
+
+    processes: int
+    device: str
+    precision: str
+    versions: dict[str, str]
+
+
+class _Coded(StrEnum):
+    """An enum whose members are codes for files, and carry their sentence."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> "_Coded":
+        member = str.__new__(cls, code)
+        member._value_, member.sentence = code, sentence
+        return member
+
+    @property
+    def label(self) -> str:
+        """The code in words."""
+        return self.value.replace("-", " ")
+
+
+class Signature(_Coded):
+    """What the features look like at the end of a run."""
+
+    FRAME = "frame-reached", "class means are orthogonal and classes have collapsed"
+    NOT_ORTHOGONAL = "means-not-orthogonal", "classes have collapsed, but their means are not orthogonal"
+    NOT_COLLAPSED = "classes-not-collapsed", "class means are orthogonal, but classes have not collapsed"
+    NEITHER = (
+        "means-not-orthogonal-and-classes-not-collapsed",
+        "class means are not orthogonal, and classes have not collapsed",
+    )
+
+
+class Ending(_Coded):
+    """How a run that has not reached the frame was moving when it ended."""
+
+    FALLING = "still-falling", "the run was still approaching the frame"
+    SLOW = "slow", "the run was approaching the frame slowly"
+    STALLED = "stalled", "the run had stopped approaching the frame"
+    HARDLY_BEGUN = "hardly-begun", "the loss has hardly begun to fall"
+    ALIKE = "features-alike", "features are all alike"
+    NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
+    NON_FINITE = "loss-not-finite", "the loss was not finite"
+
+    @property
+    def waiting(self) -> bool:
+        """Whether more epochs may be all that is missing."""
+        return self in (Ending.FALLING, Ending.SLOW, Ending.HARDLY_BEGUN, Ending.NOT_FINISHED)
+
+
+class Cause(_Coded):
+    """Why a run may not have reached the frame; the sentence has places for values."""
+
+    CROSS_ENTROPY = "cross-entropy", "cross-entropy does not lead to an orthogonal frame"
+    NEGATIVE = "negative-features", "features may be negative ({activation}): their optimum is not an orthogonal frame"
+    UNCERTIFIED = "uncertified", "{certificate}"
+    UNCERTIFIED_SO_FAR = (
+        "uncertified-so-far",
+        "in the first {epochs} epochs (later ones were not checked): {certificate}",
+    )
+    LARGE_LR = "large-lr", "{lr} is large, and the loss has gone only {percent:.0f} % of the way to its floor"
+    SMALL_LR = "small-lr", "{lr} is small, and the loss has gone only {percent:.0f} % of the way to its floor"
+    ALIKE = "features-alike", "the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}"
+    HARDLY_BEGUN = (
+        "hardly-begun",
+        "the loss has gone {percent:.0f} % of the way from features that are all alike to its floor",
+    )
+    TOO_HOT = (
+        "temperature-too-high",
+        "temperature {temperature:g} is far above {fastest:.2f}, at which features near the frame move fastest: it may "
+        "merge classes before they are told apart",
+    )
+    TOO_COLD = (
+        "temperature-too-low",
+        "temperature {temperature:g} is far below {fastest:.2f}, at which features near the frame move fastest",
+    )
+    DEAD_DIMENSIONS = "dead-dimensions", "only {live} dimensions are alive, and {classes} classes need one each"
+    DEAD_ROWS = "dead-rows", "images without a feature above zero: {rows}"
+    POOLED_MAPS = (
+        "pooled-maps",
+        "features are averages of ReLU maps, which are rarely exactly zero and approach the frame slowly",
+    )
+    STILL_FALLING = "still-falling", "{quantity} is still falling"
+    SLOW = "slow", "the distance falls slowly, and nothing that can be checked explains it"
+    STALLED = "stalled", "the distance has stopped falling, and nothing that can be checked explains it"
+    NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
+    NON_FINITE = "loss-not-finite", "the loss was not finite"
+
+
+@dataclass(frozen=True)
+class CauseRecord:
+    """A cause with its sentence, and what to try."""
+
+    cause: Cause
+    sentence: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class VerdictRecord:
+    """`verdict.json`: how a run ended.
+
+    Attributes:
+        sentence: The verdict in words.
+        reached: Whether the frame is reached.
+        signature: What the features look like; None for a run that has not finished.
+        ending: How the run was moving; None where the frame is reached or the causes explain everything.
+        causes: Likely causes, the gravest first.
+    """
+
+    sentence: str
+    reached: bool
+    signature: Signature | None
+    ending: Ending | None
+    causes: tuple[CauseRecord, ...]
+
+    @property
+    def label(self) -> str:
+        """Signature and ending in a few words."""
+        return ", ".join(part.label for part in (self.signature, self.ending) if part is not None)
+
+
+def unfinished(folder: Path, epochs_done: int, epochs: int, *, non_finite: bool) -> VerdictRecord:
+    """In the place of a verdict, for a run that has none yet.
+
+    Args:
+        folder: Its folder.
+        epochs_done: Epochs that have ended.
+        epochs: Epochs that were asked for.
+        non_finite: Whether the loss was not finite.
+    """
+    if non_finite:
+        ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
+        advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])
+        after = f"; {NON_FINITE_FILE} has the batch"
+    else:
+        ending, cause, after = Ending.NOT_FINISHED, Cause.NOT_FINISHED, ""
+        advice = f"resume the run in {folder}"
+    sentence = f"Not finished: after epoch {epochs_done} of {epochs} {ending.sentence}{after}."
+    return VerdictRecord(sentence, False, None, ending, (CauseRecord(cause, cause.sentence, advice),))

@@ -1,0 +1,260 @@
+"""A run from its settings to its report."""
+
+import os
+import platform
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from orthoframe._atomic import write_atomic, write_json
+from orthoframe._version import __version__
+from orthoframe.batches import RunCertificate
+from orthoframe.errors import Option, OrthoframeError, Part
+from orthoframe.training._diagnosis import Diagnosis, diagnose
+from orthoframe.training._export import save_encoder
+from orthoframe.training._folder import RunFolder
+from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
+from orthoframe.training._processes import check_precision, find_processes, start
+from orthoframe.training._records import EpochRecord, RunEnvironment
+from orthoframe.training._settings import Settings
+from orthoframe.training._task import Evaluation, Progress, Task, make_task
+
+_SAVE_SECONDS = 15.0  # between two checkpoints
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a signal to end: the state is saved."""
+
+
+def _nothing(*_: object) -> None:
+    """What is done if nobody listens."""
+
+
+@dataclass(frozen=True)
+class RunListener:
+    """Functions that are called as a run goes on, in its first process; each is optional.
+
+    Attributes:
+        on_start: Before the first step, with the task, what its batches guarantee, and the floor of the loss in the
+            first epoch (None for a loss without one).
+        on_step: After each step, with the loop.
+        on_epoch: After each epoch, with its record.
+        on_note: With the parts of a sentence that the user should read.
+        on_data: While data is downloaded: the name of a file, the bytes that are there, and those that it will have.
+    """
+
+    on_start: Callable[[Task, RunCertificate, float | None], None] = _nothing
+    on_step: Callable[[Loop], None] = _nothing
+    on_epoch: Callable[[EpochRecord], None] = _nothing
+    on_note: Callable[[tuple[Part, ...]], None] = _nothing
+    on_data: Progress = _nothing
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    folder: Path
+    settings: Settings
+    environment: RunEnvironment
+    certificate: RunCertificate
+    records: tuple[EpochRecord, ...]  # rows of metrics.csv
+    evaluation: Evaluation
+    diagnosis: Diagnosis
+
+
+def train(
+    settings: Settings, out: Path, listener: RunListener | None = None, *, report: bool = True
+) -> RunResult | None:
+    """Train, and keep everything in a folder.
+
+    Killed at any moment, a run can be resumed, and ends with the same bytes.
+
+    Args:
+        settings: What to do.
+        out: The folder; it must not have a run in it.
+        listener: Is told how it goes.
+        report: Whether to write `report.html` and `figures/training.png` at the end.
+
+    Returns:
+        How it ended; None in processes other than the first.
+
+    Raises:
+        OrthoframeError: With a sentence, if it cannot start: `OptionError` for settings that are not allowed,
+            `DataError` for data that cannot be read, `TrainingError` otherwise; `Stopped` if it had started.
+        Interrupted: After Ctrl-C, when the state has been saved.
+    """
+    settings.check()
+    # Absolute paths, because it may be resumed from elsewhere.
+    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report)
+
+
+def resume(out: Path, listener: RunListener | None = None, *, report: bool = True) -> RunResult | None:
+    """Go on with the run in a folder, with the settings that it has; see `train`.
+
+    A run that has ended writes again what is missing.
+    """
+    folder = RunFolder(Path(out))
+    return _run(folder.settings(), folder, True, listener or RunListener(), report)
+
+
+def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunListener, report: bool) -> RunResult | None:
+    try:
+        before = folder.environment() if resumed else None
+        processes = find_processes(settings.devices if before is None else before.processes, resumed)
+        with ExitStack() as held:
+            # What a process can do alone comes before others are started, so that a refusal needs none of them.
+            task, refusal = None, None
+            try:
+                if not resumed:
+                    folder.check_free()
+                check_precision(settings.precision)
+                task = make_task(settings, processes.count, listener.on_data)
+                if processes.first:
+                    held.enter_context(folder.opened(resumed))
+            except OrthoframeError as error:
+                refusal = error
+            fabric = start(processes, settings.precision, refusal)
+            assert task is not None  # otherwise there is a refusal
+
+            first = fabric.global_rank == 0
+            listener = listener if first else RunListener()
+            environment = RunEnvironment(
+                processes.count, fabric.device.type, settings.precision, {**_VERSIONS, "torch": torch.__version__}
+            )
+            certified = task.certificate()
+            loop = Loop(task, fabric)
+            if resumed:
+                _load(loop, folder, listener)
+            for note in _notes(loop, before, environment):
+                listener.on_note(note)
+            if first:
+                if not resumed:
+                    folder.write_settings(settings)  # not earlier: a start that failed leaves no run behind
+                folder.write_environment(environment)
+                certificate = {**certified.certificate.to_dict(), "epochs": certified.epochs}
+                write_json(folder.path / "certificate.json", {**certificate, "conclusive": certified.conclusive})
+            listener.on_start(task, certified, loop.epoch_floor() if settings.loss == "supcon" else None)
+
+            _train(loop, folder, listener)
+            if not first:
+                return None
+
+            evaluation = loop.evaluate()
+            diagnosis = diagnose(task, certified, loop.state.records, evaluation)
+            save_encoder(folder.path, task, evaluation.centres)
+            write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
+            if report:
+                _write_report(folder.path)
+            records = tuple(loop.state.records)
+            return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
+    except OSError as error:
+        raise Stopped(
+            f"{folder.path}: {error.strerror or error}; what was saved last is whole: once there is room, go on with ",
+            Option("resume", str(folder.path)),
+        ) from error
+
+
+_VERSIONS = {"orthoframe": __version__, "python": platform.python_version()}
+
+
+def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
+    """What the user should know before the first step."""
+    notes = loop.task.notes()
+    if before is not None and before.processes != now.processes:
+        notes.append((f"the run was shared by {before.processes} processes before, and by {now.processes} now",))
+    if loop.local_statistics:
+        notes.append(
+            (
+                f"BatchNorm statistics are per process, each of which has a part of every batch ({now.processes} "
+                "processes); SyncBatchNorm needs GPUs",
+            )
+        )
+    return notes
+
+
+def _load(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
+    """Go on from the newest checkpoint that is whole."""
+    state, complaints = folder.load_checkpoint()
+    for complaint in complaints:
+        listener.on_note((f"{complaint}; going on from the previous one",))
+    if state is not None:
+        loop.load_state_dict(state)
+    loop.fabric.barrier()  # every process has read
+    if complaints and loop.fabric.global_rank == 0:
+        folder.drop_broken_checkpoint()
+
+
+def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
+    """Epoch after epoch, with a checkpoint from time to time and at the end."""
+    saved, first = time.monotonic(), loop.fabric.global_rank == 0
+    epochs = loop.task.settings.epochs
+
+    def save() -> None:
+        nonlocal saved
+        if first:
+            # In this order: whoever finds the last checkpoint need not write the table again.
+            folder.write_metrics(loop.state.records, loop.state.measurements)
+            folder.save_checkpoint(loop.state_dict())
+        saved = time.monotonic()
+
+    def on_step() -> None:
+        listener.on_step(loop)
+        if loop.any_process(stop.is_set()):
+            save()
+            raise Interrupted
+        if time.monotonic() - saved > _SAVE_SECONDS:
+            save()
+
+    if loop.state.epoch == epochs:
+        return
+    with _signals() as stop:
+        if loop.state.epoch == 0 and loop.state.steps == 0:
+            save()  # whatever happens, there is something to go on from
+        while loop.state.epoch < epochs:
+            try:
+                listener.on_epoch(loop.run_epoch(on_step))
+            except NonFiniteLoss as error:
+                if not first:
+                    raise
+                folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
+                raise NonFiniteLoss(error.batch, folder.write_non_finite(error.batch)) from None
+        save()
+
+
+def _write_report(path: Path) -> None:
+    from orthoframe.reporting import read_run, training_figure, write_report
+
+    try:
+        run = read_run(path)
+        write_atomic(path / "report.html", lambda file: write_report([run], file))
+        os.makedirs(path / "figures", exist_ok=True)
+        figure = training_figure(run)
+        write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
+    except OSError as error:
+        raise Stopped(
+            f"the report cannot be written: {error.strerror or error}; everything else is in {path}; once there is "
+            "room, go on with ",
+            Option("resume", str(path)),
+        ) from error
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Ctrl-C and a request to end are heard between two steps."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
