@@ -50,7 +50,7 @@ NOT_RUN = {
 def folder(tmp_path_factory):
     """What a reader of the pages has at hand: a run, images, features, labels, batches; and the project's files."""
     folder = tmp_path_factory.mktemp("reader")
-    train(Settings(epochs=1), folder / "RUN")
+    train(Settings(epochs=1), folder / "RUN", report=False)
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(3), [80, 16, 4])
     features = np.abs(rng.normal(size=(100, 8))).astype(np.float32)

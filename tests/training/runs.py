@@ -131,7 +131,7 @@ def same(folder, undisturbed):
     """Whether it ended as the other did: bytes of the encoder, and all numbers but the seconds."""
     tables = [[{**row, "seconds": 0} for row in rows_of(path)] for path in (folder, undisturbed)]
     assert tables[0] == tables[1]
-    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json"):
+    for name in ("geometry.jsonl", "certificate.json", "verdict.json", "config.json", "run.json"):
         assert (folder / name).read_bytes() == (undisturbed / name).read_bytes()
     left = {path.name for path in folder.iterdir()}
     assert not [name for name in left if name.startswith(".orthoframe.")]

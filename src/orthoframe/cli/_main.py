@@ -55,7 +55,8 @@ def parse(name: str, arguments: Sequence[str]) -> Any:
     The dataclass of a verb may have a class method `defaults` that takes options of its own, such as a recipe, and
     returns the instance whose values are the defaults of all others.
     """
-    verb = getattr(import_module(f"orthoframe.cli.{name}"), name.capitalize())
+    module = import_module(f"orthoframe.cli.{name}")
+    verb = getattr(module, f"{name.capitalize()}Command", None) or getattr(module, name.capitalize())
     prog = f"orthoframe {name}"
     options: dict[str, Any] = {}
     if hasattr(verb, "defaults"):

@@ -41,7 +41,7 @@ _TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
 
 
 @dataclass(frozen=True)
-class Train(Settings):
+class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
     Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. A run that was
@@ -69,7 +69,7 @@ class Train(Settings):
     """Write the curves for TensorBoard too, into the run folder."""
 
     @classmethod
-    def defaults(cls, recipe: Recipe = "quick") -> "Train":
+    def defaults(cls, recipe: Recipe = "quick") -> "TrainCommand":
         """The defaults of all options, as the recipe gives them."""
         return cls(recipe=recipe, **RECIPES[recipe])
 

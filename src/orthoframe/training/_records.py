@@ -7,6 +7,7 @@ from pathlib import Path
 from orthoframe.batches import ClassReport
 from orthoframe.errors import Option, spelled
 from orthoframe.geometry import Accuracy
+from orthoframe.losses import Gap
 
 
 @dataclass(frozen=True)
@@ -44,9 +45,9 @@ class EpochRecord:
     @property
     def relative_gap(self) -> float | None:
         """The gap divided by that of features that are all alike; None if there is nothing to learn."""
-        if self.gap is None or self.collapsed is None or self.floor is None or self.collapsed <= self.floor:
+        if self.floor is None or self.collapsed is None:
             return None
-        return self.gap / (self.collapsed - self.floor)
+        return Gap(self.loss, self.floor, self.collapsed).relative_gap
 
 
 COLUMNS = tuple(field.name for field in fields(EpochRecord))

@@ -94,7 +94,7 @@ class Settings:
     data_dir: Path | None = None
     """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
     imbalance: Imbalance = "step"
-    """Which classes are made small: step (the second half), long-tail, or none."""
+    """Which classes are made small: the second half (step), gradually more (long-tail), or none."""
     ratio: float = 10.0
     """Size of the largest class divided by that of the smallest."""
     majority: int | None = None
@@ -104,8 +104,7 @@ class Settings:
     width: int | None = None
     """Width of the encoder (default: its own)."""
     head: Head = "linear"
-    """What precedes the activation: a linear layer, or none (the last ReLU of the encoder is the activation; pooled
-    maps are rarely exactly zero, and approach the frame far more slowly)."""
+    """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly."""
     features: int | None = None
     """Dimensions of the features, with a linear head (default: those of the encoder)."""
     activation: Activation = "relu"
