@@ -4,11 +4,13 @@ import csv
 import json
 import math
 
+import msgspec
 import numpy as np
 import torch
 
 from orthoframe import BatchPlan, certify, collapsed_loss, loss_floor, measure, supcon_loss
-from orthoframe.training import COLUMNS
+from orthoframe._atomic import json_ready
+from orthoframe.training import COLUMNS, Cause, CauseRecord, Ending, Signature, VerdictRecord
 
 CONFIG = {
     "data": "digits",
@@ -35,21 +37,24 @@ CONFIG = {
     "recipe": None,
     "version": "0.1.0",
 }
-GOOD = {
-    "verdict": "The frame is reached: class means are orthogonal to within 0.0003 and every class has collapsed, "
-    "so the loss is at its floor.",
-    "reached": True,
-    "signature": "frame reached",
-    "causes": [],
-    "advice": ["Nothing: fewer epochs would have done."],
-}
-BAD = {
-    "verdict": "Class means are not orthogonal: the distance to a frame stays at 0.35, and the largest cosine is 0.62.",
-    "reached": False,
-    "signature": "means not orthogonal",
-    "causes": ["The head has no non-negative activation.", "Classes 3 and 7 never meet in a batch."],
-    "advice": ["Train with --activation relu.", "Train with --binding fixed."],
-}
+GOOD = VerdictRecord(
+    "The frame is reached: class means are orthogonal to within 0.0003 and every class has collapsed, so the loss is "
+    "at its floor.",
+    reached=True,
+    signature=Signature.FRAME,
+    ending=None,
+    causes=(),
+)
+BAD = VerdictRecord(
+    "Class means are not orthogonal: the distance to a frame stays at 0.35, and the largest cosine is 0.62.",
+    reached=False,
+    signature=Signature.NOT_ORTHOGONAL,
+    ending=Ending.STALLED,
+    causes=(
+        CauseRecord(Cause.NEGATIVE, "The head has no non-negative activation.", "activation='relu'"),
+        CauseRecord(Cause.UNCERTIFIED, "Classes 3 and 7 never meet in a batch.", "binding='fixed'"),
+    ),
+)
 
 
 def write_run(
@@ -110,10 +115,10 @@ def write_run(
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    (folder / "geometry.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "geometry.jsonl").write_text("".join(json.dumps(json_ready(line)) + "\n" for line in lines))
     settings = {**CONFIG, "loss": loss, "binding": binding, "epochs": epochs, "seed": seed, **config}
     (folder / "config.json").write_text(json.dumps(settings))
-    (folder / "verdict.json").write_text(json.dumps(verdict))
+    (folder / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     if loss == "supcon":
         certified = certify(named, [batch for epoch in range(3) for batch in plan.batches(epoch)])
         (folder / "certificate.json").write_text(json.dumps({**certified.to_dict(), "epochs": 3}))

@@ -1,14 +1,27 @@
-"""Made-up results of studies, as their JSON has them."""
+"""Made-up results of studies."""
 
 import math
 import random
 from itertools import product
 
-from orthoframe.studies._claims import POSITIVE, TIMES, interval
+from orthoframe.studies import (
+    CellResult,
+    Claim,
+    Comparison,
+    Decision,
+    Failure,
+    Finding,
+    Interval,
+    JobResult,
+    Panel,
+    StudyResult,
+)
 
 
 def result(final, curve=None, cosines=None):
-    return {"final": final, "curve": curve or {}, "cosines": cosines}
+    if any(name in final for name in ("epochs_to_of", "time_to_of")):
+        curve = curve or {"epoch": [1, 10]}
+    return JobResult(final, curve or {}, cosines)
 
 
 def cells(axes, make, seeds=3):
@@ -16,54 +29,32 @@ def cells(axes, make, seeds=3):
     found = []
     for place, values in enumerate(product(*axes.values())):
         where = dict(zip(axes, values, strict=True))
-        made = {str(seed): make(where, random.Random(1000 * place + seed), seed) for seed in range(seeds)}
-        found.append({"where": where, "results": made})
+        made = {seed: make(where, random.Random(1000 * place + seed), seed) for seed in range(seeds)}
+        found.append(CellResult.of(where, made))
     return found
 
 
-def summary(results):
-    """As the study writes it."""
-    names = dict.fromkeys(name for made in results.values() for name in made["final"])
-    found = {}
-    for name in names:
-        values = {seed: made["final"].get(name) for seed, made in results.items() if name in made["final"]}
-        if name not in TIMES:
-            values = {seed: value for seed, value in values.items() if value is not None}
-        known = [value for value in values.values() if value is not None]
-        over = interval(known, logarithm=name in POSITIVE and min(known, default=0) > 0)
-        ends = (over.mean, over.low, over.high) if len(known) == len(values) else (math.nan,) * 3
-        mean, low, high = (end if math.isfinite(end) else None for end in ends)
-        found[name] = {"mean": mean, "low": low, "high": high, "values": values}
-    return found
-
-
-def panel(quantity, x, lines=(), **more):
-    base = {"title": f"{quantity} by {x}", "where": {}, "level": None, "log": ""}
-    return {**base, "quantity": quantity, "x": x, "lines": list(lines), **more}
+def panel(quantity, x, lines=(), title=None, **more):
+    return Panel(title or f"{quantity} by {x}", quantity, x, tuple(lines), **more)
 
 
 def comparison(where, mean, low, high, decision="supported"):
-    values = {"0": low, "1": mean, "2": high}
-    return {"where": where, "mean": mean, "low": low, "high": high, "values": values, "decision": decision}
+    return Comparison(where, Decision(decision), Interval(mean, low, high, {0: low, 1: mean, 2: high}))
 
 
-def claim(text, comparisons, decision="supported", quantity="delta_of", at_most=0.1, at_least=None):
-    bound = f"at most {at_most}" if at_most is not None else f"at least {at_least}"
-    return {
-        **{"text": text, "source": "paper", "rule": f"{quantity} {bound}", "decision": decision},
-        **{"at_most": at_most, "at_least": at_least, "quantity": quantity, "comparisons": comparisons},
-    }
+def finding(text, comparisons, decision="supported", quantity="delta_of", at_most=0.1, at_least=None):
+    claim = Claim(text, "paper", quantity, {}, at_most=at_most, at_least=at_least)
+    return Finding(claim, Decision(decision), tuple(comparisons))
 
 
-def study(name, found, panels, claims=(), columns=("delta_of",), **more):
+def study(name, found, panels, findings=(), columns=("delta_of",), **more):
     base = {
         **{"study": name, "question": "Does it reach the frame?", "remark": "Small networks.", "scale": "desk"},
         **{"seeds": 3, "command": f"orthoframe study {name} --scale desk", "version": "0.3.0", "commit": "abc123"},
-        **{"seconds": 512.3, "verdict": "inconclusive", "failures": []},
+        **{"modified": False, "run_commits": (), "runs": 3, "reused": 0, "seconds": 512.3, "failures": ()},
     }
-    found = [{**cell, "summary": summary(cell["results"])} for cell in found]
-    shown = {"claims": list(claims), "columns": list(columns), "panels": list(panels), "cells": found}
-    return {**base, **shown, **more}
+    shown = {"findings": findings, "columns": columns, "panels": panels, "cells": found}
+    return StudyResult(**{**base, **{part: tuple(values) for part, values in shown.items()}, **more})
 
 
 def cosines(k, off):
@@ -100,11 +91,10 @@ def imbalance():
             panel("beta_nc", "ratio", ["activation"], log="xy", title="Classes collapse"),
         ],
         [
-            claim("With ReLU, Δ_GM is at most 0.1 at every imbalance.", good),
-            claim("The same without a bound on R.", bad, "not supported"),
+            finding("With ReLU, Δ_GM is at most 0.1 at every imbalance.", good),
+            finding("The same without a bound on R.", bad, "not supported"),
         ],
         ["delta_of", "beta_nc"],
-        verdict="not supported",
     )
 
 
@@ -132,7 +122,7 @@ def batching():
             panel("test_worst_accuracy", "epoch", ["binding"], title="Accuracy of the worst class"),
             panel("epochs_to_of", "binding", log="y", title="Epochs that it takes"),
         ],
-        [claim("Binding reaches the frame.", [comparison({"binding": "whole batch"}, 0.02, 0.01, 0.03)])],
+        [finding("Binding reaches the frame.", [comparison({"binding": "whole batch"}, 0.02, 0.01, 0.03)])],
         ["delta_of", "epochs_to_of", "worst_accuracy"],
     )
 
@@ -155,7 +145,7 @@ def accuracies():
             panel("balanced_accuracy", "data", ["loss"], where={"ratio": 100}, title="Balanced accuracy at R = 100"),
             panel("worst_accuracy", "data", ["loss", "ratio"], title="The worst class, by loss and imbalance"),
         ],
-        [claim("It is not less accurate.", wide, "inconclusive", "balanced_accuracy", None, 0.0)],
+        [finding("It is not less accurate.", wide, "inconclusive", "balanced_accuracy", None, 0.0)],
         ["balanced_accuracy", "worst_accuracy", "minority_accuracy"],
         remark="The accuracy is that of the nearest class centre.",
     )
@@ -182,7 +172,7 @@ def extreme():
             panel("delta_of", "time", ["ratio"], where={"denominator": "all"}, log="xy", title="Flows"),
         ],
         [
-            claim(
+            finding(
                 "The time grows at most tenfold.",
                 [never, comparison({"denominator": "balanced", "ratio": 10000}, 50.0, 45.0, 56.0)],
                 "not supported",
@@ -191,7 +181,7 @@ def extreme():
             )
         ],
         ["time_to_of", "delta_of"],
-        failures=[{"where": {"ratio": 10000, "denominator": "all"}, "seed": 1, "sentence": "the loss is not finite"}],
+        failures=(Failure({"ratio": 10000, "denominator": "all"}, 1, "key", "the loss is not finite"),),
     )
 
 
@@ -201,15 +191,13 @@ DANGEROUS = '<b>x</b> </script> $\\frac$ | `"'
 def odd():
     """Nulls, one seed, names nobody knows, texts that are markup, empty cells and failures."""
     danger = {DANGEROUS: DANGEROUS}
-    empty = {"where": {"n": 3, "text": "c", **danger}, "results": {}}
+    empty = CellResult.of({"n": 3, "text": "c", **danger}, {})
     final = {"new_quantity": None, "delta_of": None, "epochs_to_of": None}
+    strange = result({"new_quantity": -1.5}, {"epoch": [1], "x": [2.0]}, [[1.0, None], [None, 1.0]])
     some = [
-        {"where": {"n": 1, "text": "a", **danger}, "results": {"0": result({**final, "new_quantity": 0.0})}},
-        {"where": {"n": 2, "text": None, **danger}, "results": {"0": result(final, {"epoch": [1], "x": [None]})}},
-        {
-            "where": {"n": 4, "text": True, **danger},
-            "results": {"0": result({"new_quantity": -1.5}, {"epoch": [1], "x": [2.0]}, [[1.0, None], [None, 1.0]])},
-        },
+        CellResult.of({"n": 1, "text": "a", **danger}, {0: result({**final, "new_quantity": 0.0})}),
+        CellResult.of({"n": 2, "text": None, **danger}, {0: result(final, {"epoch": [1], "x": [None]})}),
+        CellResult.of({"n": 4, "text": True, **danger}, {0: strange}),
         empty,
     ]
     nothing = comparison({"n": 1}, None, None, None, "inconclusive")
@@ -228,14 +216,14 @@ def odd():
             panel("new_quantity", "n", where={"n": [1, 4]}, level=0.0),
         ],
         [
-            claim(DANGEROUS, [nothing], "inconclusive"),
-            claim("No cell.", [], "inconclusive", "new_quantity", None, 2),
-            claim("One seed.", [one], "inconclusive", "new_quantity"),
+            finding(DANGEROUS, [nothing], "inconclusive"),
+            finding("No cell.", [], "inconclusive", "new_quantity", None, 2),
+            finding("One seed.", [one], "inconclusive", "new_quantity"),
         ],
         ["new_quantity", "epochs_to_of", DANGEROUS],
         question=DANGEROUS,
         remark="",
         commit=None,
         seeds=1,
-        failures=[{"where": {"n": 3}, "seed": 0, "sentence": DANGEROUS}],
+        failures=(Failure({"n": 3}, 0, "key", DANGEROUS),),
     )

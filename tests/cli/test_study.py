@@ -14,7 +14,7 @@ from tests.studies.small_study import STUDY
 from tests.training.runs import command, json_of, started
 
 from orthoframe.cli import main
-from orthoframe.studies import _catalogue
+from orthoframe.studies import _study
 
 
 @pytest.fixture
@@ -22,8 +22,8 @@ def here(tmp_path, monkeypatch):
     """A folder of its own, and the small study in the place of the real ones."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORTHOFRAME_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr(_catalogue, "_PACKAGE", "tests.studies")
-    monkeypatch.setattr(_catalogue, "_MODULES", ("small_study",))
+    monkeypatch.setattr(_study, "_PACKAGE", "tests.studies")
+    monkeypatch.setattr(_study, "_MODULES", ("small_study",))
     return tmp_path
 
 
@@ -42,8 +42,6 @@ def test_the_list(here, capsys):
     [
         ([], "which study? Choose one of small-study, all"),
         (["gravity"], "there is no study 'gravity'; choose one of small-study, all"),
-        (["all", "--scale", "large"], "--scale must be one of smoke, desk, paper, not 'large'"),
-        (["all", "--engine", "steam"], "--engine must be one of local, ray, not 'steam'"),
         (["all", "--seeds", "0"], "--seeds must be at least 1, not 0"),
         (["all", "--workers", "-1"], "--workers must be at least 1, not -1"),
         (["all", "--store", "file"], "file: File exists; choose another --store"),
@@ -57,6 +55,15 @@ def test_bad_input_is_a_sentence_and_status_2(words, sentence, here, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == f"orthoframe: {sentence}\n"
+
+
+@pytest.mark.parametrize(("option", "allowed"), [("scale", ("smoke", "desk", "paper")), ("engine", ("local", "ray"))])
+def test_a_choice_is_refused_with_the_list(option, allowed, here, capsys):
+    with pytest.raises(SystemExit) as refused:
+        main(["study", "all", f"--{option}", "steam"])
+    assert refused.value.code == 2
+    said = capsys.readouterr().err
+    assert all(choice in said for choice in allowed)
 
 
 def test_a_study_from_end_to_end(here, capsys):
@@ -132,7 +139,7 @@ def studying(words, log):
     # Tests that a shell has started in the background are deaf to Ctrl-C, and so is what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(TERM="xterm-256color", COLUMNS="160")
-    _catalogue._PACKAGE, _catalogue._MODULES = "tests.studies", ("small_study",)
+    _study._PACKAGE, _study._MODULES = "tests.studies", ("small_study",)
     command(words, log)
 
 

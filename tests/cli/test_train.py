@@ -71,7 +71,7 @@ def test_what_a_run_says_and_leaves(here, capsys):
     }
     assert (here / "run" / "figures" / "training.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (here / "run" / "report.html").read_text()[:200]
-    assert read_run(here / "run").verdict.words == lines[3]
+    assert read_run(here / "run").verdict.sentence == lines[3]
     recomputed(here / "run")
 
 

@@ -90,7 +90,7 @@ def test_the_slider_moves_the_heat_map(browser, tmp_path, runs):
 
     run = runs["good"]
     show(browser, tmp_path, [run])
-    assert np.allclose(cosines(browser), run.measured[-1].cosines, atol=1e-4)
+    assert np.allclose(cosines(browser), run.measurements[-1].train.cosines, atol=1e-4)
     assert heading(browser).startswith("Epoch 20:")
     plot = browser.find_element("id", "plot-cosines")
     browser.execute_script("arguments[0].scrollIntoView()", plot)
@@ -99,13 +99,13 @@ def test_the_slider_moves_the_heat_map(browser, tmp_path, runs):
     before = grip.location["x"]
     ActionChains(browser).click_and_hold(grip).move_by_offset(-rail.size["width"], 0).release().perform()
     assert heading(browser).startswith("Epoch 1:")
-    assert np.allclose(cosines(browser), run.measured[0].cosines, atol=1e-4)
+    assert np.allclose(cosines(browser), run.measurements[0].train.cosines, atol=1e-4)
     assert grip.location["x"] < before
     # A click in the middle goes to the middle of the five epochs.
     ActionChains(browser).move_to_element(rail).click().perform()
-    middle = run.measured[len(run.measured) // 2]
+    middle = run.measurements[len(run.measurements) // 2]
     assert heading(browser).startswith(f"Epoch {middle.epoch}:")
-    assert np.allclose(cosines(browser), middle.cosines, atol=1e-4)
+    assert np.allclose(cosines(browser), middle.train.cosines, atol=1e-4)
     ticks = [tick.text for tick in plot.find_elements("css selector", ".ytick text")]
     assert {"<b>bold</b> (100)", "$\\frac$ (100)", "class number 7 (10)"} <= set(ticks)
     check_quiet(browser)

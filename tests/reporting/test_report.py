@@ -4,11 +4,15 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
-from orthoframe.reporting import InputError, read_run, training_figure, write_report
+from orthoframe.errors import InputError
+from orthoframe.reporting import read_run, training_figure, write_report
+from orthoframe.training import Ending, RunEnvironment, Signature
 from run_folders import BAD, write_run
 
 NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
@@ -31,8 +35,8 @@ def runs(tmp_path_factory):
     (bare / "geometry.jsonl").write_text("")
     holes = shutil.copytree(folders["good"], root / "holes")
     text = (holes / "geometry.jsonl").read_text()
-    text = re.sub(r'"(cosines|purity|by_class)": (\[+)[^,\]]+', r'"\1": \2NaN', text)
-    (holes / "geometry.jsonl").write_text(re.sub(r'"(worst_class|worst|beta_nc)": [^,}]+', r'"\1": null', text))
+    text = re.sub(r'"(cosines|purity|by_class)": (\[+)[^,\]]+', r'"\1": \2null', text)
+    (holes / "geometry.jsonl").write_text(re.sub(r'"(inside|beta_nc)": [^,}]+', r'"\1": null', text))
     return {name: read_run(folder) for name, folder in {**folders, "bare": bare, "holes": holes}.items()}
 
 
@@ -87,57 +91,63 @@ def test_a_bad_run(runs):
     text = words(page(runs["bad"]))
     assert 'class="verdict bad"' in text
     assert "The head has no non-negative activation." in text
-    assert "Train with --activation relu." in text
+    assert "activation=&#39;relu&#39;" in text
 
 
 @pytest.mark.parametrize(
-    ("signature", "colour"),
+    ("ending", "colour"),
     [
-        ("still falling", "wait"),
-        ("means not orthogonal, slow", "wait"),
-        ("means not orthogonal, hardly begun", "wait"),
-        ("classes not collapsed", "bad"),
-        ("means not orthogonal, stalled", "bad"),
-        ("means not orthogonal, features all alike", "bad"),
+        (Ending.FALLING, "wait"),
+        (Ending.SLOW, "wait"),
+        (Ending.HARDLY_BEGUN, "wait"),
+        (Ending.NOT_FINISHED, "wait"),
+        (None, "bad"),
+        (Ending.STALLED, "bad"),
+        (Ending.ALIKE, "bad"),
+        (Ending.NON_FINITE, "bad"),
     ],
 )
-def test_the_colour_of_a_signature(runs, signature, colour):
-    run = replace(runs["bad"], verdict=replace(runs["bad"].verdict, signature=signature))
-    assert f'class="verdict {colour}"' in page(run)
+def test_the_colour_of_an_ending(runs, ending, colour):
+    verdict = replace(runs["bad"].verdict, signature=Signature.NOT_COLLAPSED, ending=ending)
+    text = page(replace(runs["bad"], verdict=verdict))
+    assert f'class="verdict {colour}"' in text
+    assert verdict.label in text
 
 
 def test_the_curves_are_the_columns(runs):
     curves = pictures(page(runs["good"]))
-    metrics = runs["good"].metrics
     for plot, column in (("loss", "loss"), ("gap", "gap"), ("frame", "delta_of"), ("collapse", "beta_nc")):
         trace = curves[f"plot-{plot}"]["data"][0]
-        expected = {epoch: value for epoch, value in zip(metrics["epoch"], metrics[column], strict=True) if value}
+        records = ((record.epoch, getattr(record, column)) for record in runs["good"].epochs)
+        expected = {epoch: value for epoch, value in records if value}
         assert dict(zip(trace["x"], trace["y"], strict=True)) == pytest.approx(expected, rel=1e-5)
 
 
 def test_a_loss_below_the_floor_is_said(runs):
-    run = replace(runs["good"], metrics={**runs["good"].metrics, "gap": (0.5, -0.1) + (None,) * 7})
-    assert "At 1 epoch the loss is below it" in page(run)
+    gaps = (0.5, -0.1) + (None,) * 7
+    epochs = [replace(record, gap=gap) for record, gap in zip(runs["good"].epochs, gaps, strict=True)]
+    run = replace(runs["good"], epochs=tuple(epochs))
+    assert "At 1 epoch the loss is below the floor" in page(run)
     assert pictures(page(run))["plot-gap"]["data"][0]["y"] == [0.5]
 
 
 def test_the_table_of_ownership_counts_every_live_dimension(runs):
-    end = runs["good"].measured[-1]
+    end = runs["good"].measurements[-1].train
     table = re.search(r'<table class="numbers" id="ownership">.*?</table>', page(runs["good"]), re.DOTALL)[0]
     rows = re.findall(r"<tr><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td><td>(.*?)</td></tr>", table)
-    assert sorted(row[0] for row in rows) == sorted(map(str, end.names))
+    assert sorted(row[0] for row in rows) == sorted(str(entry.name) for entry in end.classes)
     dimensions = [int(row[2]) for row in rows]
     assert dimensions == sorted(dimensions)
-    assert sum(dimensions) == sum(owner >= 0 for owner in end.owners)
+    assert sum(dimensions) == sum(owner >= 0 for owner in end.ownership.owners)
 
 
 def test_ownership_has_every_live_dimension_once(runs):
     trace = pictures(page(runs["good"]))["plot-ownership"]["data"][0]
-    end = runs["good"].measured[-1]
+    owners = runs["good"].measurements[-1].train.ownership.owners
     dimensions = [d for d in trace["customdata"] if d is not None]
-    assert sorted(dimensions) == [d for d, owner in enumerate(end.owners) if owner >= 0]
+    assert sorted(dimensions) == [d for d, owner in enumerate(owners) if owner >= 0]
     assert set(trace["y"]) == {"0", "1", "2"}
-    assert [trace["y"][place] for place, d in enumerate(dimensions)] == [str(end.owners[d]) for d in dimensions]
+    assert [trace["y"][place] for place, d in enumerate(dimensions)] == [str(owners[d]) for d in dimensions]
 
 
 def test_accuracy_begins_with_the_largest_class(tmp_path):
@@ -145,14 +155,14 @@ def test_accuracy_begins_with_the_largest_class(tmp_path):
     picture = pictures(page(run))["plot-accuracy"]
     assert picture["layout"]["xaxis"]["categoryarray"] == ["1", "2", "0"]
     assert picture["data"][0]["x"] == ["1", "2", "0"]
-    by_class = run.measured[-1].test.by_class
+    by_class = run.measurements[-1].test.by_class
     assert picture["data"][0]["y"] == pytest.approx([by_class[1], by_class[2], by_class[0]], rel=1e-5)
 
 
 def test_several_runs(runs):
     text = page(runs["good"], runs["bad"], runs["ce"])
     assert "<h1>3 runs</h1>" in text
-    head = re.search(r"<thead><tr>(.*?)</tr>", text).group(1)
+    head = re.search(r"<thead><tr>(.*?)</tr>", text, re.DOTALL).group(1)
     columns = re.findall(r"<th>(.*?)</th>", head)
     assert columns[:4] == ["run", "activation", "loss", "seed"]
     assert text.count("<tr>") == 4
@@ -175,7 +185,7 @@ def test_names_are_text_and_nothing_else(runs):
     assert "<b>" not in shown
     assert "&lt;b&gt;bold&lt;/b&gt;" in shown
     assert "<h1>a&lt;b&gt;&amp;$c$</h1>" in shown
-    assert "<dt>extra</dt><dd>{&quot;&lt;i&gt;&quot;: [1]}</dd>" in shown
+    assert "<dt>extra</dt><dd>{&#34;&lt;i&gt;&#34;: [1]}</dd>" in shown
     # Names that end a script, if they could.
     assert text.count("</script>") == len(pictures(text)) + 2
     assert pictures(text)["plot-cosines"]["data"][0]["y"][1] == "&lt;b&gt;bold&lt;/b&gt;"
@@ -184,7 +194,7 @@ def test_names_are_text_and_nothing_else(runs):
 def test_worst_classes_of_a_certificate_come_first(runs):
     text = words(page(runs["unbound"]))
     assert 'class="sentence bad">Not certified' in text
-    table = re.search(r'<table class="numbers">.*?</table>', text).group()
+    table = re.search(r'<table class="numbers">.*?</table>', text, re.DOTALL).group()
     rows = [re.findall(r"<td>([^<]*)</td>", row) for row in table.split("<tr>")]
     pieces = [int(cells[3]) for cells in rows if len(cells) == 5]
     assert len(pieces) == 12
@@ -201,11 +211,30 @@ def test_same_runs_same_bytes_and_no_address(runs, tmp_path):
 
 
 def test_many_epochs_are_thinned(runs):
-    end = runs["good"].measured[-1]
-    run = replace(runs["good"], measured=tuple(replace(end, epoch=epoch) for epoch in range(500)))
+    end = runs["good"].measurements[-1]
+    run = replace(runs["good"], measurements=tuple(replace(end, epoch=epoch) for epoch in range(500)))
     steps = pictures(page(run))["plot-cosines"]["layout"]["sliders"][0]["steps"]
     assert len(steps) == 60
     assert (steps[0]["label"], steps[-1]["label"]) == ("0", "499")
+
+
+def test_what_was_used_stands_beside_what_was_asked_for(runs):
+    used = RunEnvironment(processes=2, device="cpu", precision="bf16-mixed", versions={"torch": "2.13.0"})
+    text = words(page(replace(runs["good"], environment=used)))
+    assert "<dt>precision</dt><dd>32</dd>" in text
+    assert "<dt>precision</dt><dd>bf16-mixed</dd>" in text
+    assert "<dt>torch version</dt><dd>2.13.0</dd>" in text
+
+
+def test_a_report_loads_no_plotting_library(tmp_path):
+    folder = write_run(tmp_path / "run", counts=(4, 2), dim=4, epochs=1)
+    script = f"""
+import io, sys
+from orthoframe.reporting import read_run, write_report
+write_report([read_run({str(folder)!r})], io.BytesIO())
+sys.exit(bool({{"matplotlib", "plotly"}} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_there_must_be_a_run():

@@ -1,22 +1,26 @@
 """Pictures and pages of studies: what they show, that odd results do not break them, and that bytes stay the same."""
 
+import base64
 import io
-import json
 import math
 import re
 import shutil
+from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
 import study_results as made
-from orthoframe.reporting import InputError, study_figure, write_claims_page, write_study, write_study_page
-from orthoframe.reporting._figure import NOTHING
-from orthoframe.reporting._study_chart import chart
-from orthoframe.reporting._study_legend import legends_below
-from orthoframe.reporting._study_style import styles
-from orthoframe.reporting._study_text import markdown, study_text
-from orthoframe.reporting._study_words import deciding
+from orthoframe.errors import InputError
+from orthoframe.reporting import study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting._format import NOTHING
+from orthoframe.reporting._study_axes import legends_below
+from orthoframe.reporting._study_figure import claim_figure, cosines_figure
+from orthoframe.reporting._study_layout import lay_out, styles
+from orthoframe.reporting._study_pages import markdown, study_text
+from orthoframe.studies import STUDIES as CATALOGUE
+from orthoframe.studies import read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -35,13 +39,12 @@ def claims_page(*studies):
 
 
 def pictures(text):
-    found = re.findall(r'<script type="application/json" data-plot="([^"]+)">(.*?)</script>', text)
-    assert len({name for name, _ in found}) == len(found)
-    return {name: json.loads(content) for name, content in found}
+    """The pictures of a page, as bytes."""
+    return [base64.b64decode(data) for data in re.findall(r'src="data:image/png;base64,([^"]+)"', text)]
 
 
 def first_chart(study, **more):
-    return chart(study, {**study["panels"][0], **more})
+    return lay_out(study, replace(study.panels[0], **more))
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -62,17 +65,17 @@ def test_points_have_the_numbers_of_the_cells():
     found = first_chart(STUDIES["imbalance"])
     assert [line.style.label for line in found.lines] == ["relu", "none"]
     assert [text for _, text in found.ticks] == ["1", "3", "10", "30", "100"]
-    cell = next(c for c in STUDIES["imbalance"]["cells"] if c["where"]["ratio"] == 10)
-    values = [result["final"]["delta_of"] for result in cell["results"].values()]
+    cell = next(c for c in STUDIES["imbalance"].cells if c.where["ratio"] == 10)
+    values = [result.final["delta_of"] for result in cell.results.values()]
     point = found.lines[0].points[2].found
-    assert point.values == tuple(values)
+    assert point.known == values
     assert point.mean == pytest.approx(math.prod(values) ** (1 / 3))  # of distances by their logarithm
     assert point.low < min(values) < max(values) < point.high
 
 
 def test_curves_have_the_geometric_mean_and_a_band():
     line = first_chart(STUDIES["batching"]).lines[0]
-    curves = [result["curve"] for result in STUDIES["batching"]["cells"][0]["results"].values()]
+    curves = [result.curve for result in STUDIES["batching"].cells[0].results.values()]
     ((places, mean),) = line.paths
     assert places == tuple(curves[0]["epoch"])
     last = [curve["delta_of"][-1] for curve in curves]
@@ -81,7 +84,7 @@ def test_curves_have_the_geometric_mean_and_a_band():
 
 
 def test_curves_of_different_places_are_drawn_apart():
-    flows = chart(STUDIES["extreme"], STUDIES["extreme"]["panels"][1])
+    flows = lay_out(STUDIES["extreme"], STUDIES["extreme"].panels[1])
     assert any(len(line.paths) == 3 and line.band is None for line in flows.lines)
 
 
@@ -96,7 +99,7 @@ def test_cells_never_fall_on_one_another():
 
 
 def test_a_value_has_one_colour_in_all_panels():
-    curves, _, points = (chart(STUDIES["batching"], panel) for panel in STUDIES["batching"]["panels"])
+    curves, _, points = (lay_out(STUDIES["batching"], panel) for panel in STUDIES["batching"].panels)
     assert points.legend == ""
     assert [line.style.colour for line in curves.lines] == [line.style.colour for line in points.lines]
     assert len({line.style.colour for line in curves.lines}) == 5
@@ -104,7 +107,7 @@ def test_a_value_has_one_colour_in_all_panels():
 
 def test_neighbours_share_a_legend_that_tells_the_lines_of_both():
     study = STUDIES["batching"]
-    curves, _, points = (chart(study, panel) for panel in study["panels"])
+    curves, _, points = (lay_out(study, panel) for panel in study.panels)
     few = first_chart(study, where={"binding": ["none", "two examples"]})
     others = first_chart(STUDIES["accuracies"])
 
@@ -128,7 +131,7 @@ def test_times_that_were_not_reached_stand_at_the_top():
     found = first_chart(STUDIES["extreme"])
     missing = [point for line in found.lines for point in line.points if point.found.missing]
     assert [(point.name, point.found.missing, point.found.mean) for point in missing] == [("10,000", 3, None)]
-    reached = [value for line in found.lines for point in line.points for value in point.found.values]
+    reached = [value for line in found.lines for point in line.points for value in point.found.known]
     assert max(reached) < found.top < found.y_limits[1]
 
 
@@ -136,7 +139,7 @@ def test_some_seeds_that_did_not_reach():
     cells = made.cells({"n": [1, 2]}, lambda where, draw, seed: made.result({"epochs_to_of": [5.0, None, 7.0][seed]}))
     study = made.study("some", cells, [made.panel("epochs_to_of", "n", log="y")], columns=["epochs_to_of"])
     point = first_chart(study).lines[0].points[0].found
-    assert (point.mean, point.values, point.missing) == (None, (5.0, 7.0), 1)
+    assert (point.mean, point.known, point.missing) == (None, [5.0, 7.0], 1)
     assert "| 1 | 3 | not reached by 1 of 3 |" in study_text(study)
     study_figure(study).savefig(io.BytesIO(), format="png", dpi=50)
 
@@ -147,12 +150,13 @@ def test_a_log_axis_shows_only_what_it_can():
 
 
 def test_the_worst_comparison_decides():
-    assert deciding(STUDIES["imbalance"]["claims"][0])["where"]["ratio"] == 10
-    assert deciding(STUDIES["imbalance"]["claims"][1])["where"]["ratio"] == 100
-    assert deciding(STUDIES["extreme"]["claims"][0])["mean"] is None
+    first, second = STUDIES["imbalance"].findings
+    assert first.deciding.where["ratio"] == 10
+    assert second.deciding.where["ratio"] == 100
+    assert STUDIES["extreme"].findings[0].deciding.interval.mean is None
     parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in (5, 3, 4)]
-    assert deciding(made.claim("", parts, at_most=None, at_least=0))["where"] == {"n": 3}
-    assert deciding(made.claim("", [])) is None
+    assert made.finding("", parts, at_most=None, at_least=0).deciding.where == {"n": 3}
+    assert made.finding("", []).deciding is None
 
 
 def test_the_page_in_markdown():
@@ -211,10 +215,22 @@ def test_files_are_whole_and_the_same(tmp_path):
     assert page(*STUDIES.values()) == page(*STUDIES.values())
 
 
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "studies"
+
+
+def test_the_pages_of_the_documentation_are_those_of_its_results():
+    results = [read_result(RESULTS / f"{name}.json") for name in CATALOGUE]
+    for result in results:
+        notes = RESULTS / "notes" / f"{result.study}.md"
+        text = study_text(result, notes.read_text() if notes.exists() else "")
+        assert (RESULTS / f"{result.study}.md").read_text() == text
+    assert (RESULTS / "claims.md").read_text() == claims_page(*results)
+
+
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
 def test_a_name_must_be_one_of_a_file(tmp_path, name):
-    with pytest.raises(InputError, match="a study's name must be one of a file"):
-        write_study({**EMPTY, "study": name}, tmp_path)
+    with pytest.raises(InputError, match="name"):
+        write_study(replace(EMPTY, study=name), tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,55 +246,69 @@ def test_the_page_of_claims(tmp_path):
     assert (tmp_path / "claims.md").read_text() == claims_page(EMPTY)
 
 
-@pytest.mark.parametrize("write", [study_figure, page, claims_page, lambda study: write_study(study, ".")])
-def test_what_is_no_study_is_said(write):
-    with pytest.raises(InputError, match="not the result of a study: it has no cells"):
-        write({name: value for name, value in EMPTY.items() if name != "cells"})
+def test_no_study_to_report():
     with pytest.raises(InputError, match="there is no study to report"):
         page()
 
 
-def test_every_picture_is_one_that_plotly_knows():
-    graph = pytest.importorskip("plotly.graph_objects")
-    for found in pictures(page(*STUDIES.values())).values():
-        graph.Figure(data=found["data"], layout=found["layout"])
+def test_notes_become_a_part_of_the_page(tmp_path):
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "imbalance.md").write_text("At 0.5 it is *slow*.\n")
+    write_study(STUDIES["imbalance"], tmp_path)
+    text = (tmp_path / "imbalance.md").read_text()
+    assert "## Notes on these results\n\nAt 0.5 it is *slow*.\n\n## All cells" in text
+    assert "Notes" not in study_text(STUDIES["imbalance"])
 
 
 def test_the_page_in_html():
     text = page(STUDIES["imbalance"], STUDIES["extreme"])
-    found = pictures(text)
-    assert [name for name in found if name.startswith("plot-0-")] == [
-        *("plot-0-claim-0", "plot-0-claim-1", "plot-0-panel-0", "plot-0-panel-1")
-    ]
-    # Of ten cells eight are shown.
-    assert sum(name.startswith("plot-cosines-0-") for name in found) == 8
-    shape = found["plot-0-claim-0"]["layout"]["shapes"][0]
-    assert (shape["x0"], shape["x1"]) == (0.1, 0.1)
-    assert found["plot-0-claim-0"]["data"][0]["x"] == [0.008, 0.02]
-    assert "not known" in [note["text"] for note in found["plot-1-claim-0"]["layout"]["annotations"]]
-    assert text.count('class="mark bad"') == 2 * 2 + 1
+    # The claims with comparisons, the panels and, if there are any, the cosines.
+    assert len(pictures(text)) == (2 + 1 + 1) + (1 + 1)
+    assert all(picture.startswith(b"\x89PNG") for picture in pictures(text))
+    assert text.count('class="mark bad"') == 2 * 2 + 2  # two claims, twice each, and both studies
     assert "the loss is not finite" in text
+    assert "<script" not in text
+
+
+def test_the_picture_of_a_claim():
+    """Each comparison has its mean, its interval and its place; what is not known is said in words."""
+    (axes,) = claim_figure(STUDIES["imbalance"].findings[1]).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["R 100", "R 1", "R 10"]
+    marks = [line.get_xdata()[0] for line in axes.lines if line.get_marker() != "None"]
+    assert marks == [0.25, 0.008, 0.02]
+    assert [0.2, 0.3] in [list(line.get_xdata()) for line in axes.lines]
+    assert [0.1, 0.1] in [list(line.get_xdata()) for line in axes.lines]  # the threshold
+    (axes,) = claim_figure(STUDIES["extreme"].findings[0]).axes
+    assert "not known" in [text.get_text() for text in axes.texts]
 
 
 def test_very_many_comparisons_are_thinned():
     parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in range(100)]
-    study = {**EMPTY, "claims": [made.claim("many", parts, at_most=1000)]}
-    rows = pictures(page(study))["plot-0-claim-0"]["layout"]["yaxis"]["ticktext"]
+    (axes,) = claim_figure(made.finding("many", parts, at_most=1000)).axes
+    rows = [label.get_text() for label in axes.get_yticklabels()]
     assert len(rows) == 40
     assert rows[0] == "n 99"
 
 
+def test_cosines_of_some_cells():
+    assert cosines_figure(STUDIES["batching"].cells) is None
+    *maps, _ = cosines_figure(STUDIES["imbalance"].cells).axes
+    assert len(maps) == 8  # of ten cells
+    assert maps[0].get_title() == "R 1, activation relu"
+    assert maps[0].images[0].get_array()[0].tolist() == [1.0, *[0.02] * 9]
+
+
 def test_names_are_text_and_nothing_else():
     text = page(STUDIES["odd"])
-    bare = re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+    bare = re.sub(r"<style\b.*?</style>", "", text, flags=re.DOTALL)
     assert "<b>" not in bare
     assert "&lt;b&gt;x&lt;/b&gt;" in bare
-    assert text.count("</script>") == len(pictures(text)) + 2
     seen = []
     parser = HTMLParser()
     parser.handle_starttag = lambda tag, attrs: seen.append(tag)
     parser.feed(bare)
-    assert set(seen).isdisjoint({"b", "img", "iframe"})
+    assert set(seen).isdisjoint({"b", "script", "iframe"})
+    assert seen.count("img") == len(pictures(text))
 
 
 @pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium")
@@ -299,9 +329,9 @@ def test_the_page_in_a_browser(tmp_path):
         assert browser.find_element("id", "verdicts").is_displayed()
         words = [mark.text for mark in browser.find_elements("css selector", "#verdicts .mark")]
         assert [word.split(" ", 1)[1] for word in words] == [
-            claim["decision"] for study in STUDIES.values() for claim in study["claims"]
+            finding.decision for study in STUDIES.values() for finding in study.findings
         ]
-        drawn = "return [...document.querySelectorAll('.plot')].filter(plot => plot.querySelector('.main-svg')).length"
+        drawn = "return [...document.querySelectorAll('img.figure')].filter(image => image.naturalWidth > 0).length"
         assert browser.execute_script(drawn) == len(pictures((tmp_path / "studies.html").read_text()))
         assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
     finally:

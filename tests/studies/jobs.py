@@ -6,6 +6,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from orthoframe.studies import JobResult, key
+
 _LONG = 60.0
 
 
@@ -37,7 +39,7 @@ class Noted:
         import torch
 
         final = {"value": float(self.number), "threads": float(torch.get_num_threads()), "lost": float("nan")}
-        return {"final": final, "curve": {}, "cosines": None}
+        return JobResult(final, {})
 
 
 def _node():
@@ -48,8 +50,6 @@ def _node():
 
 
 def by_key(*jobs):
-    from orthoframe.studies._jobs import key
-
     return {key(job): job for job in jobs}
 
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from tests.studies.jobs import Noted
 from tests.training.runs import small
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._study import Cell, Panel, Study, trained
+from orthoframe.studies import Cell, Claim, Panel, Study
+from orthoframe.studies._networks import trained
 
 
 def _grid(scale):

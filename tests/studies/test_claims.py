@@ -8,13 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from orthoframe.studies._claims import Claim, interval, together
-from orthoframe.studies._study import Measured, agrees, decide
+from orthoframe.reporting import rule_words
+from orthoframe.studies import CellResult, Claim, Decision, JobResult, agrees, decide
+from orthoframe.studies import interval as over_seeds
 
 
 def cell(where, values, quantity="delta_of", curve=None):
-    results = {seed: {"final": {quantity: value}, "curve": curve or {}} for seed, value in enumerate(values)}
-    return Measured(where, results)
+    return CellResult.of(where, {seed: JobResult({quantity: value}, curve or {}) for seed, value in enumerate(values)})
+
+
+def interval(values, **options):
+    return over_seeds(dict(enumerate(values)), **options)
 
 
 @given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=6))
@@ -55,10 +59,11 @@ def test_decisions(values, decision):
 
 
 def test_one_cell_refutes_and_all_support():
-    assert together(["supported", "not supported", "inconclusive"]) == "not supported"
-    assert together(["supported", "inconclusive"]) == "inconclusive"
-    assert together(["supported", "supported"]) == "supported"
-    assert together([]) == "inconclusive"
+    refuted, open_, supported = Decision
+    assert Decision.of_all([supported, refuted, open_]) is refuted
+    assert Decision.of_all([supported, open_]) is open_
+    assert Decision.of_all([supported, supported]) is supported
+    assert Decision.of_all([]) is open_
 
 
 def test_comparisons_are_seed_by_seed():
@@ -69,9 +74,9 @@ def test_comparisons_are_seed_by_seed():
     claim = Claim("less", "us", "delta_of", {"binding": "fixed"}, versus={"binding": "none"}, at_most=1.0)
     found = decide(claim, [other, theirs, mine])
     assert found.decision == "supported"
-    assert found.comparisons[0].interval.values == pytest.approx((1 / 2, 10 / 21, 100 / 199))
+    assert found.comparisons[0].interval.values == pytest.approx({0: 1 / 2, 1: 10 / 21, 2: 100 / 199})
     less = Claim("less", "us", "delta_of", {"binding": "fixed"}, {"binding": "none"}, "difference", at_most=0.0)
-    assert decide(less, [theirs, mine]).comparisons[0].interval.values == pytest.approx((-1, -11, -99))
+    assert decide(less, [theirs, mine]).comparisons[0].interval.values == pytest.approx({0: -1, 1: -11, 2: -99})
 
 
 def test_times_that_were_not_reached():
@@ -105,7 +110,7 @@ def test_a_claim_may_have_two_ends():
     for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
         cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.22 + shift]), cell({"a": 2}, [0.2, 0.21, 0.22])]
         assert decide(near, cells).decision == decision
-    assert near.rule == "delta_of, difference to a 2, at least -0.05 and at most 0.05"
+    assert rule_words(near, str) == "delta_of, difference to a 2, at least -0.05 and at most 0.05"
 
 
 def test_coordinates_agree():
@@ -116,6 +121,6 @@ def test_coordinates_agree():
 
 
 def test_a_claim_has_a_threshold():
-    with pytest.raises(ValueError, match="has a threshold"):
+    with pytest.raises(ValueError, match="threshold"):
         Claim("", "", "delta_of", {})
-    assert Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0).rule == "loss, ratio to a 1, at most 2"
+    assert rule_words(Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0)) == "loss, ratio to a 1, at most 2"

@@ -9,9 +9,8 @@ import pytest
 from tests.studies.jobs import Noted, by_key, notes, numbers, until
 
 from orthoframe.errors import StudyError
-from orthoframe.studies._jobs import key
+from orthoframe.studies import Store, key
 from orthoframe.studies._ray import run_jobs
-from orthoframe.studies._store import Store
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
 
@@ -54,9 +53,9 @@ def test_a_node_that_is_killed(cluster, tmp_path, capsys):
     found = [ended[key(job)] for job in jobs]
     for number in (0, 1, 3):
         assert found[number].failure is None
-        assert found[number].result["final"]["value"] == number
-        assert found[number].result["final"]["threads"] == 1
-        assert store.get(key(jobs[number])).result["final"]["value"] == number
+        assert found[number].result.final["value"] == number
+        assert found[number].result.final["threads"] == 1
+        assert store.get(key(jobs[number])).result.final["value"] == number
     assert found[2].failure == "the moon is full"
     assert found[4].failure.startswith("its process died 4 times, or Ray lost it: ")
     assert found[4].failure.count("\n") == 0

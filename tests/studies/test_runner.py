@@ -9,16 +9,24 @@ import pytest
 from tests.studies.small_study import STUDY, noted_study
 
 import orthoframe
-from orthoframe.reporting._study_words import deciding
-from orthoframe.studies import _runner
-from orthoframe.studies._catalogue import _MODULES, STUDIES, _Catalogue
-from orthoframe.studies._jobs import key
-from orthoframe.studies._outcome import as_json
-from orthoframe.studies._runner import Watcher, run_study
-from orthoframe.studies._source import source_commit
-from orthoframe.studies._store import Done, Store
-from orthoframe.studies._study import Study
-from orthoframe.studies._work import compute
+from orthoframe.errors import InputError
+from orthoframe.studies import (
+    STUDIES,
+    Decision,
+    Done,
+    JobResult,
+    Store,
+    Study,
+    StudyListener,
+    _runner,
+    compute,
+    key,
+    read_result,
+    run_study,
+    write_result,
+)
+from orthoframe.studies._store import source_commit
+from orthoframe.studies._study import _MODULES
 
 
 def filled(study, folder, result, seeds=2):
@@ -33,17 +41,22 @@ def filled(study, folder, result, seeds=2):
 def result(number, seed):
     final = {"delta_of": 0.1 * (number + 1) + 0.01 * seed, "epochs_to_of": None if number == 0 else 2.0 + seed}
     curve = {"epoch": [1, 2], "delta_of": [float("nan"), 0.5]}
-    return {"final": final, "curve": curve, "cosines": [[1.0, float("nan")], [0.5, 1.0]]}
+    return JobResult(final, curve, [[1.0, float("nan")], [0.5, 1.0]])
 
 
 def test_everything_is_in_the_json(tmp_path):
     """Written, read, and compared with the results that were put in."""
     plans = []
     store = filled(STUDY, tmp_path, lambda number, seed: result(min(number, 1), seed))
-    outcome = run_study(STUDY, "smoke", 2, "local", store, None, 1, Watcher(on_plan=lambda *plan: plans.append(plan)))
+    listener = StudyListener(on_plan=lambda *plan: plans.append(plan))
+    found = run_study(STUDY, "smoke", store, seeds=2, command="orthoframe study small-study", listener=listener)
     assert plans == [(4, 4)]  # the third cell has the job of the second
-    data = json.loads(as_json(outcome.to_dict("orthoframe study small-study")))
-    assert data == outcome.to_dict("orthoframe study small-study")
+    write_result(found, tmp_path / "small-study.json")
+    again = read_result(tmp_path / "small-study.json")
+    write_result(again, tmp_path / "again.json")
+    assert [finding.decision for finding in again.findings] == [finding.decision for finding in found.findings]
+    data, written = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("again", "small-study"))
+    assert data == written
     assert (data["study"], data["question"]) == (STUDY.name, STUDY.question)
     assert (data["scale"], data["seeds"], data["runs"], data["reused"]) == ("smoke", 2, 4, 4)
     assert data["command"] == "orthoframe study small-study"
@@ -68,17 +81,19 @@ def test_everything_is_in_the_json(tmp_path):
         "high": None,
         "values": {"0": None, "1": None},
     }
-    near, never, ratio, letters = data["claims"]
+    near, never, ratio, letters = data["findings"]
     assert [part["where"] for part in near["comparisons"]] == [cell["where"] for cell in data["cells"]]
-    assert near["rule"] == "delta_of at most 0.001"
+    assert (near["claim"]["quantity"], near["claim"]["at_most"]) == ("delta_of", 0.001)
     assert near["decision"] == "not supported"
-    assert never["comparisons"][0]["values"] == {"0": None, "1": None}  # the curve decides, and it does not get there
-    assert ratio["comparisons"][0]["values"] == pytest.approx({"0": 0.5, "1": 0.11 / 0.21})
+    (part,) = never["comparisons"][:1]
+    assert part["interval"]["values"] == {"0": None, "1": None}  # the curve decides, and it does not get there
+    assert ratio["comparisons"][0]["interval"]["values"] == pytest.approx({"0": 0.5, "1": 0.11 / 0.21})
     assert ratio["decision"] == "supported"
     assert letters["comparisons"] == []
     assert letters["decision"] == "inconclusive"
-    assert deciding(near)["where"] == {"data": "digits", "ratio": 2}
-    assert deciding(letters) is None
+    assert again.findings[0].deciding.where == {"data": "digits", "ratio": 2}
+    assert again.findings[3].deciding is None
+    assert again.decision is Decision.NOT_SUPPORTED
 
 
 def here(jobs, store, data_dir, workers, on_done, on_start):
@@ -92,19 +107,26 @@ def test_runs_that_failed_are_named_and_the_rest_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(_runner, "_engine", lambda name: here)
     log = tmp_path / "log"
     study = noted_study(log, ("", "raise"))
-    made = {"final": {"value": 1.0}, "curve": {}, "cosines": None}
+    made = JobResult({"value": 1.0}, {})
     store = filled(study, tmp_path / "store", lambda number, seed: made if number == 0 else None)
     told = []
-    outcome = run_study(study, "smoke", 2, "local", store, None, 1, Watcher(on_done=lambda *done: told.append(done)))
+    listener = StudyListener(on_done=lambda *done: told.append(done))
+    found = run_study(study, "smoke", store, seeds=2, listener=listener)
     assert [name for name, _ in told] == ["number 1, seed 0", "number 1, seed 1"]
-    data = outcome.to_dict("")
-    assert [(failure["where"], failure["seed"]) for failure in data["failures"]] == [
-        ({"number": 1}, 0),
-        ({"number": 1}, 1),
-    ]
-    assert {failure["sentence"] for failure in data["failures"]} == {"the moon is full"}
-    assert [len(cell["results"]) for cell in data["cells"]] == [2, 0]
-    assert data["claims"][0]["decision"] == "inconclusive"
+    assert [(failure.where, failure.seed) for failure in found.failures] == [({"number": 1}, 0), ({"number": 1}, 1)]
+    assert {failure.sentence for failure in found.failures} == {"the moon is full"}
+    assert [len(cell.results) for cell in found.cells] == [2, 0]
+    assert found.findings[0].decision is Decision.INCONCLUSIVE
+
+
+def test_what_is_no_result_is_said(tmp_path):
+    file = tmp_path / "x.json"
+    for content, said in (("{", "x.json is not the result of a study"), ('{"study": 1}', "`str`, got `int`")):
+        file.write_text(content)
+        with pytest.raises(InputError, match=said):
+            read_result(file)
+    with pytest.raises(InputError, match="No such file"):
+        read_result(tmp_path / "y.json")
 
 
 def test_the_commit_is_that_of_the_source():
@@ -118,18 +140,17 @@ def test_the_commit_is_that_of_the_source():
 
 
 def test_no_commit_outside_a_repository(tmp_path, monkeypatch):
-    monkeypatch.setattr("orthoframe.studies._source.__file__", str(tmp_path / "_source.py"))
+    monkeypatch.setattr("orthoframe.studies._store.__file__", str(tmp_path / "_store.py"))
     source_commit.cache_clear()
     assert source_commit() == (None, None)
     subprocess.run(["git", "init", "-q", tmp_path], check=True)  # somebody else's
-    (tmp_path / "_source.py").touch()
+    (tmp_path / "_store.py").touch()
     source_commit.cache_clear()
     assert source_commit() == (None, None)
     source_commit.cache_clear()
 
 
 def test_the_catalogue():
-    assert isinstance(STUDIES, _Catalogue)
     assert [name for name in _MODULES if name.replace("_", "-") in STUDIES] == [
         name.replace("-", "_") for name in STUDIES
     ]

@@ -10,11 +10,8 @@ from tests.studies.jobs import Noted, by_key, numbers, until
 from tests.training.runs import interrupt, small, started
 
 from orthoframe.errors import StudyError
-from orthoframe.studies import _work
-from orthoframe.studies._jobs import Training, key
-from orthoframe.studies._store import Done, Store, store_folder
-from orthoframe.studies._work import compute
-from orthoframe.training._folder import RunFolder
+from orthoframe.studies import Done, JobResult, Store, Training, _store, compute, key, store_folder
+from orthoframe.training import Loop
 
 
 @pytest.fixture
@@ -31,8 +28,8 @@ def test_a_result_is_the_same_before_and_after(store, job, tmp_path):
     first, second = (compute(key(job), job, store, None) for _ in range(2))
     assert numbers(tmp_path / "log") == [7]
     assert first.failure is second.failure is None
-    assert first.result["final"]["value"] == second.result["final"]["value"] == 7
-    assert math.isnan(second.result["final"]["lost"])
+    assert first.result.final["value"] == second.result.final["value"] == 7
+    assert math.isnan(second.result.final["lost"])
     assert first.seconds == second.seconds > 0
     data = json.loads((store.folder(key(job)) / "result.json").read_text())
     assert data["job"] == job.to_dict()
@@ -48,9 +45,9 @@ def test_a_broken_result_is_computed_again(content, store, job, tmp_path):
     compute(key(job), job, store, None)
     (store.folder(key(job)) / "result.json").write_bytes(content)
     assert store.get(key(job)) is None
-    assert compute(key(job), job, store, None).result["final"]["value"] == 7
+    assert compute(key(job), job, store, None).result.final["value"] == 7
     assert numbers(tmp_path / "log") == [7, 7]
-    assert store.get(key(job)).result["final"]["value"] == 7
+    assert store.get(key(job)).result.final["value"] == 7
 
 
 def test_what_a_killed_process_left_is_removed(store, job):
@@ -81,15 +78,14 @@ def test_a_training_goes_on_from_its_checkpoint(store, monkeypatch):
     job = Training(small(seed=3))
     interrupt(job.settings, store.folder(key(job)) / "run", epoch=1, steps=2)
     loaded = []
-    load = RunFolder.load_checkpoint
-    monkeypatch.setattr(RunFolder, "load_checkpoint", lambda folder: loaded.append(load(folder)) or loaded[-1])
+    load = Loop.load_state_dict
+    monkeypatch.setattr(Loop, "load_state_dict", lambda loop, state: loaded.append(state) or load(loop, state))
     done = compute(key(job), job, store, None)
-    state = loaded[0][0]["state"]
-    assert (state["epoch"], state["steps"]) == (1, 2)
+    assert (loaded[0]["state"]["epoch"], loaded[0]["state"]["steps"]) == (1, 2)
     whole = compute(key(job), job, Store(store.path / "other"), None)
     for part in (done, whole):
         assert part.failure is None
-        del part.result["final"]["seconds"]
+        del part.result.final["seconds"]
     assert done.result == whole.result
     assert len(loaded) == 1
 
@@ -102,7 +98,7 @@ def test_where_it_is(tmp_path, monkeypatch):
     assert store_folder() == tmp_path
     assert store_folder("other").name == "other"
     (tmp_path / "file").write_text("")
-    with pytest.raises(StudyError, match="Not a directory; choose another --store"):
+    with pytest.raises(StudyError, match="Not a directory; choose another store"):
         Store(tmp_path / "file" / "store").check()
 
 
@@ -111,7 +107,7 @@ def computing(job, folder, out):
     while done is None:
         done = compute(key(job), job, Store(folder), None)
     with open(out, "w") as file:
-        json.dump(done.result["final"]["value"], file)
+        json.dump(done.result.final["value"], file)
 
 
 def test_two_processes_that_want_the_same_job(store, tmp_path):
@@ -131,7 +127,7 @@ def test_two_processes_that_want_the_same_job(store, tmp_path):
 
 
 def test_a_process_that_dies_lets_go(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(_work, "_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(_store, "_WAIT_SECONDS", 0.0)
     job = Noted(str(tmp_path / "log"), 7, "wait")
     with started(computing, job, store.path, tmp_path / "a") as first:
         until(lambda: numbers(tmp_path / "log") == [7])
@@ -139,11 +135,11 @@ def test_a_process_that_dies_lets_go(store, tmp_path, monkeypatch):
         os.kill(first.pid, signal.SIGKILL)
         first.join()
     (tmp_path / "go").touch()
-    assert compute(key(job), job, store, None).result["final"]["value"] == 7
+    assert compute(key(job), job, store, None).result.final["value"] == 7
     assert numbers(tmp_path / "log") == [7, 7]
 
 
 def test_keys_are_folders(store, job):
     (name,) = by_key(job)
-    store.put(name, job, Done({"final": {}}, 1.0))
+    store.put(name, job, Done(JobResult({}, {}), 1.0))
     assert [path.name for path in store.path.iterdir()] == [name]

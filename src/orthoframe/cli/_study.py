@@ -1,22 +1,18 @@
-"""A study on the terminal: which there are, how one goes, what it found."""
+"""Studies on the terminal: which there are, how one goes, what it found."""
 
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
-from orthoframe.reporting._study_cells import coordinates, summary, summary_words
-from orthoframe.reporting._study_text import found_words
-from orthoframe.studies._jobs import key
-from orthoframe.studies._runner import Watcher
-from orthoframe.studies._store import Done
-from orthoframe.studies._study import SEEDS, Study
+from orthoframe.cli._terminal import progress
+from orthoframe.reporting import cell_words, found_words, rule_words
+from orthoframe.studies import SEEDS, Done, Study, StudyListener, StudyResult, key
 
 _WIDE = 200  # characters of a line that goes to a file
 
@@ -25,25 +21,17 @@ def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
     """Print names, questions, and how many runs there are at each scale."""
     table = Table("study", "question", *SEEDS, box=None, padding=(0, 2, 0, 0))
     for name, study in studies.items():
-        runs = [len({key(job) for job in study.jobs(scale, seeds).values()}) for scale in SEEDS]  # type: ignore[arg-type]
+        runs = [len({key(job) for job in study.jobs(scale, seeds).values()}) for scale in SEEDS]
         table.add_row(name, escape(study.question), *map(str, runs))
     _console().print(table)
 
 
 @contextmanager
-def watching(name: str) -> Iterator[Watcher]:
-    """A bar on a terminal; a line for each run elsewhere."""
+def listening(name: str) -> Iterator[StudyListener]:
+    """A bar on a terminal; elsewhere one line per run."""
     terminal = sys.stderr.isatty()
-    console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[words]}", markup=False),
-        console=console,
-        transient=True,
-        disable=not terminal,
-    ) as bar:
+    words = TextColumn("{task.fields[words]}", markup=False)
+    with progress(MofNCompleteColumn(), words) as bar:
         task = bar.add_task(name, total=None, words="")
         ended, failed, total, left, spent = 0, 0, 0, 0, 0.0
         running: dict[str, None] = {}
@@ -68,11 +56,11 @@ def watching(name: str) -> Iterator[Watcher]:
             if not terminal:
                 print(f"{name} {total - left}/{total}: {line}{rest()}", file=sys.stderr, flush=True)
             elif done.failure is not None:
-                console.print(line, markup=False, highlight=False)
+                bar.console.print(line, markup=False, highlight=False)
             show()
 
         def rest() -> str:
-            """The time left, if the rest goes as what has ended."""
+            """The time left, if the rest takes as long as what has ended."""
             if not (ended and left):
                 return ""
             at_once = max(1, len(running))
@@ -85,22 +73,23 @@ def watching(name: str) -> Iterator[Watcher]:
                 words += f"{'; ' if words else ''}running: {next(iter(running))}{others}"
             bar.update(task, completed=total - left, total=total, words=(words + rest()).removeprefix("; "))
 
-        yield Watcher(on_plan, on_start, on_done)
+        yield StudyListener(on_plan, on_start, on_done)
 
 
-def print_outcome(data: Mapping[str, Any], file: Path) -> None:
-    """Print the cells and the verdicts of a study, from its JSON."""
-    names = coordinates(data["cells"])
-    table = Table(*names, *data["columns"], "seeds", box=None, padding=(0, 2, 0, 0), title_justify="left")
-    for cell in data["cells"]:
-        where = [escape(str(cell["where"].get(name, ""))) for name in names]
-        found = [escape(summary_words(summary(cell, name), name)) for name in data["columns"]]
-        table.add_row(*where, *found, str(len(cell["results"])))
-    print(f"{data['question']} ({data['scale']}; means over seeds with 95 % intervals)")
+def print_result(result: StudyResult, file: Path) -> None:
+    """Print the cells and the verdicts of a study."""
+    names = list(dict.fromkeys(name for cell in result.cells for name in cell.where))
+    table = Table(*names, *result.columns, "seeds", box=None, padding=(0, 2, 0, 0), title_justify="left")
+    for cell in result.cells:
+        where = [escape(str(cell.where.get(name, ""))) for name in names]
+        found = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
+        table.add_row(*where, *found, str(len(cell.results)))
+    print(f"{result.question} ({result.scale}; means over seeds with 95 % intervals)")
     _console().print(table)
-    for claim in data["claims"]:
-        print(f"{claim['decision']}: {claim['text']} ({claim['source']})")
-        print(f"  rule: {claim['rule']}; found: {found_words(claim)}")
+    for finding in result.findings:
+        claim = finding.claim
+        print(f"{finding.decision}: {claim.text} ({claim.source})")
+        print(f"  rule: {rule_words(claim, str)}; found: {found_words(finding)}")
     print(file)
 
 

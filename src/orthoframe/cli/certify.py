@@ -13,7 +13,7 @@ import tyro
 from numpy.typing import NDArray
 
 from orthoframe.cli._files import check_figure, check_output, read_batches, read_labels, write_atomic, write_figure
-from orthoframe.cli._progress import progress
+from orthoframe.cli._terminal import progress
 from orthoframe.errors import InputError
 
 

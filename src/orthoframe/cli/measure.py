@@ -14,7 +14,7 @@ from torch import Tensor
 from orthoframe._rows import Labels
 from orthoframe.cli._features import FeatureFile, open_features
 from orthoframe.cli._files import check_figure, read_labels, write_figure
-from orthoframe.cli._progress import progress
+from orthoframe.cli._terminal import progress
 from orthoframe.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,17 +1,17 @@
 """`orthoframe study`: a question, many runs, and what they say about each claim."""
 
-import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated
 
 import tyro
 
-from orthoframe.errors import InputError
+from orthoframe.errors import InputError, Option
+from orthoframe.options import Engine, Scale, check_count
 
-_SCALES = ("smoke", "desk", "paper")
-_ENGINES = ("local", "ray")
 _Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
@@ -20,9 +20,9 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 class Study:
     """Run a study: a grid of trainings over several seeds, and what they say about each claim.
 
-    Every result is kept in the store, so that a study that was interrupted or killed goes on where it was, and another
-    seed runs only that seed. Exit status: 0 all runs are done, whatever the verdicts are; 1 some runs failed; 2 bad
-    input. For example:
+    Every result is kept in the store: a study that was interrupted or killed goes on where it was, and another seed
+    runs only that seed. Exit status: 0 all runs are done, whatever the verdicts are; 1 some runs failed; 2 bad input.
+    For example:
 
     orthoframe study --list
 
@@ -34,81 +34,82 @@ class Study:
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
     """Which study, or all."""
     listed: Annotated[tyro.conf.FlagCreatePairsOff[bool], tyro.conf.arg(name="list")] = False
-    """Tell which studies there are, and how many runs each has."""
-    scale: Annotated[str, tyro.conf.arg(metavar="NAME")] = "desk"
-    """How large: smoke (seconds, says nothing), desk (some minutes on two cores) or paper (its setting; needs GPUs)."""
+    """List the studies, and how many runs each has."""
+    scale: Scale = "desk"
+    """How large: smoke (seconds, decides nothing), desk (minutes on two cores) or paper (its setting; needs GPUs)."""
     seeds: _Count = None
-    """Seeds of each cell of the grid (default: those of the scale)."""
-    engine: Annotated[str, tyro.conf.arg(metavar="NAME")] = "local"
+    """Seeds per cell of the grid (default: those of the scale)."""
+    engine: Engine = "local"
     """Where jobs run: local (the cores of this machine), or ray (the cluster at RAY_ADDRESS, else a local one)."""
     workers: _Count = None
-    """Jobs at the same time (default: one for each core)."""
+    """Jobs at the same time (default: one per core)."""
     store: _Folder = None
     """Where results are kept (default: ORTHOFRAME_STORE, or the user's cache)."""
     data_dir: _Folder = None
-    """Where data is looked for, and put if it is downloaded (default: ORTHOFRAME_DATA, or the user's cache)."""
+    """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
     out: _Folder = None
     """Where tables and figures go (default: studies/NAME-SCALE)."""
 
     def run(self) -> int:
-        """Do it; the exit status."""
+        """Run the study; the exit status."""
         from orthoframe.cli._study import list_studies
-        from orthoframe.errors import StudyError
-        from orthoframe.studies._catalogue import STUDIES
+        from orthoframe.studies import STUDIES
 
-        self._check(list(STUDIES))
+        for name in ("seeds", "workers"):
+            if getattr(self, name) is not None:
+                check_count(name, getattr(self, name))
         if self.listed:
             list_studies(STUDIES, self.seeds)
             return 0
-        assert self.name is not None  # it was checked
         try:
-            return self._run(self.name.replace("_", "-"), list(STUDIES))
-        except StudyError as error:
-            raise InputError(str(error)) from None
+            return self._run(self._chosen(list(STUDIES)))
         except KeyboardInterrupt:
             print("orthoframe: interrupted; the same command goes on where it was", file=sys.stderr)
             return 130
 
-    def _check(self, names: list[str]) -> None:
-        for flag, value in (("--seeds", self.seeds), ("--workers", self.workers)):
-            if value is not None and value < 1:
-                raise InputError(f"{flag} must be at least 1, not {value}")
-        for flag, chosen, allowed in (("--scale", self.scale, _SCALES), ("--engine", self.engine, _ENGINES)):
-            if chosen not in allowed:
-                raise InputError(f"{flag} must be one of {', '.join(allowed)}, not {chosen!r}")
-        if self.listed:
-            return
+    def _chosen(self, names: list[str]) -> list[str]:
         there = f"choose one of {', '.join([*names, 'all'])}"
         if not self.name:
             raise InputError(f"which study? {there.capitalize()}")
-        if self.name.replace("_", "-") not in [*names, "all"]:
+        name = self.name.replace("_", "-")
+        if name not in [*names, "all"]:
             raise InputError(f"there is no study {self.name!r}; {there}")
+        return names if name == "all" else [name]
 
-    def _run(self, chosen: str, names: list[str]) -> int:
-        from orthoframe.cli._study import print_outcome, watching
-        from orthoframe.studies._catalogue import STUDIES
-        from orthoframe.studies._runner import run_study
-        from orthoframe.studies._store import Store, store_folder
+    def _run(self, names: list[str]) -> int:
+        from orthoframe.cli._study import listening, print_result
+        from orthoframe.reporting import write_claims_page, write_study, write_study_page
+        from orthoframe.studies import STUDIES, Store, read_result, run_study, store_folder, write_result
 
-        out = self.out or Path("studies") / f"{chosen}-{self.scale}"
-        _make(out)
+        assert self.name is not None  # it was checked
+        out = self.out or Path("studies") / f"{self.name.replace('_', '-')}-{self.scale}"
+        with _writing(out):
+            out.mkdir(parents=True, exist_ok=True)
         failed = 0
-        for name in names if chosen == "all" else [chosen]:
-            with watching(name) as watcher:
-                outcome = run_study(
+        for name in names:
+            with listening(name) as listener:
+                result = run_study(
                     STUDIES[name],
-                    cast(Any, self.scale),
-                    self.seeds,
-                    cast(Any, self.engine),
+                    self.scale,
                     Store(store_folder(self.store)),
-                    self.data_dir,
-                    self.workers,
-                    watcher,
+                    seeds=self.seeds,
+                    engine=self.engine,
+                    data_dir=self.data_dir,
+                    workers=self.workers,
+                    command=self._command(name),
+                    listener=listener,
                 )
-            failed += len(outcome.failures)
-            data = outcome.to_dict(self._command(name))
-            _write(data, names, out)
-            print_outcome(data, out / f"{name}.json")
+            failed += len(result.failures)
+            file = out / f"{result.study}.json"
+            with _writing(out):
+                write_result(result, file)
+                result = read_result(file)  # with the digits that everybody reads
+                write_study(result, out)
+            print_result(result, file)
+        with _writing(out):
+            every = [read_result(file) for name in STUDIES if (file := out / f"{name}.json").exists()] or [result]
+            write_study_page(every, out / "report.html")
+            write_claims_page(every, out / "claims.md")
         print(f"report: {out / 'report.html'}")
         if failed:
             words = "1 run failed" if failed == 1 else f"{failed} runs failed"
@@ -120,23 +121,9 @@ class Study:
         return f"orthoframe study {name} --scale {self.scale}{seeds}"
 
 
-def _make(folder: Path) -> None:
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
-        raise InputError(f"{folder}: {error.strerror or error}; choose another --out") from None
-
-
-def _write(data: dict[str, Any], names: list[str], out: Path) -> None:
-    """Write a study, and the pages of all that are in the folder."""
-    from orthoframe.cli._files import write_atomic
-    from orthoframe.reporting import write_claims_page, write_study, write_study_page
-    from orthoframe.studies._outcome import as_json
-
-    content = as_json(data)
-    write_atomic(out / f"{data['study']}.json", lambda file: cast(None, file.write(content)))
-    write_study(data, out)
-    files = [out / f"{name}.json" for name in dict.fromkeys([*names, data["study"]])]
-    every = [json.loads(file.read_text()) for file in files if file.exists()]
-    write_atomic(out / "report.html", lambda file: write_study_page(every, file))
-    write_atomic(out / "claims.md", lambda file: write_claims_page(every, file))
+        raise InputError(f"{folder}: {error.strerror or error}; choose another ", Option("out")) from None

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe.cli._files import check_figure, check_output, write_atomic, write_figure
-from orthoframe.cli._progress import progress
 from orthoframe.cli._solution import as_dict, as_text
+from orthoframe.cli._terminal import progress
 from orthoframe.errors import InputError
 
 if TYPE_CHECKING:

@@ -1,26 +1,55 @@
-"""Figures and reports; what they show was computed elsewhere."""
+"""Figures and reports; what they show was computed elsewhere.
 
-from orthoframe.reporting._certificate import certificate_figure
-from orthoframe.reporting._geometry import geometry_figure
-from orthoframe.reporting._report import write_report
-from orthoframe.reporting._run import Run, read_run
-from orthoframe.reporting._study_figure import study_figure
-from orthoframe.reporting._study_page import write_study_page
-from orthoframe.reporting._study_text import write_claims_page, write_study
-from orthoframe.reporting._training import training_figure
-from orthoframe.reporting._ufm import ufm_figure, write_sphere_gif
+Names are loaded when they are first used: a report needs no matplotlib, and a figure no templates.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orthoframe.reporting._figures import (
+        certificate_figure,
+        geometry_figure,
+        training_figure,
+        ufm_figure,
+        write_sphere_gif,
+    )
+    from orthoframe.reporting._report import write_report
+    from orthoframe.reporting._run import Run, read_run
+    from orthoframe.reporting._study_figure import study_figure
+    from orthoframe.reporting._study_pages import write_claims_page, write_study, write_study_page
+    from orthoframe.reporting._study_words import cell_words, found_words, rule_words
 
 __all__ = [
-    "certificate_figure",
-    "geometry_figure",
-    "ufm_figure",
-    "write_sphere_gif",
     "Run",
     "read_run",
-    "training_figure",
     "write_report",
+    "training_figure",
+    "geometry_figure",
+    "certificate_figure",
+    "ufm_figure",
+    "write_sphere_gif",
     "study_figure",
     "write_study",
     "write_study_page",
     "write_claims_page",
+    "cell_words",
+    "found_words",
+    "rule_words",
 ]
+
+_MODULES = {
+    "_run": ("Run", "read_run"),
+    "_report": ("write_report",),
+    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
+    "_study_figure": ("study_figure",),
+    "_study_pages": ("write_study", "write_study_page", "write_claims_page"),
+    "_study_words": ("cell_words", "found_words", "rule_words"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"orthoframe.reporting.{module}"), name)
+    raise AttributeError(f"module 'orthoframe.reporting' has no attribute {name!r}")

@@ -26,6 +26,11 @@ def rounded(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")
 
 
+def percent(value: float | None) -> str:
+    """A part of 1 as a percentage."""
+    return NOTHING if value is None else f"{100 * value:.1f} %"
+
+
 def lasted(seconds: float) -> str:
     """A time in units that suit it."""
     if seconds < 100:
@@ -34,8 +39,12 @@ def lasted(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
-def plain(name: int | str, longest: int = 18) -> str:
-    """A name without the signs that matplotlib takes for mathematics, and not too long for an axis."""
+def clipped(name: int | str, longest: int = 18) -> str:
+    """A name that is not too long for an axis."""
     text = str(name)
-    text = text if len(text) <= longest else text[: longest - 1] + "…"
-    return text.replace("$", r"\$")
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def plain(name: int | str, longest: int = 18) -> str:
+    """The same, without the signs that matplotlib takes for mathematics."""
+    return clipped(name, longest).replace("$", r"\$")

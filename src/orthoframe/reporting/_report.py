@@ -1,19 +1,22 @@
-"""The report: one HTML file that needs nothing else."""
+"""The report of runs: the values that its templates show."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import IO
+from dataclasses import asdict, replace
+from typing import IO, Any
 
 from orthoframe.errors import InputError
-from orthoframe.reporting import _words as words
-from orthoframe.reporting._accuracy import accuracy_picture, compared_accuracy_picture
-from orthoframe.reporting._curves import below_zero, collapse_picture, frame_picture, gap_picture, loss_picture
-from orthoframe.reporting._figure import NAMED
-from orthoframe.reporting._heatmap import cosine_picture, ownership_picture, small_cosine_picture
-from orthoframe.reporting._page import SCALE, section, write_page
+from orthoframe.geometry import Accuracy
+from orthoframe.reporting import _pictures as pictures
+from orthoframe.reporting._format import NOTHING, RUN_COLOURS
+from orthoframe.reporting._html import write_page
+from orthoframe.reporting._plotly import Plot, plot
 from orthoframe.reporting._run import Run
+from orthoframe.training import VerdictRecord
+
+_LISTED = 12  # classes in a table
 
 
 def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) -> None:
@@ -30,107 +33,102 @@ def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) 
     """
     if not runs:
         raise InputError("there is no run to report; give one or more")
-    write_page(_one(runs[0]) if len(runs) == 1 else _several(runs), _title(runs), file)
-
-
-def _title(runs: Sequence[Run]) -> str:
-    return runs[0].name if len(runs) == 1 else f"{len(runs)} runs"
-
-
-def _one(run: Run) -> str:
-    parts = [words.verdict_section(run), words.cards(run), _curves([run])]
-    if run.measured:
-        end = run.measured[-1]
-        dead = sum(owner < 0 for owner in end.owners)
-        beside = "Beside each class is its number of rows."
-        if len(end.names) > NAMED:
-            beside = "Point at a cell to see its classes."
-        moved = " Move the slider to see other epochs." if len(run.measured) > 1 else ""
-        parts += [
-            section(
-                "Cosines of class means",
-                f"At an orthogonal frame all but the diagonal is 0. {beside}{moved}",
-                cosine_picture(run.measured).to_html(),
-            ),
-            section(
-                "Which class owns each dimension",
-                f"At the last measured epoch, {end.epoch}. Means that are orthogonal and non-negative share no "
-                "dimension, so at a frame each has one owner (a part of 1). "
-                f"{len(end.owners) - dead:,} of {len(end.owners):,} dimensions are live.",
-                ownership_picture(end).to_html() + words.ownership_table(end),
-            ),
-            section(
-                "Accuracy of each class, and its size",
-                f"Of the nearest class centre at epoch {end.epoch}, the largest class first.",
-                accuracy_picture(end).to_html(),
-            ),
-        ]
+    if len(runs) == 1:
+        write_page("run.html", file, title=runs[0].name, **_one(runs[0]))
     else:
-        parts.append(section("Geometry", "It was not measured in this run.", ""))
-    parts += [
-        section("The certificate of the batches", "", words.certificate_section(run)),
-        section("Configuration", "", words.configuration(run)),
-    ]
-    return "\n".join(parts)
+        write_page("runs.html", file, title=f"{len(runs)} runs", **_several(runs))
 
 
-def _several(runs: Sequence[Run]) -> str:
-    names = _distinct(runs)
-    runs = [replace(run, name=name) for run, name in zip(runs, names, strict=True)]
-    maps = "".join(
-        f"<figure><figcaption>{words.swatch(number)}{words.escape(run.name)}</figcaption>"
-        f"{small_cosine_picture(str(number), run.measured[-1].names, run.measured[-1].cosines).to_html()}</figure>"
-        for number, run in enumerate(runs)
-        if run.measured
-    )
-    parts = [
-        section("Runs", "The settings in which they differ, and how they ended.", words.table_of_runs(runs, names)),
-        section("Verdicts", "", words.verdicts(runs, names)),
-        _curves(runs),
-    ]
-    if maps:
-        parts += [
-            section(
-                "Cosines of class means",
-                "At the last measured epoch of each run; at an orthogonal frame all but the diagonal is 0.",
-                f'{SCALE}<div class="maps">{maps}</div>',
-            ),
-            section(
-                "Accuracy of each class, and its size",
-                "Of the nearest class centre, on the test set where there is one; the largest class first.",
-                compared_accuracy_picture(runs).to_html(),
-            ),
-        ]
-    return "\n".join(parts)
+def _one(run: Run) -> dict[str, Any]:
+    plots = _charts([run])
+    end = run.measurements[-1] if run.measurements else None
+    if end is not None:
+        names, owned = [entry.name for entry in end.train.classes], end.train.ownership
+        plots["cosines"] = plot(pictures.cosine_slider(run.measurements))
+        plots["ownership"] = plot(pictures.ownership_map(names, owned.owners, owned.purity))
+        plots["accuracy"] = plot(pictures.accuracy_bars(end))
+    return {
+        "run": run,
+        "listed": _LISTED,
+        "end": end,
+        "named": end is not None and len(end.train.classes) <= pictures.NAMED,
+        "config": {name: _setting(value) for name, value in run.config.items()},
+        "environment": _environment(run),
+        **_shared([run]),
+        "plots": plots,
+    }
 
 
-def _distinct(runs: Sequence[Run]) -> list[str]:
-    """Names of runs, with a number behind those that several have."""
-    often, seen, names = Counter(run.name for run in runs), Counter[str](), []
+def _environment(run: Run) -> dict[str, str]:
+    if run.environment is None:
+        return {}
+    used = asdict(run.environment)
+    versions = {f"{name} version": version for name, version in used.pop("versions").items()}
+    return {name: _setting(value) for name, value in {**used, **versions}.items()}
+
+
+def _several(runs: Sequence[Run]) -> dict[str, Any]:
+    runs = _distinct(runs)
+    keys = list(dict.fromkeys(key for run in runs for key in run.config))
+    # Each run has its own folder, which its name says already.
+    differing = [key for key in keys if key != "out" and len({_setting(run.config.get(key)) for run in runs}) > 1]
+    return {
+        "runs": runs,
+        "colours": [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(runs))],
+        "differing": {key: [_setting(run.config.get(key)) for run in runs] for key in differing},
+        "maps": {
+            number: plot(pictures.last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
+            for number, run in enumerate(runs)
+            if run.measurements
+        },
+        **_shared(runs),
+        "plots": {**_charts(runs), "accuracy": plot(pictures.compared_accuracy_bars(runs))},
+    }
+
+
+def _shared(runs: Sequence[Run]) -> dict[str, Any]:
+    """What the parts of both pages need."""
+    return {
+        "status": _status,
+        "accuracies": [_accuracy(run) for run in runs],
+        "seconds": [sum(value for _, value in run.column("seconds")) for run in runs],
+        "floors": any(run.last("floor") is not None for run in runs),
+        "below": sum(value < 0 for run in runs for _, value in run.column("gap")),
+    }
+
+
+def _charts(runs: Sequence[Run]) -> dict[str, Plot]:
+    return {
+        "loss": plot(pictures.loss_curves(runs)),
+        "gap": plot(pictures.gap_curves(runs)),
+        "frame": plot(pictures.frame_curves(runs)),
+        "collapse": plot(pictures.collapse_curves(runs)),
+    }
+
+
+def _accuracy(run: Run) -> tuple[str, Accuracy | None]:
+    """Of the test set if there is one, at the last measured epoch."""
+    if not run.measurements:
+        return "training", None
+    end = run.measurements[-1]
+    return ("test", end.test) if end.test is not None else ("training", end.train.accuracy)
+
+
+def _status(verdict: VerdictRecord) -> str:
+    """The colour of a verdict."""
+    if verdict.reached:
+        return "good"
+    return "wait" if verdict.ending is not None and verdict.ending.waiting else "bad"
+
+
+def _distinct(runs: Sequence[Run]) -> list[Run]:
+    """The runs, with a number behind names that several have."""
+    often, seen, named = Counter(run.name for run in runs), Counter[str](), []
     for run in runs:
         seen[run.name] += 1
-        names.append(f"{run.name} ({seen[run.name]})" if often[run.name] > 1 else run.name)
-    return names
+        named.append(replace(run, name=f"{run.name} ({seen[run.name]})") if often[run.name] > 1 else run)
+    return named
 
 
-def _curves(runs: Sequence[Run]) -> str:
-    floors = any(run.last("floor") is not None for run in runs)
-    loss = "No batch can go below the floor with non-negative features." if floors else "This loss has no floor."
-    gap = "What the loss has left above its floor." if floors else loss
-    if floors and len(runs) > 1:
-        loss += " Dashed: the floor of each run."
-    below = sum(below_zero(run) for run in runs)
-    if below:
-        gap += (
-            f" At {below:,} {'epoch' if below == 1 else 'epochs'} the loss is below it, which this axis cannot show: "
-        )
-        gap += "rounding can do that, and features with negative entries."
-    frame = "Distance of the Gram matrix of class means to that of a frame: 0 at the frame."
-    collapse = "Spread within classes against spread between them: 0 when classes have collapsed."
-    charts = [
-        section("Loss", loss, loss_picture(runs).to_html()),
-        section("Gap above the floor", gap, gap_picture(runs).to_html()),
-        section(f"Distance to a frame, {words.DELTA}", frame, frame_picture(runs).to_html()),
-        section(f"Collapse of classes, {words.BETA}", collapse, collapse_picture(runs).to_html()),
-    ]
-    return f'<div class="charts">{"".join(charts)}</div>'
+def _setting(value: Any) -> str:
+    return value if isinstance(value, str) else NOTHING if value is None else json.dumps(value)

@@ -1,74 +1,59 @@
-"""What a study's quantities, coordinates and numbers are called."""
+"""What a study's quantities, coordinates, rules and numbers are called."""
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from orthoframe.errors import InputError
-from orthoframe.reporting._format import NOTHING, plain, short
+from orthoframe.reporting._format import NOTHING, lasted, plain, short
+from orthoframe.studies import Claim, Failure, Finding, Interval, StudyResult
 
 NOT_REACHED = "not reached"
+MEANS = "Means over seeds (geometric for distances and times), with their 95 % intervals."
+RULE = (
+    "The threshold of each claim was fixed before the runs that decide it. A claim is supported if the 95 % interval "
+    "of every cell keeps to the threshold, and not supported if that of one cell is beyond it."
+)
+KEY = (
+    "Large marks are means over seeds, small ones are seeds; bars are 95 % intervals of the mean, and an arrow says "
+    "that one goes on to zero. Bands go from the smallest to the largest seed."
+)
 
-QUANTITIES = {
+_QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
     "delta_etf": "distance of centred means to a simplex ETF",
     "delta_predicted": "distance to the predicted geometry",
     "beta_nc": "collapse, β_NC",
     "mean_cosine": "mean cosine of class means",
     "max_cosine": "largest cosine of class means",
-    "loss": "loss",
     "floor": "floor of the loss",
     "gap": "loss above its floor",
-    "part_left": "part of the way down to the floor that is left",
+    "relative_gap": "gap to the floor, relative to features that are all alike",
     "epochs_to_of": "epochs to Δ_GM ≤ 0.1",
     "time_to_of": "time of the flow to Δ_GM ≤ 0.01",
-    "balanced_accuracy": "balanced accuracy",
     "worst_accuracy": "accuracy of the worst class",
     "majority_accuracy": "accuracy of the larger half of the classes",
     "minority_accuracy": "accuracy of the smaller half of the classes",
     "test_balanced_accuracy": "balanced accuracy",
     "test_worst_accuracy": "accuracy of the worst class",
-    "margin": "margin",
     "minority_margin": "margin of the smaller half of the classes",
     "certified": "seeds whose plan is certified",
     "coverage": "predicted probability to be certified",
-    "foretold": "seeds that end as the certificate says",
+    "certificate_correct": "seeds that end as the certificate says",
     "epochs_to_certify": "epochs that certify, as predicted",
     "dead_rows": "rows that are zero",
-    "live_dimensions": "live dimensions",
     "seconds": "seconds of training",
 }
-COORDINATES = {
-    "epoch": "epoch",
-    "time": "time",
+_COORDINATES = {
     "ratio": "imbalance R",
-    "imbalance": "imbalance",
     "temperature": "temperature τ",
-    "batch_size": "batch size",
-    "bound_classes": "bound classes",
-    "bound_examples": "bound examples of a class",
+    "bound_examples": "bound examples per class",
     "dim": "dimensions",
-    "classes": "classes",
     "lr": "learning rate",
-    "weight_decay": "weight decay",
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
-_BARE = ("data", "model", "loss")
-_COLOURS = {"supported": "good", "not supported": "bad"}
-_NEEDED = ("study", "question", "claims", "columns", "panels", "cells")
-
-
-def checked(study: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A study that has what its pages show.
-
-    Raises:
-        InputError: If a part is missing.
-    """
-    missing = [name for name in _NEEDED if name not in study]
-    if missing:
-        raise InputError(f"this is not the result of a study: it has no {', '.join(missing)}")
-    return study
+_BARE = ("data", "model", "loss")  # whose values say what they are
+_COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
 
 
 def quantity_words(name: str) -> str:
@@ -78,12 +63,12 @@ def quantity_words(name: str) -> str:
         >>> quantity_words("beta_nc"), quantity_words("not_known_here")
         ('collapse, β_NC', 'not known here')
     """
-    return QUANTITIES.get(name) or name.replace("_", " ")
+    return _QUANTITIES.get(name) or name.replace("_", " ")
 
 
 def coordinate_words(name: str) -> str:
     """A coordinate in words."""
-    return COORDINATES.get(name) or name.replace("_", " ")
+    return _COORDINATES.get(name) or name.replace("_", " ")
 
 
 def is_number(value: Any) -> bool:
@@ -101,18 +86,18 @@ def value_words(value: Any) -> str:
 
 
 def where_words(where: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
-    """Coordinates as a reader would say them: with their names, but for those that say it themselves.
+    """Coordinates as a reader would say them: with their names, unless the value says what it is.
 
     Examples:
         >>> where_words({"data": "digits", "ratio": 10, "batch_size": 64, "activation": "none"})
         'digits, R 10, batch size 64, activation none'
     """
-    chosen = where if names is None else [name for name in names if name in where]
     parts = [
         value_words(where[name])
         if name in _BARE
         else f"{_SIGNS.get(name) or coordinate_words(name)} {value_words(where[name])}"
-        for name in chosen
+        for name in (where if names is None else names)
+        if name in where
     ]
     return ", ".join(parts) or "everywhere"
 
@@ -125,18 +110,16 @@ def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(where.get(name, NOTHING)) for where in places}) > 1]
 
 
-def colour(decision: str) -> str:
-    """The colour of a decision: good, wait or bad."""
-    return _COLOURS.get(decision, "wait")
-
-
-def interval_words(mean: float | None, low: float | None, high: float | None) -> str:
+def interval_words(found: Interval) -> str:
     """A mean with its interval, or what is known instead.
 
     Examples:
-        >>> interval_words(0.02, 0.01, 0.03), interval_words(None, 40.0, None), interval_words(None, 0.0, 0.4)
-        ('0.02 [0.01, 0.03]', 'more than 40', 'less than 0.4')
+        >>> interval_words(Interval(0.02, 0.01, 0.03, {})), interval_words(Interval(None, 40.0, None, {}))
+        ('0.02 [0.01, 0.03]', 'more than 40')
+        >>> interval_words(Interval(None, 0.0, 0.4, {}))
+        'less than 0.4'
     """
+    mean, low, high = found.mean, found.low, found.high
     if mean is not None:
         return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
     if high is None:
@@ -144,44 +127,99 @@ def interval_words(mean: float | None, low: float | None, high: float | None) ->
     return f"from {short(low)} to {short(high)}" if low else f"less than {short(high)}"
 
 
-def measured_words(claim: Mapping[str, Any]) -> str:
-    """What a claim measures: its rule in words, without the threshold.
+def cell_words(found: Interval, quantity: str) -> str:
+    """A quantity of a cell, as a field of a table."""
+    if found.missing:
+        return f"{NOT_REACHED} by {found.missing} of {len(found.values)}" if found.known else NOT_REACHED
+    if quantity in _COUNTED and found.known:
+        return f"{sum(found.known):.0f} of {len(found.known)}"
+    return interval_words(found)
+
+
+def measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
+    """What a claim measures.
 
     Examples:
-        >>> measured_words({"quantity": "gap", "rule": "gap, ratio to binding none, at most 0.5"})
+        >>> measured_words(Claim("", "", "gap", {}, versus={"binding": "none"}, at_most=0.5))
         'loss above its floor, ratio to binding none'
     """
-    return re.sub(r",? at (most|least) \S+( and at most \S+)?$", "", rule_words(claim))
+    if claim.versus is None:
+        return name(claim.quantity)
+    against = ", ".join(f"{name} {value}" for name, value in claim.versus.items())
+    return f"{name(claim.quantity)}, {claim.how} to {against}"
 
 
-def rule_words(claim: Mapping[str, Any]) -> str:
-    """The rule of a claim, with its quantity in words."""
-    rule, quantity = str(claim["rule"]), str(claim["quantity"])
-    return quantity_words(quantity) + rule.removeprefix(quantity) if rule.startswith(quantity) else rule
+def thresholds(claim: Claim) -> dict[str, float]:
+    """The thresholds of a claim by their words."""
+    bounds = {"at least": claim.at_least, "at most": claim.at_most}
+    return {word: bound for word, bound in bounds.items() if bound is not None}
 
 
-def deciding(claim: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The comparison that is worst for a claim: it decides."""
-    comparisons = claim["comparisons"]
-    order = {"supported": 0, "inconclusive": 1, "not supported": 2}
+def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
+    """The rule of a claim.
 
-    def bad(part: Mapping[str, Any]) -> tuple[int, float]:
-        falling = claim.get("at_most") is None
-        end = part["low" if falling else "high"]
-        worst = part["mean"] if end is None else end
-        height = float("inf") if worst is None else -worst if falling else worst
-        return order.get(part["decision"], 1), height
+    Args:
+        claim: The claim.
+        name: How a quantity is called.
 
-    return max(comparisons, key=bad) if comparisons else None
+    Examples:
+        >>> rule_words(Claim("", "", "gap", {}, versus={"binding": "none"}, at_most=0.5))
+        'loss above its floor, ratio to binding none, at most 0.5'
+    """
+    bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
+    return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}"
+
+
+def found_words(finding: Finding) -> str:
+    """The numbers of the comparison that decides."""
+    worst = finding.deciding
+    if worst is None:
+        return "no cell decides it"
+    said = interval_words(worst.interval).replace(NOTHING, "not known")
+    count = len(finding.comparisons)
+    where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
+    return f"{said} ({where})" if count == 1 else f"{said} (the worst of {count}: {where})"
+
+
+def failure_words(failure: Failure) -> str:
+    """A run that failed, and why."""
+    return f"{where_words(failure.where)}, seed {failure.seed}: {failure.sentence}"
+
+
+def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the table of cells."""
+    names = list(dict.fromkeys(name for cell in study.cells for name in cell.where))
+    head = [*map(coordinate_words, names), "seeds", *map(quantity_words, study.columns)]
+    rows = [
+        [
+            *(value_words(cell.where[name]) if name in cell.where else NOTHING for name in names),
+            str(len(cell.results)),
+            *(cell_words(cell.over_seeds(column), column) for column in study.columns),
+        ]
+        for cell in study.cells
+    ]
+    return head, rows
+
+
+def made(study: StudyResult) -> dict[str, str]:
+    """How a study was made, but for its command."""
+    return {
+        "scale": study.scale,
+        "seeds": ", ".join(map(str, range(study.seeds))),
+        "version": study.version,
+        "commit": study.commit or NOTHING,
+        "commits of the runs": ", ".join(study.run_commits) or NOTHING,
+        "time of all runs, one after the other": lasted(study.seconds),
+    }
 
 
 def for_html(text: Any) -> str:
-    """Text of a page or of a plotly picture, with real subscripts."""
+    """Text as HTML, with real subscripts."""
     return re.sub(r"([Δβ])_([A-Z]+)", r"\1<sub>\2</sub>", html.escape(str(text)))
 
 
 def for_matplotlib(text: Any, longest: int = 200) -> str:
-    """Text of a matplotlib picture, with real subscripts."""
+    """Text of a matplotlib figure, with real subscripts."""
     signs = {"Δ": r"\Delta", "β": r"\beta"}
     return re.sub(
         r"([Δβ])_([A-Z]+)",

@@ -1,24 +1,49 @@
-"""What a study computes: a training, or free features. A job is a pure function of its options."""
+"""What a study computes: a training, free features, or their gradient flow. A job is a pure function of its options."""
 
 import hashlib
 import json
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from orthoframe.options import Binding, Denominator, Scheme
+from orthoframe.studies._claims import OF
 from orthoframe.training import Settings
 
-OF = 0.1
-"""Features are said to have reached the orthogonal frame when Delta_GM is at most this."""
+if TYPE_CHECKING:
+    from orthoframe.training import RunResult
 
-_FORMAT = 1  # of results; another number makes every job run again
+_FORMAT = 2  # of results; another number makes every job run again
 _AT_FRAME = 1e-3  # Delta_GM of free features that have ended at a frame
 _UNBOUND = ("reshuffle", "none")  # the batches that coverage is about
 _SIZES = 20  # different class sizes up to which the geometry without ReLU is predicted
+
+Number = int | float | None
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a job computed.
+
+    Attributes:
+        final: Numbers at the end, by name; None for a time that was not reached.
+        curve: Numbers along the way, by name, one per measurement.
+        cosines: Of the class means.
+    """
+
+    final: Mapping[str, Number]
+    curve: Mapping[str, Sequence[Number]]
+    cosines: Sequence[Sequence[Number]] | None = None
+
+    @property
+    def length(self) -> float:
+        """How long the run was, in epochs or in time."""
+        places = self.curve.get("epoch") or self.curve["time"]
+        return float(places[-1] or 0)
 
 
 class Job(Protocol):
@@ -28,7 +53,7 @@ class Job(Protocol):
         """Everything that decides the result, in types that JSON knows."""
         ...
 
-    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+    def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         """Compute; `folder` is the job's own, and what a killed process left there is used."""
         ...
 
@@ -46,11 +71,7 @@ def _whole(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Training:
-    """A network is trained.
-
-    Its result has `final` (a number, or None for a time that was not reached, by name), `curve` (a list a name, at the
-    measured epochs) and `cosines` (of the class means).
-    """
+    """A network is trained; its curve has one entry per measured epoch."""
 
     settings: Settings
 
@@ -61,8 +82,8 @@ class Training:
             del settings[place]
         return {"kind": "training", **settings}
 
-    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
-        """Train, or go on; only the small files of the run stay."""
+    def run(self, folder: Path, data_dir: Path | None) -> JobResult:
+        """Train, or go on; the folder of the run is removed at the end."""
         from orthoframe.training import resume, train
 
         run = folder / "run"
@@ -70,39 +91,37 @@ class Training:
         settings = replace(self.settings, data_dir=data_dir)
         outcome = resume(run, report=False) if begun else train(settings, run, report=False)
         assert outcome is not None  # there is one process
-        shutil.rmtree(folder / "run", ignore_errors=True)
+        shutil.rmtree(run, ignore_errors=True)
         return _trained(self.settings, outcome)
 
 
 @dataclass(frozen=True)
-class Free:
+class FreeFeatures:
     """Features without a network: where the loss of a plan's batches leads them.
 
     Attributes:
-        class_counts: Samples of each class.
+        class_counts: Samples per class.
         dim: Dimensions of the features.
-        epochs: Of the plan, whose batches are taken together; None for one batch of everything.
+        epochs: Epochs of the plan, whose batches are taken together; None for one batch of everything.
     """
 
     class_counts: tuple[int, ...]
     dim: int
     seed: int
     temperature: float = 0.1
-    denominator: str = "all"
+    denominator: Denominator = "all"
     nonnegative: bool = True
     epochs: int | None = None
     batch_size: int | None = None
-    scheme: str = "reshuffle"
-    binding: str = "none"
+    scheme: Scheme = "reshuffle"
+    binding: Binding = "none"
     bound_classes: int | None = None
     bound_examples: int = 1
 
     def to_dict(self) -> dict[str, Any]:
-        """All options."""
         return {"kind": "free", **asdict(self)}
 
-    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
-        """Solve."""
+    def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         from orthoframe.batches import BatchPlan, certify, coverage
         from orthoframe.ufm import solve_ufm
 
@@ -112,8 +131,8 @@ class Free:
             plan = BatchPlan(
                 labels,
                 self.batch_size,
-                scheme=self.scheme,  # type: ignore[arg-type]
-                binding=self.binding,  # type: ignore[arg-type]
+                scheme=self.scheme,
+                binding=self.binding,
                 seed=self.seed,
                 bound_examples=self.bound_examples,
                 bound_classes=None if self.bound_classes is None else range(self.bound_classes),
@@ -125,12 +144,12 @@ class Free:
             batches=batches,
             temperature=self.temperature,
             nonnegative=self.nonnegative,
-            denominator=self.denominator,  # type: ignore[arg-type]
+            denominator=self.denominator,
             seed=self.seed,
         )
         found = solution.geometry
         certificate = certify(labels, [range(len(labels))] if batches is None else batches)
-        final: dict[str, Any] = {
+        final: dict[str, Number] = {
             "delta_of": found.delta_of,
             "delta_etf": found.delta_etf,
             "beta_nc": found.beta_nc,
@@ -139,31 +158,30 @@ class Free:
             "certified": float(certificate.holds),
         }
         if self.nonnegative:  # the certificate says whether the frame is the only end
-            final["foretold"] = float(certificate.holds == (found.delta_of <= _AT_FRAME))
+            final["certificate_correct"] = float(certificate.holds == (found.delta_of <= _AT_FRAME))
         if self.epochs is not None and self.batch_size is not None and (self.scheme, self.binding) == _UNBOUND:
             final["coverage"] = coverage(self.class_counts, self.batch_size, self.epochs).probability
         if batches is None and not self.nonnegative:
             final["delta_predicted"] = _to_predicted(found, self.temperature, self.denominator)
-        return {"final": final, "curve": {}, "cosines": found.cosines.tolist()}
+        return JobResult(final, {}, found.cosines.tolist())
 
 
 @dataclass(frozen=True)
-class Flow:
-    """Gradient flow of free features from random ones, until they are near the frame."""
+class GradientFlow:
+    """Gradient flow of random free features, until they are near the frame."""
 
     class_counts: tuple[int, ...]
     dim: int
     seed: int
     temperature: float = 0.1
-    denominator: str = "all"
+    denominator: Denominator = "all"
     near: float = 0.01
     longest: float = 1e7
 
     def to_dict(self) -> dict[str, Any]:
-        """All options."""
         return {"kind": "flow", **asdict(self)}
 
-    def run(self, folder: Path, data_dir: Path | None) -> dict[str, Any]:
+    def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         """Follow the flow over growing times, and stop once it is near."""
         from orthoframe.geometry import measure
         from orthoframe.ufm import gradient_flow, random_rows
@@ -173,23 +191,16 @@ class Flow:
         times, deltas = [0.0], [measure(rows, labels).delta_of]
         while deltas[-1] > self.near and times[-1] < self.longest:
             step = max(0.1, times[-1] * 0.25)
-            path = gradient_flow(
-                labels,
-                rows,
-                [step],
-                temperature=self.temperature,
-                denominator=self.denominator,  # type: ignore[arg-type]
-            )
+            path = gradient_flow(labels, rows, [step], temperature=self.temperature, denominator=self.denominator)
             rows = path.features[-1]
             times.append(times[-1] + step)
             deltas.append(measure(rows, labels).delta_of)
         reached = crossing(times, deltas, self.near)
-        final = {"time_to_of": reached, "delta_of": deltas[-1]}
-        return {"final": final, "curve": {"time": times, "delta_of": deltas}, "cosines": None}
+        return JobResult({"time_to_of": reached, "delta_of": deltas[-1]}, {"time": times, "delta_of": deltas})
 
 
 def crossing(times: Sequence[float], values: Sequence[float], level: float) -> float | None:
-    """When values have come to a level for good: between two of them, evenly in the logarithm of the value.
+    """When values have come to a level for good; between two of them the logarithm of the value is linear.
 
     Examples:
         >>> crossing([0, 10, 20], [1.0, 0.1, 0.001], 0.01)
@@ -212,8 +223,7 @@ def _labels(class_counts: Sequence[int]) -> list[int]:
     return [c for c, count in enumerate(class_counts) for _ in range(count)]
 
 
-def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
-    """The result of a training."""
+def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     import torch
 
     from orthoframe.batches import epochs_to_certify
@@ -224,7 +234,7 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
     curve = {name: [getattr(record, name) for record in measured] for name in names}
     k = len(found.cosines)
     others = found.cosines[~torch.eye(k, dtype=torch.bool)]
-    final: dict[str, Any] = {
+    final: dict[str, Number] = {
         "delta_of": found.delta_of,
         "delta_etf": found.delta_etf,
         "beta_nc": found.beta_nc,
@@ -232,7 +242,7 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
         "max_cosine": float(others.max()),
         "loss": last.loss,
         "gap": last.gap,
-        "part_left": last.relative_gap,
+        "relative_gap": last.relative_gap,
         "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF),
         "balanced_accuracy": test.balanced,
         "worst_accuracy": test.worst,
@@ -250,11 +260,11 @@ def _trained(settings: Settings, outcome: Any) -> dict[str, Any]:
     if settings.loss == "supcon" and settings.scheme == "reshuffle" and settings.binding == "none":
         with suppress(ValueError):  # no number is enough: two classes of one image never push each other apart
             final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
-    return {"final": final, "curve": curve, "cosines": found.cosines.tolist()}
+    return JobResult(final, curve, found.cosines.tolist())
 
 
-def _to_predicted(found: Any, temperature: float, denominator: Any) -> float:
-    """The distance to the geometry that is predicted for features that may be negative."""
+def _to_predicted(found: Any, temperature: float, denominator: Denominator) -> float:
+    """The distance to the geometry that is predicted for features of any sign."""
     from orthoframe.ufm import predict_gram
 
     return float(found.distance_to(predict_gram(found.counts, temperature=temperature, denominator=denominator)))

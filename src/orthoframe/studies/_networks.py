@@ -1,31 +1,36 @@
-"""The networks of the studies, at each scale."""
+"""The cells of the studies: their networks at each scale, and free features."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from orthoframe.studies._study import Scale
+from orthoframe.options import Scale
+from orthoframe.studies._jobs import FreeFeatures, Training
+from orthoframe.studies._study import Cell
 from orthoframe.training import RECIPES, Settings, TemperatureSchedule
 
-# Clean images and the learning rate as it is: the theory speaks of the training set, and this is the shortest way.
+RISING = TemperatureSchedule(0.1, 0.5)
+"""The temperature where 0.1 needs too many epochs."""
+
+# Images without augmentation: the theory is about the training set, and this is the shortest way to the frame.
 _DESK = Settings(augment=False, clean_fraction=0.0, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
     "digits": {},
     "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05, "test_images": 100},
-    "fashion-mnist": {"majority": 500, "temperature": (0.1, 0.5), "epochs": 80, "test_images": 100},
+    "fashion-mnist": {"majority": 500, "temperature": RISING, "epochs": 80, "test_images": 100},
     "cifar10": {},
 }
 _CONVOLUTIONS: dict[str, Any] = {
-    # Narrow, on few images, and with a temperature that rises: what two cores can bring near a frame in minutes.
+    # Narrow, on few images, and with a rising temperature: what two cores can bring near a frame in minutes.
     "width": 8,
     "majority": 20,
     "batch_size": 32,
     "lr": 0.01,
-    "temperature": (0.1, 0.5),
+    "temperature": RISING,
     "epochs": 120,
     "test_images": 20,
 }
-# One batch of everything, at paper scale: as many images of a large class as one GPU can hold, and a step an epoch.
+# One batch of everything, at paper scale: as many images per large class as one GPU can hold, and one step per epoch.
 _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 WIDE = ("digits", "cifar10")
 """The data of the wide grids, at desk and at paper scale."""
@@ -37,17 +42,15 @@ def network(
 ) -> Settings:
     """The settings of a network at a scale, with changes.
 
-    At `smoke` everything is a tiny network on few digits; at `paper` it is the paper's setting.
+    At `smoke` it is always a tiny network on few digits; at `paper` it is the paper's setting.
 
     Args:
-        scale: How large.
+        scale: How large a study is.
         data: The data set; at `paper` CIFAR-10 takes the place of the digits.
         model: The encoder; at `paper` a ResNet-18 takes the place of an MLP.
         desk: What holds at `desk` only: how much two cores can do.
         **changes: What the study is about, at every scale.
     """
-    if isinstance(changes.get("temperature"), str):
-        changes["temperature"] = _schedule(changes["temperature"])
     if scale == "smoke":
         settings = replace(_SMOKE, **changes)
     elif scale == "desk":
@@ -70,7 +73,23 @@ def network(
     return settings
 
 
-def _schedule(coordinate: str) -> TemperatureSchedule:
-    """A temperature as grids write it: `0.1`, or `0.1->0.5`."""
-    first, _, last = coordinate.partition("->")
-    return TemperatureSchedule(float(first), float(last or first))
+def coordinate(temperature: TemperatureSchedule | float) -> float | str:
+    """A temperature as a coordinate of a cell.
+
+    Examples:
+        >>> coordinate(0.1), coordinate(RISING)
+        (0.1, '0.1 to 0.5')
+    """
+    schedule = TemperatureSchedule.of(temperature)
+    return schedule.first if schedule.constant else f"{schedule.first:g} to {schedule.last:g}"
+
+
+def trained(where: Mapping[str, Any], settings: Settings, seeds: int | None = None) -> Cell:
+    """A cell of trainings that differ in their seed; its coordinates `data` and `model` are those of the settings."""
+    where = {name: getattr(settings, name) if name in ("data", "model") else value for name, value in where.items()}
+    return Cell(where, lambda seed: Training(replace(settings, seed=seed)), seeds)
+
+
+def free(where: Mapping[str, Any], job: FreeFeatures, seeds: int | None = None) -> Cell:
+    """A cell of free features that differ in their seed."""
+    return Cell(where, lambda seed: replace(job, seed=seed), seeds)

@@ -1,4 +1,4 @@
-"""Jobs on the cores of this machine: a process for each core, and one that dies takes only its own job with it."""
+"""Jobs on the cores of this machine: one process per core, and one that dies takes only its own job with it."""
 
 import multiprocessing
 import os
@@ -38,7 +38,7 @@ def run_jobs(
         jobs: By key.
         store: Where results are kept.
         data_dir: Where data is looked for.
-        workers: How many processes; None for one for each core.
+        workers: How many processes; None for one per core.
         on_done: Is told the key of each job that ended, and how.
         on_start: Is told the key of each job that starts.
     """
@@ -59,7 +59,7 @@ def run_jobs(
                 done = worker.end()
                 idle.append(worker)
                 if done is None:
-                    waiting.append(key)  # another process has it; first come those that nobody has
+                    waiting.append(key)  # another process has it; those that nobody has come first
                 else:
                     on_done(key, done)
     finally:
@@ -111,7 +111,7 @@ class _Worker:
 
 def _death(status: int | None) -> str:
     if status == -signal.SIGKILL:
-        return "its process was killed; if memory ran out, use fewer --workers"
+        return "its process was killed; if memory ran out, use fewer workers"
     if status is not None and status < 0:
         return f"its process was ended by {signal.Signals(-status).name}"
     return f"its process ended with status {status}"
@@ -134,9 +134,9 @@ def _stop(crew: list[_Worker]) -> None:
 
 @contextmanager
 def _quiet_start() -> Iterator[None]:
-    """A process that is started here has one thread, and does not hear Ctrl-C, which the first process answers.
+    """A process that is started here has one thread, and ignores Ctrl-C, which the first process answers.
 
-    It would otherwise hear it before it can ask not to: a terminal tells all its processes.
+    A terminal sends the signal to all its processes, perhaps before this one could ask to ignore it.
     """
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -153,12 +153,12 @@ def _quiet_start() -> Iterator[None]:
 
 
 def _serve(line: Connection, store: Store, data_dir: Path | None) -> None:
-    """What a process does: job after job, until there is nobody to do them for."""
+    """What a process does: job after job, until the process that wants them is gone."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
 
-    from orthoframe.studies._work import compute
+    from orthoframe.studies._store import compute
 
     torch.set_num_threads(1)
     while True:

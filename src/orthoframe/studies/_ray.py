@@ -17,14 +17,13 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from orthoframe.errors import StudyError
+from orthoframe.errors import Option, StudyError
 from orthoframe.studies._jobs import Job
-from orthoframe.studies._store import Done, Store
-from orthoframe.studies._work import attempt, sentence
+from orthoframe.studies._store import Done, Store, attempt, sentence
 
 _RETRIES = 3  # of a job whose process or node died
 _POLL_SECONDS = 1.0
-_QUEUED = 2  # jobs handed to Ray for each core: what waits there asks an autoscaler for more nodes
+_QUEUED = 2  # jobs handed to Ray per core: those that wait make an autoscaler add nodes
 
 
 def run_jobs(
@@ -37,15 +36,8 @@ def run_jobs(
 ) -> None:
     """Run jobs in the order given, and keep their results.
 
-    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be.
-
-    Args:
-        jobs: By key.
-        store: Where results are kept; a folder of this machine.
-        data_dir: Where nodes look for data.
-        workers: Jobs at the same time; None for as many as the cluster has room for.
-        on_done: Is told the key of each job that ended, and how.
-        on_start: Is told the key of each job that is handed to Ray.
+    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be. Arguments are
+    those of the local pool; `store` is on this machine, and `data_dir` is where nodes look for data.
 
     Raises:
         StudyError: If Ray is not installed, or its cluster does not answer.
@@ -61,7 +53,7 @@ def run_jobs(
                     claim = claims.enter_context(ExitStack())
                     if not claim.enter_context(store.claimed(key)):
                         claim.close()
-                        waiting.append(key)  # another process has it; first come those that nobody has
+                        waiting.append(key)  # another process has it; those that nobody has come first
                     elif (done := store.get(key)) is not None:
                         claim.close()
                         on_done(key, done)
@@ -77,7 +69,7 @@ def run_jobs(
 
 
 def _on_node(job: Job, data_dir: Path | None) -> Done:
-    """What a node does; its errors come back as a sentence, so that Ray repeats only what a dying machine lost."""
+    """What a node does; errors come back as sentences, so that Ray repeats only what was lost with a machine."""
     import torch
 
     torch.set_num_threads(1)
@@ -87,7 +79,7 @@ def _on_node(job: Job, data_dir: Path | None) -> Done:
 
 def _ended(ray: Any, references: list[Any]) -> list[Any]:
     if not references:
-        time.sleep(_POLL_SECONDS)  # all that is left is with other processes
+        time.sleep(_POLL_SECONDS)  # other processes have all that is left
         return []
     ended: list[Any] = ray.wait(references, num_returns=1, timeout=_POLL_SECONDS)[0]
     return ended
@@ -118,13 +110,14 @@ def _room(ray: Any, workers: int | None) -> int:
 
 @contextmanager
 def _cluster(workers: int | None) -> Iterator[Any]:
-    """Ray, connected to the cluster that `RAY_ADDRESS` names, or to one that lives as long as this."""
-    # Ray would repeat a job that needs more memory than there is for ever.
+    """Ray, connected to the cluster that `RAY_ADDRESS` names, or to one that lives as long as this context."""
+    # Ray would repeat for ever a job that needs more memory than there is.
     os.environ.setdefault("RAY_task_oom_retries", str(_RETRIES))
     try:
         import ray
     except ImportError:
-        raise StudyError("--engine ray needs the package ray: pip install 'orthoframe[ray]'") from None
+        needed = " needs the package ray: pip install 'orthoframe[ray]'"
+        raise StudyError(Option("engine", "ray"), needed) from None
     if ray.is_initialized():  # by whoever called, who also ends it
         yield ray
         return
@@ -139,7 +132,8 @@ def _cluster(workers: int | None) -> Iterator[Any]:
     except (OSError, RuntimeError, ValueError) as error:
         words = " ".join(str(error).split())
         where = f"the Ray cluster at RAY_ADDRESS={address}" if address else "a Ray cluster on this machine"
-        raise StudyError(f"{where} cannot be reached: {words}; use --engine local, or mend it") from None
+        local = Option("engine", "local")
+        raise StudyError(f"{where} cannot be reached: {words}; use ", local, ", or repair the cluster") from None
     with redirect_stdout(sys.stderr):  # where Ray may tell of nodes that died; our output is for tables
         try:
             yield ray

@@ -1,18 +1,23 @@
-"""Where results are kept: by the hash of their job, so that nothing is computed twice."""
+"""Results by the hash of their job, so that nothing is computed twice; and one job, computed."""
 
 import json
 import os
+import subprocess
+import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
 
-from orthoframe._atomic import write_atomic
-from orthoframe.errors import StudyError
-from orthoframe.studies._jobs import Job
+import msgspec
 
-_POLL_SECONDS = 0.2  # between two looks at a lock that another process holds
+from orthoframe._atomic import locked, write_atomic
+from orthoframe.errors import Option, OrthoframeError, StudyError
+from orthoframe.studies._jobs import Job, JobResult
+
+_WAIT_SECONDS = 1.0  # for another process that has the job
 
 
 @dataclass(frozen=True)
@@ -23,10 +28,10 @@ class Done:
         result: What it computed; None if it failed.
         seconds: How long it took.
         failure: Why it failed, in a sentence; None if it did not.
-        commit: Of the source that computed it; None if it is not known.
+        commit: The commit of the source that computed it; None if it is not known.
     """
 
-    result: dict[str, Any] | None
+    result: JobResult | None
     seconds: float
     failure: str | None = None
     commit: str | None = None
@@ -46,13 +51,13 @@ def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
 class Store:
     """Results by the key of their job, each in a folder of its own.
 
-    The folder is also the one in which the job runs, so that what a killed process left there is used.
+    The job also runs in that folder, so that what a killed process left there is used.
     """
 
     path: Path
 
     def check(self) -> None:
-        """Refuse a place that cannot be written to, before any work.
+        """Refuse a folder that cannot be written to, before any work.
 
         Raises:
             StudyError: If it cannot.
@@ -62,7 +67,7 @@ class Store:
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError("it must be writable")
         except OSError as error:
-            raise StudyError(f"{self.path}: {error.strerror or error}; choose another --store") from None
+            raise StudyError(f"{self.path}: {error.strerror or error}; choose another ", Option("store")) from None
 
     def folder(self, key: str) -> Path:
         """The folder of a job; it need not exist."""
@@ -72,48 +77,88 @@ class Store:
         """A result; None if there is none, or one that cannot be read."""
         try:
             data = json.loads((self.folder(key) / "result.json").read_bytes())
-            result, seconds, commit = data["result"], float(data["seconds"]), data.get("commit")
+            result = msgspec.convert(data["result"], JobResult)
+            return Done(result, float(data["seconds"]), commit=data.get("commit"))
         except (OSError, ValueError, KeyError, TypeError):
             return None
-        return Done(result, seconds, commit=commit) if isinstance(result, dict) else None
 
     def put(self, key: str, job: Job, done: Done) -> None:
         """Keep a result; whoever looks finds all of it or nothing.
 
-        What is no number stays that (`NaN`, which Python reads): a result says the same before and after.
+        NaN is written as `NaN`, which Python reads: a result is the same before and after.
 
         Raises:
             OSError: If it cannot be written.
         """
-        kept = {"job": job.to_dict(), "result": done.result, "seconds": done.seconds, "commit": done.commit}
-        text = json.dumps(kept) + "\n"
+        assert done.result is not None  # failures are not kept
+        kept = {"job": job.to_dict(), "result": asdict(done.result), "seconds": done.seconds, "commit": done.commit}
         self.folder(key).mkdir(parents=True, exist_ok=True)
-        write_atomic(self.folder(key) / "result.json", lambda file: file.write(text.encode()))
+        write_atomic(self.folder(key) / "result.json", json.dumps(kept) + "\n")
 
     @contextmanager
     def claimed(self, key: str, seconds: float = 0.0) -> Iterator[bool]:
-        """Keep other processes from a job; a process that dies lets go.
+        """Keep other processes from a job, as `locked` does; yields whether the job is ours."""
+        self.folder(key).mkdir(parents=True, exist_ok=True)
+        with locked(self.folder(key), seconds) as ours:
+            yield ours
 
-        Args:
-            key: Of the job.
-            seconds: How long to wait for a process that has it.
 
-        Yields:
-            Whether the job is ours.
-        """
-        from filelock import FileLock, Timeout
+def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
+    """Take the result of a job from the store, or run it and keep the result.
 
-        folder = self.folder(key)
+    Returns:
+        How it ended; None if another process is at it, and has not ended yet.
+    """
+    try:
+        with store.claimed(key, _WAIT_SECONDS) as ours:
+            if not ours:
+                return None
+            done = store.get(key)  # of a process that had it before us
+            if done is None:
+                done = attempt(job, store.folder(key), data_dir)
+                if done.failure is None:
+                    store.put(key, job, done)
+            return done
+    except OSError as error:
+        return Done(None, 0.0, sentence(error))
+
+
+def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
+    """Run a job; whatever it raises becomes a sentence."""
+    start = time.perf_counter()
+    try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder / ".lock")
-        try:
-            lock.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
-        except Timeout:
-            yield False
-            return
-        try:
-            for leftover in folder.glob(".orthoframe.*"):  # of a process that was killed
-                leftover.unlink()
-            yield True
-        finally:
-            lock.release()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they would be printed into the progress of many jobs; numbers tell
+            result = job.run(folder, data_dir)
+    except Exception as error:
+        return Done(None, time.perf_counter() - start, sentence(error))
+    return Done(result, time.perf_counter() - start, commit=source_commit()[0])
+
+
+def sentence(error: Exception) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    words, kind = " ".join(str(error).split()), type(error).__name__
+    if not words:
+        return f"unexpected {kind}"
+    # Errors of this package, and values that are refused, are written for a reader.
+    return words if isinstance(error, OrthoframeError | ValueError) else f"unexpected {kind}: {words}"
+
+
+@cache
+def source_commit() -> tuple[str | None, bool | None]:
+    """The commit of this source, and whether files differ from it; None if it is not in a repository of its own."""
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        found = subprocess.run(["git", *words], cwd=here.parent, capture_output=True, check=True, text=True)
+        return found.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)
+        found = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return found.removesuffix("-dirty"), found.endswith("-dirty")

@@ -1,9 +1,9 @@
 """Which activations reach the frame?"""
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.options import Scale
+from orthoframe.studies._claims import OF, misses_frame, reaches_frame
+from orthoframe.studies._networks import RISING, coordinate, network, trained
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 ORTHANT = ("relu", "abs", "square", "softplus")
 SPHERE = ("gelu", "leaky-relu", "none")
@@ -14,8 +14,8 @@ def grid(scale: Scale) -> list[Cell]:
     """Every activation: at two ratios, and with a temperature that rises, which is faster."""
     cells = []
     for activation in (*ORTHANT, *SPHERE):
-        for ratio, temperature in ((10, "0.1"), (100, "0.1"), (10, "0.1->0.5")) if scale != "smoke" else ((10, "0.1"),):
-            where = {"activation": activation, "ratio": ratio, "temperature": temperature}
+        for ratio, temperature in ((10, 0.1), (100, 0.1), (10, RISING)) if scale != "smoke" else ((10, 0.1),):
+            where = {"activation": activation, "ratio": ratio, "temperature": coordinate(temperature)}
             settings = network(scale, desk=_LONG, activation=activation, ratio=ratio, temperature=temperature)
             cells.append(trained(where, settings))
     return cells
@@ -25,50 +25,37 @@ STUDY = Study(
     name="activations",
     question="Which activations of the features lead to the orthogonal frame?",
     claims=(
-        Claim("ReLU reaches the OF in these epochs", "paper", "delta_of", {"activation": "relu"}, at_most=OF),
-        Claim(
+        reaches_frame("ReLU reaches the OF in these epochs", "paper", activation="relu"),
+        reaches_frame(
             "So do abs and square at a temperature of 0.1",
             "our theory",
-            "delta_of",
-            {"activation": ("abs", "square"), "temperature": "0.1"},
-            at_most=OF,
+            activation=("abs", "square"),
+            temperature=0.1,
         ),
-        Claim(
+        reaches_frame(
             "So do abs and square with a temperature that rises",
             "our theory",
-            "delta_of",
-            {"activation": ("abs", "square"), "temperature": "0.1->0.5"},
-            at_most=OF,
+            activation=("abs", "square"),
+            temperature=coordinate(RISING),
         ),
-        Claim(
+        reaches_frame(
             "Softplus comes near it with a temperature that rises",
             "our theory",
-            "delta_of",
-            {"activation": "softplus", "temperature": "0.1->0.5"},
-            at_most=OF,
+            activation="softplus",
+            temperature=coordinate(RISING),
         ),
-        Claim(
-            "GELU and none do not reach it",
-            "next check",
-            "delta_of",
-            {"activation": ("gelu", "none")},
-            at_least=OF,
-        ),
-        Claim("LeakyReLU does not reach it", "next check", "delta_of", {"activation": "leaky-relu"}, at_least=OF),
+        misses_frame("GELU and none do not reach it", "next check", activation=("gelu", "none")),
+        misses_frame("LeakyReLU does not reach it", "next check", activation="leaky-relu"),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "mean_cosine", "max_cosine", "epochs_to_of", "balanced_accuracy"),
     panels=(
         Panel("At the end", "delta_of", "activation", ("ratio", "temperature"), {}, OF, "y"),
-        Panel("On the way, R = 10", "delta_of", "epoch", ("activation",), {"ratio": 10, "temperature": "0.1"}, OF, "y"),
+        way_to_frame("On the way, R = 10", "activation", ratio=10, temperature=0.1),
     ),
     remark=(
-        "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. That an activation does not reach the OF may "
-        "mean that it never would, or that 300 epochs are too few: what the orthant's activations do in the same "
-        "epochs stands beside it."
-    ),
-    history=(
-        "The first design had a temperature of 0.1 only, at which abs and softplus did not come near the OF either "
-        "(0.33 and 0.22 at R = 10): it could not tell slow from never. The temperature that rises was added."
+        "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. An activation that does not reach the OF may "
+        "never reach it, or 300 epochs may be too few: compare with what the activations of the orthant do in the "
+        "same epochs."
     ),
 )

@@ -1,9 +1,10 @@
 """How far the end depends on the batch size, with and without ReLU and binding."""
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.options import Scale
+from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._jobs import FreeFeatures
+from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 SIZES = (32, 64, 128, 256)
 _COUNTS = (20,) * 5 + (4,) * 5
@@ -22,7 +23,7 @@ def grid(scale: Scale) -> list[Cell]:
     ]
     for size in (8, 16, 32, 64) if scale != "smoke" else (16,):
         where = {"features": "free", "activation": "relu", "binding": "none", "batch_size": size}
-        cells.append(free(where, Free(_COUNTS, 20, 0, temperature=0.5, epochs=3, batch_size=size)))
+        cells.append(free(where, FreeFeatures(_COUNTS, 20, 0, temperature=0.5, epochs=3, batch_size=size)))
     return cells
 
 
@@ -30,19 +31,19 @@ STUDY = Study(
     name="batch-size",
     question="Does the geometry depend on the batch size, with and without ReLU, with and without binding?",
     claims=(
-        Claim(
+        reaches_frame(
             "With ReLU and binding every batch size reaches the OF in these epochs",
             "paper",
-            "delta_of",
-            {"features": "network", "activation": "relu", "binding": "fixed"},
-            at_most=OF,
+            features="network",
+            activation="relu",
+            binding="fixed",
         ),
-        Claim(
+        reaches_frame(
             "With ReLU alone every batch size reaches the OF in these epochs",
             "paper",
-            "delta_of",
-            {"features": "network", "activation": "relu", "binding": "none"},
-            at_most=OF,
+            features="network",
+            activation="relu",
+            binding="none",
         ),
         Claim(
             "With ReLU the end of the smallest batches is near that of the largest",
@@ -57,7 +58,7 @@ STUDY = Study(
         Claim(
             "Free features end at the OF if and only if their batches are certified",
             "our theory",
-            "foretold",
+            "certificate_correct",
             {"features": "free"},
             at_least=1.0,
         ),
@@ -78,9 +79,9 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "Digits, STEP, R = 10, as many epochs for every size: batches of 256 make an eighth of the steps of batches "
-        "of 32. certified is the part of seeds whose plan is certified over its first 20 epochs; epochs_to_certify is "
-        "what coverage predicts for 99 % confidence without binding. Free features see three epochs of batches "
-        "together; coverage is the predicted probability that these are certified."
+        "Digits, STEP, R = 10, the same number of epochs for every size: batches of 256 make an eighth of the steps "
+        "of batches of 32. certified is the fraction of seeds whose plan is certified over its first 20 epochs; "
+        "epochs_to_certify is what coverage predicts for 99 % confidence without binding. Free features see three "
+        "epochs of batches together; coverage is the predicted probability that these are certified."
     ),
 )

@@ -1,9 +1,9 @@
 """Does cross-entropy on the same non-negative features lead to the frame?"""
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import WIDE, network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.options import Scale
+from orthoframe.studies._claims import OF, Claim, misses_frame
+from orthoframe.studies._networks import WIDE, network, trained
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 _LONG = {"epochs": 300, "measure_every": 10}
 
@@ -25,12 +25,8 @@ STUDY = Study(
     name="cross-entropy",
     question="Does cross-entropy on the same non-negative features lead to the orthogonal frame?",
     claims=(
-        Claim(
-            "Cross-entropy does not lead to the OF under imbalance",
-            "paper",
-            "delta_of",
-            {"loss": "cross-entropy", "ratio": (10, 100)},
-            at_least=OF,
+        misses_frame(
+            "Cross-entropy does not lead to the OF under imbalance", "paper", loss="cross-entropy", ratio=(10, 100)
         ),
         Claim(
             "Cross-entropy ends farther from the OF than the contrastive loss",
@@ -57,6 +53,6 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "max_cosine", "balanced_accuracy", "worst_accuracy"),
     panels=(
         Panel("Digits", "delta_of", "ratio", ("loss",), {"data": WIDE}, OF, "xy"),
-        Panel("On the way, R = 10", "delta_of", "epoch", ("loss", "data"), {"ratio": 10}, OF, "y"),
+        way_to_frame("On the way, R = 10", "loss", "data", ratio=10),
     ),
 )

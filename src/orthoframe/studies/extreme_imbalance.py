@@ -2,10 +2,11 @@
 
 from collections.abc import Callable
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Flow, Job
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.options import Scale
+from orthoframe.studies._claims import Claim, reaches_frame
+from orthoframe.studies._jobs import GradientFlow, Job
+from orthoframe.studies._networks import RISING, coordinate, network, trained
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 
 def grid(scale: Scale) -> list[Cell]:
@@ -17,15 +18,15 @@ def grid(scale: Scale) -> list[Cell]:
             where = {"features": "free", "temperature": temperature, "ratio": ratio}
             cells.append(Cell(where, _flow(ratio, temperature)))
     budget = {"majority": 2000, "batch_size": 128, "epochs": 60}
-    for schedule in ("0.1", "0.5", "0.1->0.5"):
+    for schedule in (0.1, 0.5, RISING):
         for ratio in (10, 1000, 2000) if not smoke else (2, 10):
-            where = {"features": "MNIST", "temperature": schedule, "ratio": ratio}
+            where = {"features": "MNIST", "temperature": coordinate(schedule), "ratio": ratio}
             cells.append(trained(where, network(scale, "mnist", desk=budget, ratio=ratio, temperature=schedule)))
     return cells
 
 
 def _flow(ratio: int, temperature: float) -> Callable[[int], Job]:
-    return lambda seed: Flow((2 * ratio, 2), 4, seed, temperature)
+    return lambda seed: GradientFlow((2 * ratio, 2), 4, seed, temperature)
 
 
 STUDY = Study(
@@ -49,25 +50,19 @@ STUDY = Study(
             at_least=5.0,
             at_most=20.0,
         ),
-        Claim(
+        reaches_frame(
             "A network whose temperature rises reaches the OF at R = 1000 and more",
             "next check",
-            "delta_of",
-            {"features": "MNIST", "temperature": "0.1->0.5", "ratio": (1000, 2000)},
-            at_most=OF,
+            features="MNIST",
+            temperature=coordinate(RISING),
+            ratio=(1000, 2000),
         ),
-        Claim(
-            "So does one at 0.1",
-            "next check",
-            "delta_of",
-            {"features": "MNIST", "temperature": "0.1", "ratio": (1000, 2000)},
-            at_most=OF,
-        ),
+        reaches_frame("So does one at 0.1", "next check", features="MNIST", temperature=0.1, ratio=(1000, 2000)),
         Claim(
             "At 0.5 a network takes five times as long or more at R = 1000 as at R = 10",
             "our theory",
             "epochs_to_of",
-            {"features": "MNIST", "temperature": "0.5", "ratio": 1000},
+            {"features": "MNIST", "temperature": 0.5, "ratio": 1000},
             versus={"ratio": 10},
             at_least=5.0,
         ),
@@ -75,7 +70,7 @@ STUDY = Study(
             "At 0.1 a network takes at most twice as long at R = 1000 as at R = 10",
             "our theory",
             "epochs_to_of",
-            {"features": "MNIST", "temperature": "0.1", "ratio": 1000},
+            {"features": "MNIST", "temperature": 0.1, "ratio": 1000},
             versus={"ratio": 10},
             at_most=2.0,
         ),
@@ -86,17 +81,11 @@ STUDY = Study(
         Panel(
             "Gradient flow of free features", "time_to_of", "ratio", ("temperature",), {"features": "free"}, None, "xy"
         ),
-        Panel("A network on MNIST", "delta_of", "epoch", ("ratio", "temperature"), {"features": "MNIST"}, OF, "y"),
+        way_to_frame("A network on MNIST", "temperature", "ratio", features="MNIST"),
     ),
     remark=(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 "
-        "images and half with 2000 / R; every batch is bound. At R = 2000 a small class is one image, which is there "
-        "as soon as its bound copy is: nothing has to collapse."
-    ),
-    history=(
-        "The first design gave the network 20 epochs of 3000 images a class, R up to 3000, at 0.1 and 0.5. At 0.1 it "
-        "ended at 0.21 for R = 10 and 0.45 for R = 1000; at 0.5 at 0.50 and 0.55, and at 0.005 for R = 3000, where "
-        "each small class is one image: too few epochs to compare times. It was given 60, and a temperature that "
-        "rises."
+        "images and half with 2000 / R; every batch is bound. At R = 2000 a small class is one image, which its bound "
+        "copy repeats: nothing has to collapse."
     ),
 )

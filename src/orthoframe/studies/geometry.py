@@ -1,9 +1,9 @@
 """Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
 
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, trained
+from orthoframe.options import Scale
+from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._networks import network, trained
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 RATIOS = (1, 5, 10, 50, 100)
 
@@ -44,49 +44,28 @@ STUDY = Study(
     name="geometry",
     question="Does ReLU lead to the orthogonal frame for every imbalance, on every data set and network?",
     claims=(
-        Claim(
-            "OF at every STEP imbalance in these epochs",
-            "paper",
-            "delta_of",
-            {"grid": "ratios", "imbalance": "step"},
-            at_most=OF,
+        reaches_frame("OF at every STEP imbalance in these epochs", "paper", grid="ratios", imbalance="step"),
+        reaches_frame(
+            "OF at every long-tailed imbalance in these epochs", "paper", grid="ratios", imbalance="long-tail"
         ),
-        Claim(
-            "OF at every long-tailed imbalance in these epochs",
-            "paper",
-            "delta_of",
-            {"grid": "ratios", "imbalance": "long-tail"},
-            at_most=OF,
+        reaches_frame("OF on MNIST in these epochs", "paper", data="mnist"),
+        reaches_frame(
+            "OF on FashionMNIST in these epochs", "paper", grid=("ratios", "images"), data="fashion-mnist", model=_MAIN
         ),
-        Claim("OF on MNIST in these epochs", "paper", "delta_of", {"data": "mnist"}, at_most=OF),
-        Claim(
-            "OF on FashionMNIST in these epochs",
-            "paper",
-            "delta_of",
-            {"grid": ("ratios", "images"), "data": "fashion-mnist", "model": _MAIN},
-            at_most=OF,
-        ),
-        Claim(
-            "OF of a ResNet-18 on CIFAR-10", "paper", "delta_of", {"data": "cifar10", "model": "resnet18"}, at_most=OF
-        ),
-        Claim("OF of a DenseNet-40 in these epochs", "paper", "delta_of", {"model": "densenet40"}, at_most=OF),
+        reaches_frame("OF of a ResNet-18 on CIFAR-10", "paper", data="cifar10", model="resnet18"),
+        reaches_frame("OF of a DenseNet-40 in these epochs", "paper", model="densenet40"),
         Claim("Classes collapse", "paper", "beta_nc", {"grid": ("ratios", "images"), "model": _MAIN}, at_most=0.1),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "max_cosine", "epochs_to_of", "balanced_accuracy"),
     panels=(
         Panel("Every imbalance", "delta_of", "ratio", ("imbalance",), {"grid": "ratios"}, OF, "xy"),
-        Panel(
-            "On the way, R = 10", "delta_of", "epoch", ("data", "model"), {"ratio": 10, "imbalance": "step"}, OF, "y"
-        ),
+        way_to_frame("On the way, R = 10", "data", "model", ratio=10, imbalance="step"),
     ),
     remark=(
-        "At desk scale digits and MNIST are trained at a temperature of 0.1 for 150 epochs; with 300 the digits are "
-        "at 0.02 for R = 100 (study activations). On FashionMNIST and CIFAR-10 it rises from 0.1 to 0.5: at 0.1 they "
-        "need more steps than two cores have time for. Convolutional networks are narrow (the ResNet-18 of width 8, "
-        "an eighth of the paper's; the DenseNet-40 of growth 4, a third) and see 110 images, 20 or 2 of a class. The "
-        "ResNet-18 of full width has one seed and decides nothing. The loss of the DenseNet-40 is not near its floor: "
-        "0.28, 0.40 and 0.96 of the way down is left in the three seeds, where the others have hardly anything left. "
-        "Its verdict is about what these epochs are enough for."
+        "At desk scale digits and MNIST are trained at a temperature of 0.1 for 150 epochs. On FashionMNIST and "
+        "CIFAR-10 it rises from 0.1 to 0.5: at 0.1 they need more steps than two cores have time for. Convolutional "
+        "networks are narrow (the ResNet-18 has width 8, an eighth of the paper's; the DenseNet-40 has growth 4, a "
+        "third) and see 110 images, 20 or 2 per class. The ResNet-18 of full width has one seed and decides nothing."
     ),
 )

@@ -1,13 +1,16 @@
 """Speed and end against the temperature, its schedules, and the four denominators."""
 
 from orthoframe.losses import fastest_temperature
-from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import OF, Flow, Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.options import Denominator, Scale
+from orthoframe.studies._claims import Claim, faster, reaches_frame
+from orthoframe.studies._jobs import FreeFeatures, GradientFlow
+from orthoframe.studies._networks import RISING, coordinate, free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
+from orthoframe.training import TemperatureSchedule
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
-SCHEDULES = ("0.1->0.3", "0.1->0.5", "0.1->1")
+SCHEDULES = (TemperatureSchedule(0.1, 0.3), RISING, TemperatureSchedule(0.1, 1.0))
+_OTHERS: tuple[Denominator, ...] = ("sincere", "negatives", "class-average")  # than the one of the paper
 _COUNTS = (20, 20, 20, 20)
 _BEST = round(float(fastest_temperature(19, 60)), 3)  # an anchor has 19 positives and 60 negatives
 
@@ -19,11 +22,11 @@ def grid(scale: Scale) -> list[Cell]:
     for temperature in some:
         for features, lr in (("network", 0.1), ("network, lr 0.02", 0.02)):
             where = {"features": features, "denominator": "all", "temperature": temperature}
-            cells.append(trained(where, network(scale, temperature=f"{temperature:g}", lr=lr)))
-    for schedule in SCHEDULES if scale != "smoke" else ("0.1->0.5",):
-        where = {"features": "network", "denominator": "all", "temperature": schedule}
+            cells.append(trained(where, network(scale, temperature=temperature, lr=lr)))
+    for schedule in SCHEDULES if scale != "smoke" else (RISING,):
+        where = {"features": "network", "denominator": "all", "temperature": coordinate(schedule)}
         cells.append(trained(where, network(scale, temperature=schedule)))
-    for denominator in ("sincere", "negatives", "class-average"):
+    for denominator in _OTHERS:
         where = {"features": "network", "denominator": denominator, "temperature": 0.1}
         cells.append(trained(where, network(scale, denominator=denominator)))
     counts = _COUNTS if scale != "smoke" else (4, 4)
@@ -32,15 +35,15 @@ def grid(scale: Scale) -> list[Cell]:
         cells.append(_flow(where, counts, temperature, "all"))
     for temperature in some:
         where = {"features": "free, solved", "denominator": "all", "temperature": temperature}
-        cells.append(free(where, Free(counts, 2 * len(counts), 0, temperature)))
-    for denominator in ("sincere", "negatives", "class-average"):
+        cells.append(free(where, FreeFeatures(counts, 2 * len(counts), 0, temperature)))
+    for denominator in _OTHERS:
         where = {"features": "free", "denominator": denominator, "temperature": 0.1}
         cells.append(_flow(where, counts, 0.1, denominator))
     return cells
 
 
-def _flow(where: dict[str, object], counts: tuple[int, ...], temperature: float, denominator: str) -> Cell:
-    return Cell(where, lambda seed: Flow(counts, 2 * len(counts), seed, temperature, denominator))
+def _flow(where: dict[str, object], counts: tuple[int, ...], temperature: float, denominator: Denominator) -> Cell:
+    return Cell(where, lambda seed: GradientFlow(counts, 2 * len(counts), seed, temperature, denominator))
 
 
 STUDY = Study(
@@ -54,19 +57,19 @@ STUDY = Study(
             {"features": "free, solved"},
             at_most=1e-3,
         ),
-        Claim(
+        reaches_frame(
             "A network reaches the OF at every temperature in these epochs",
             "paper",
-            "delta_of",
-            {"features": "network", "denominator": "all", "temperature": TEMPERATURES},
-            at_most=OF,
+            features="network",
+            denominator="all",
+            temperature=TEMPERATURES,
         ),
-        Claim(
+        reaches_frame(
             "So it does at a fifth of the learning rate",
             "paper",
-            "delta_of",
-            {"features": "network, lr 0.02", "denominator": "all", "temperature": TEMPERATURES},
-            at_most=OF,
+            features="network, lr 0.02",
+            denominator="all",
+            temperature=TEMPERATURES,
         ),
         Claim(
             "Free features at the predicted fastest temperature are faster than at 0.1",
@@ -84,13 +87,11 @@ STUDY = Study(
             versus={"temperature": _BEST},
             at_least=0.8,
         ),
-        Claim(
+        faster(
             "A temperature that rises is faster than 0.1",
             "our theory",
-            "epochs_to_of",
-            {"features": "network", "temperature": SCHEDULES},
+            {"features": "network", "temperature": tuple(map(coordinate, SCHEDULES))},
             versus={"temperature": 0.1},
-            at_most=1.0,
         ),
         Claim(
             "Denominators with fewer positives or none are faster at 0.1",
@@ -100,12 +101,11 @@ STUDY = Study(
             versus={"denominator": "all"},
             at_most=1.0,
         ),
-        Claim(
+        reaches_frame(
             "The denominator does not change the end",
             "our theory",
-            "delta_of",
-            {"features": "network", "denominator": ("sincere", "negatives", "class-average")},
-            at_most=OF,
+            features="network",
+            denominator=_OTHERS,
         ),
     ),
     grid=grid,
@@ -120,41 +120,12 @@ STUDY = Study(
             None,
             "xy",
         ),
-        Panel(
-            "A network, R = 10",
-            "delta_of",
-            "epoch",
-            ("temperature",),
-            {"features": "network", "denominator": "all"},
-            OF,
-            "y",
-        ),
-        Panel(
-            "The same at lr = 0.02",
-            "delta_of",
-            "epoch",
-            ("temperature",),
-            {"features": "network, lr 0.02"},
-            OF,
-            "y",
-        ),
-        Panel(
-            "Denominators at 0.1",
-            "delta_of",
-            "epoch",
-            ("denominator",),
-            {"features": "network", "temperature": 0.1},
-            OF,
-            "y",
-        ),
+        way_to_frame("A network, R = 10", "temperature", features="network", denominator="all"),
+        way_to_frame("The same at lr = 0.02", "temperature", features="network, lr 0.02"),
+        way_to_frame("Denominators at 0.1", "denominator", features="network", temperature=0.1),
     ),
     remark=(
-        "The network is an MLP on the digits at desk scale; STEP, R = 10, learning rate 0.1 unless said. Times of "
+        "The network is an MLP on the digits at desk scale; STEP, R = 10, learning rate 0.1 unless stated. Times of "
         "free features are those of gradient flow from random features until Delta_GM is 0.01."
-    ),
-    history=(
-        "The first design had the learning rate of 0.1 only. At 0.2 and above some seeds ended with all features "
-        "alike or with dead rows; the smaller learning rate was added to see whether the temperature or the step is "
-        "at fault. It is the temperature: at 0.02 classes merged too (largest cosines of 0.99 and more)."
     ),
 )

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._jobs import Free
-from orthoframe.studies._networks import network
-from orthoframe.studies._study import Cell, Panel, Scale, Study, free, trained
+from orthoframe.studies._jobs import FreeFeatures
+from orthoframe.studies._networks import free, network, trained
+from orthoframe.studies._study import Cell, Panel, Study
 
 _LONG: dict[str, Any] = {"epochs": 1500, "measure_every": 50, "lr": 0.03}
 _CLOSE = 0.1  # to the predicted Gram matrix
@@ -16,14 +17,14 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     large = 40 if scale == "smoke" else 200  # four samples are left of it at R = 50
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
-        for activation, temperature in (("none", "0.1"), ("relu", "0.1"), ("none", "0.5")):
-            where = {"features": "network", "activation": activation, "temperature": float(temperature), "ratio": ratio}
+        for activation, temperature in (("none", 0.1), ("relu", 0.1), ("none", 0.5)):
+            where = {"features": "network", "activation": activation, "temperature": temperature, "ratio": ratio}
             changes: dict[str, Any] = {"ratio": ratio, "activation": activation, "temperature": temperature}
             cells.append(trained(where, network(scale, desk=_LONG, scheme="full", binding="none", **changes)))
         counts = (large,) * 5 + (large // ratio,) * 5
         for tau in (0.1, 1.0):
             where = {"features": "free", "activation": "none", "temperature": tau, "ratio": ratio}
-            cells.append(free(where, Free(counts, 20, 0, temperature=tau, nonnegative=False)))
+            cells.append(free(where, FreeFeatures(counts, 20, 0, temperature=tau, nonnegative=False)))
     return cells
 
 
@@ -77,15 +78,7 @@ STUDY = Study(
         ),
     ),
     remark=(
-        "Digits, full batches without binding: the prediction is about the loss of all samples together. What is "
-        "predicted is its optimum, and at desk scale the networks are above it: at 0.5 by 0.005 to 0.017, at 0.1 by "
-        "0.002 to 0.007. Balanced ones at 0.5 are near the prediction all the same; under imbalance small classes "
-        "have a small part in the loss, and where they lie is decided last. At 0.1 the distance of networks to the OF "
-        "does not grow with R, as that of free features does."
-    ),
-    history=(
-        "The first design had networks at 0.1 only. Without ReLU they ended 0.62 to 0.98 from what is predicted, and "
-        "at 0.1 everything near an optimum is slow; 0.5 was added to see whether it is that. At R = 100 small classes "
-        "had single samples, which nothing pulls; it is 50 now, and the learning rate 0.03 instead of 0.1."
+        "Digits, full batches without binding: the prediction is about the loss of all samples together, at its "
+        "optimum. Under imbalance small classes have a small part in the loss, and their place is decided last."
     ),
 )

@@ -1,0 +1,332 @@
+"""Pictures of files: descriptions drawn with matplotlib, and an animation."""
+
+from collections.abc import Iterator, Sequence
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+from PIL import Image
+
+from orthoframe.reporting import _pictures as pictures
+from orthoframe.reporting._format import ACCENT, GOOD, plain
+
+if TYPE_CHECKING:
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
+    from torch import Tensor
+
+    from orthoframe.batches import Certificate
+    from orthoframe.geometry import Geometry
+    from orthoframe.reporting._run import Run
+    from orthoframe.ufm import Flow, Solution
+
+_SPHERE_COLOURS = ("tab:blue", "tab:orange", "tab:green")
+_DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
+# Of a certificate: classes with names, with counts in the cells, with bars; and pieces of a bar.
+_MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure, in inches, that finds its own margins."""
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def training_figure(run: "Run") -> Figure:
+    """Draw a run: loss with its floor, distance to a frame with beta_NC, and the cosines at the end.
+
+    Args:
+        run: What `read_run` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    figure = new_figure(14.0, 4.4)
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
+    draw_curves(left, pictures.loss_curves([run]), "Loss")
+    draw_curves(middle, pictures.geometry_curves(run), "Geometry of the class means")
+    if run.measurements:
+        end = run.measurements[-1:]
+        draw_cosines(right, pictures.cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
+    else:
+        right.set_axis_off()
+    figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
+    return figure
+
+
+def geometry_figure(geometry: "Geometry") -> Figure:
+    """Draw a geometry: a heat map of cosines, an ownership map, and a histogram of the cosines of class pairs.
+
+    Args:
+        geometry: What `measure` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    figure = new_figure(13.0, 4.4)
+    left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
+    found = geometry.ownership
+    owners = pictures.ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
+    parts = f"Owner's part of each dimension: {found.owned} owned, {found.shared} shared, {found.dead} dead"
+    draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
+    draw_ownership(middle, owners, parts)
+    _draw_histogram(right, geometry)
+    figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
+    return figure
+
+
+def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figure:
+    """Draw the cosines at the optimum, the predicted ones if there are any, and the loss on the way.
+
+    Args:
+        solution: What `solve_ufm` returned.
+        predicted: `[k, k]`, what `predict_gram` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    panels = 2 if predicted is None else 3
+    figure = new_figure(5.0 * panels, 4.6)
+    axes = figure.subplots(1, panels)
+    title = f"Cosines of class means; distance to a frame {solution.geometry.delta_of:.2g}"
+    draw_cosines(axes[0], _cosine_map(solution.geometry, solution.geometry.cosines), title)
+    if predicted is not None:
+        draw_cosines(axes[1], _cosine_map(solution.geometry, predicted), "Predicted without ReLU")
+    lowest = min(solution.losses) if solution.floor is None else solution.floor
+    above = "the lowest loss" if solution.floor is None else "the floor"
+    # A gap that rounding hides is drawn at the smallest one that float64 can tell.
+    gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
+    line = pictures.Line("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    title = f"loss above {above}, mean over anchors"
+    draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
+    return figure
+
+
+def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Figure:
+    """Draw how often classes meet, and the pieces that each class is in.
+
+    Args:
+        certificate: What `certify` returned.
+        meetings: `[k, k]`, what `meeting_counts` returned.
+
+    Returns:
+        A figure, to be saved with `figure.savefig(path)`.
+    """
+    k = len(certificate.classes)
+    worst = sorted(range(k), key=lambda c: -certificate.classes[c].components)[:_BARS]
+    height = min(7.0, max(4.0, 1.2 + 0.2 * k))
+    figure = new_figure(2.0 * height + 1.4, height)
+    left, right = figure.subplots(1, 2, width_ratios=[1.1, 1.0])
+    _draw_meetings(left, certificate, meetings)
+    _draw_pieces(right, certificate, sorted(worst))
+    verdict = "Certified" if certificate.holds else "Not certified"
+    figure.suptitle(f"{verdict}: {certificate.num_batches} batches, {certificate.memberships} rows", fontsize=11)
+    return figure
+
+
+def draw_curves(axes: Axes, picture: pictures.Curves, title: str = "") -> None:
+    """Draw lines over epochs or steps."""
+    for line in picture.lines:
+        marker = "." if line.marked or len(line.x) == 1 else ""
+        style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.7 * line.width}
+        axes.plot(line.x, line.y, label=plain(line.name, 40), marker=marker, markersize=4, **style)
+    if picture.logarithmic and picture.lines:
+        axes.set_yscale("log")
+    axes.set_title(title, fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half epoch
+    axes.set_xlabel(picture.x_title, fontsize=8)
+    axes.set_ylabel(picture.y_title, fontsize=8)
+    axes.tick_params(labelsize=7, which="both")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+    if picture.legend:
+        axes.legend(frameon=False, fontsize=8)
+
+
+def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> None:
+    """Draw the last frame of a heat map of cosines."""
+    cosines, k = picture.frames[-1].values, len(picture.classes)
+    image = axes.imshow(cosines, cmap=_colour_map(pictures.DIVERGING), vmin=-1, vmax=1)
+    if k <= pictures.NUMBERED:
+        for (row, column), value in np.ndenumerate(cosines):
+            ink = "white" if abs(value) > 0.6 else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink, in_layout=False)
+    names = [plain(name) for name in picture.classes]
+    sized = names
+    if picture.counts is not None:
+        sized = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
+    if k <= pictures.NAMED:
+        axes.set_yticks(range(k), sized, fontsize=7)
+        axes.set_xticks(range(k), names, fontsize=7, rotation=90)
+    # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
+    axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8))).ax.tick_params(labelsize=7)
+    axes.set_anchor("W")
+    axes.set_title(title, fontsize=9)
+
+
+def draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str = "") -> None:
+    """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
+    k, d = len(picture.classes), len(picture.owners)
+    table = np.full((k, max(1, d)), np.nan)
+    table[list(picture.owners), np.arange(d)] = np.array(picture.parts, float)
+    axes.set_facecolor("0.98")
+    colours = _colour_map(pictures.SEQUENTIAL)
+    image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
+    if k <= pictures.NAMED:
+        axes.set_yticks(range(k), [plain(name) for name in picture.classes], fontsize=7)
+    axes.tick_params(axis="x", labelsize=7)
+    axes.set_xlabel("live dimensions, in the order of their owners", fontsize=8)
+    axes.set_title(title, fontsize=9)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
+
+
+def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> pictures.CosineMap:
+    names = pictures.class_names(geometry.names)
+    return pictures.CosineMap("cosines", names, (pictures.Cosines(cosines.numpy()),), geometry.counts)
+
+
+def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:
+    k = len(geometry.names)
+    pairs = geometry.cosines.numpy()[np.triu_indices(k, 1)]
+    axes.hist(pairs, bins=60, range=(-1, 1), color=ACCENT)
+    axes.axvline(0, color=GOOD, linewidth=1, label="orthogonal frame")
+    if k > 1:
+        axes.axvline(-1 / (k - 1), color="tab:red", linewidth=1, linestyle="--", label="simplex ETF")
+    axes.set_xlim(-1, 1)
+    axes.margins(y=0.25)  # room for the legend
+    axes.set_xlabel("cosine of two class means", fontsize=8)
+    axes.set_ylabel("pairs of classes", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7)
+    axes.set_title(f"Distance to a frame {geometry.delta_of:.3f}, beta_NC {geometry.beta_nc:.2g}", fontsize=9)
+
+
+def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any]) -> None:
+    names, most = [report.name for report in certificate.classes], max(2, int(meetings.max(initial=0)))
+    k = len(names)
+    counts = np.ma.masked_less(meetings.astype(float), 1)
+    image = axes.imshow(counts, cmap="viridis", norm=LogNorm(vmin=1, vmax=most))
+    axes.set_facecolor("0.9")
+    position = {name: c for c, name in enumerate(names)}
+    missing = [(position[a], position[b]) for a, b in certificate.missing_pairs]
+    if missing:
+        rows, columns = np.array(missing).T
+        aside = 0.3 if k <= _MEETING_COUNTS else 0.0  # beside the count
+        marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
+        axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
+    if k <= _MEETING_NAMES:
+        axes.set_xticks(range(k), [plain(name) for name in names], fontsize=7, rotation=90)
+        axes.set_yticks(range(k), [plain(name) for name in names], fontsize=7)
+    if k <= _MEETING_COUNTS:
+        for (row, column), count in np.ndenumerate(meetings):
+            ink = "black" if np.log1p(count) / np.log1p(most) > 0.7 or not count else "white"
+            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink, in_layout=False)
+    crosses = ", red: not pushed apart" if missing else ""
+    axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
+    digits = (1, 2, 5) if most >= 10 else range(1, 10)
+    ticks = [digit * 10**power for power in range(len(str(most))) for digit in digits if digit * 10**power <= most]
+    bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], fontsize=7)
+    bar.minorticks_off()
+
+
+def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -> None:
+    sizes, hatched = certificate.piece_sizes(), False
+    for row, c in enumerate(shown):
+        report = certificate.classes[c]
+        pieces = sizes[report.name]
+        colours = ("tab:blue",) if len(pieces) == 1 else ("tab:orange", "navajowhite")
+        start = 0.0
+        for number, size in enumerate(pieces[:_PIECES]):
+            colour, share = colours[number % len(colours)], size / report.samples
+            axes.barh(row, share, left=start, color=colour, edgecolor="white", linewidth=0.5)
+            start += share
+        if len(pieces) > _PIECES:
+            hatched = True
+            axes.barh(row, 1 - start, left=start, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
+        word = "piece" if len(pieces) == 1 else "pieces"
+        axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
+    names = [plain(certificate.classes[c].name) for c in shown]
+    axes.set_yticks(range(len(shown)), names, fontsize=7)
+    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"], fontsize=7)
+    axes.set_xlim(0, 1.45)
+    axes.spines["bottom"].set_bounds(0, 1)
+    axes.invert_yaxis()
+    axes.spines[["top", "right"]].set_visible(False)
+    more = len(certificate.classes) - len(shown)
+    title = "Pieces of each class" + (f" (the worst; {more} more)" if more else "")
+    axes.set_title(title + (" (hatched: smaller ones)" if hatched else ""), fontsize=9)
+
+
+def _colour_map(colours: Sequence[str]) -> Colormap:
+    return LinearSegmentedColormap.from_list("orthoframe", list(colours))
+
+
+def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) -> None:
+    """Write an animation of features in three dimensions that move on the sphere.
+
+    Args:
+        file: Where the GIF goes.
+        flow: What `gradient_flow` returned, in three dimensions.
+        classes: `[samples]`, 0..2.
+    """
+    frames = list(_frames(flow, classes))
+    durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
+    # One palette for all frames, because otherwise colours flicker.
+    palette = frames[0].quantize(256)
+    paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    paletted[0].save(
+        file, format="GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0, optimize=True
+    )
+
+
+def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator[Image.Image]:
+    from mpl_toolkits.mplot3d.axes3d import Axes3D
+
+    features = flow.features.numpy()
+    figure = new_figure(4.6, 4.6)
+    figure.set_dpi(90)
+    axes = figure.add_subplot(projection="3d")
+    assert isinstance(axes, Axes3D)
+    _draw_sphere(axes, whole=bool((features < 0).any()))
+    # One figure for all frames: what moves is drawn empty, and moved.
+    trails, points = [], []
+    for c, colour in enumerate(_SPHERE_COLOURS):
+        trails += axes.plot([], [], [], color=colour, linewidth=1.2, alpha=0.6)
+        label = f"class {c}: {np.count_nonzero(classes == c)}"
+        points += axes.plot([], [], [], color=colour, label=label, linestyle="none", marker="o", markersize=4.7)
+    axes.legend(loc="upper left", fontsize=8, frameon=False)
+    title = axes.set_title("time", fontsize=9)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()  # type: ignore[no-untyped-call]
+    figure.set_layout_engine("none")  # the layout stays, and finding it takes as long as drawing
+    for number, rows in enumerate(features):
+        for c in range(len(_SPHERE_COLOURS)):
+            trail = features[: number + 1][:, classes == c].mean(1)
+            trails[c].set_data_3d(*(trail / np.linalg.norm(trail, axis=1, keepdims=True)).T)
+            points[c].set_data_3d(*rows[classes == c].T)
+        title.set_text(f"time {float(flow.times[number]):.3g}")
+        canvas.draw()  # type: ignore[no-untyped-call]
+        yield Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")  # type: ignore[no-untyped-call]
+
+
+def _draw_sphere(axes: "Axes3D", whole: bool) -> None:
+    """A grid on the sphere, or on its non-negative part, and the axes."""
+    around = np.linspace(0, 2 * np.pi if whole else np.pi / 2, 37 if whole else 13)
+    down = np.linspace(0, np.pi if whole else np.pi / 2, 19 if whole else 13)
+    x, y = np.outer(np.cos(around), np.sin(down)), np.outer(np.sin(around), np.sin(down))
+    z = np.outer(np.ones_like(around), np.cos(down))
+    axes.plot_wireframe(x, y, z, color="0.8", linewidth=0.5)
+    for axis in np.eye(3):
+        axes.plot(*np.stack([np.zeros(3), 1.15 * axis]).T, color="0.3", linewidth=0.8)
+    low = -1.0 if whole else 0.0
+    for limit in (axes.set_xlim, axes.set_ylim, axes.set_zlim):
+        limit(low, 1.0)
+    axes.set_box_aspect((1, 1, 1), zoom=1.4 if whole else 1.1)
+    axes.view_init(elev=28, azim=40)
+    axes.set_axis_off()

@@ -1,0 +1,285 @@
+"""What is drawn: one description per picture, which `_plotly` renders for pages and `_figures` for files."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
+
+if TYPE_CHECKING:
+    from orthoframe.reporting._run import Run
+    from orthoframe.training import Measurement
+
+NAMED = 30
+"""Axes of more classes than this have no names: they would overlap."""
+NUMBERED = 12
+"""Cells of heat maps of at most this many classes show their number."""
+DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
+"""Colours of cosines from -1 to 1."""
+SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")
+"""Colours of parts from 0 to 1."""
+
+Dash = Literal["solid", "dash", "dot", "dashdot"]
+_DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
+_SECOND, _TRAIN, _SIZE = "#d9822b", "#a9c6e8", "#b8c0ca"  # the second of two lines, training accuracy, class sizes
+_MARKED = 80  # lines of at most this many points show them
+_POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line; `dash` as plotly names it."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    colour: str
+    dash: Dash = "solid"
+    width: float = 2.0
+    marked: bool = False
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Lines over epochs or steps."""
+
+    name: str  # of the element on a page
+    label: str  # what is to be seen, for readers who cannot see it
+    lines: tuple[Line, ...]
+    y_title: str
+    x_title: str = "epoch"
+    logarithmic: bool = False
+    legend: bool = False
+
+
+@dataclass(frozen=True)
+class Cosines:
+    """A `[k, k]` matrix of cosines of class means, NaN where a class mean is zero; and the epoch it is from."""
+
+    values: NDArray[np.float64]
+    epoch: int | None = None
+    delta_of: float | None = None
+    beta_nc: float | None = None
+
+
+@dataclass(frozen=True)
+class CosineMap:
+    """A heat map of cosines; with several `frames` it has a slider, and the last frame is shown first."""
+
+    name: str
+    classes: tuple[str, ...]
+    frames: tuple[Cosines, ...]
+    counts: tuple[int, ...] | None = None  # of rows, shown beside the names
+    small: bool = False
+
+
+@dataclass(frozen=True)
+class OwnershipMap:
+    """Live dimensions in the order of their owners, and the owner's part of the energy of each."""
+
+    name: str
+    classes: tuple[str, ...]
+    dimensions: tuple[int, ...]  # their numbers
+    owners: tuple[int, ...]  # positions among the classes
+    parts: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Series:
+    """One value per class; classes may be missing."""
+
+    name: str
+    colour: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ClassBars:
+    """Accuracy of each class above its size, for one or more series of each."""
+
+    name: str
+    classes: tuple[str, ...]  # from left to right
+    accuracies: tuple[Series, ...]
+    sizes: tuple[Series, ...]
+    legend: bool = True
+
+
+def loss_curves(runs: Sequence["Run"]) -> Curves:
+    """The loss and its floor; for one run also the loss of features that are all alike."""
+    lines: list[Line | None] = []
+    for number, run in enumerate(runs):
+        if len(runs) == 1:
+            lines += [
+                _line(run, "loss", "loss", ACCENT),
+                _line(run, "floor", "floor", GOOD, "dash", 1.5),
+                _line(run, "collapsed", "all features equal", GREY, "dot", 1.5),
+            ]
+        else:
+            colour, dash = _run_style(number)
+            lines += [
+                _line(run, "loss", run.name, colour, dash),
+                _line(run, "floor", f"{run.name}: floor", colour, "dash", 1.5),
+            ]
+    return _curves("loss", "Loss and its floor over epochs", lines, "loss", len(runs))
+
+
+def gap_curves(runs: Sequence["Run"]) -> Curves:
+    """The loss above its floor, on a logarithmic axis."""
+    title = "loss above its floor"
+    return _log_curves("gap", "Loss above its floor over epochs", title, runs, {"gap": "gap"})
+
+
+def frame_curves(runs: Sequence["Run"]) -> Curves:
+    """The distance of class means to an orthogonal frame and, for one run, to a simplex ETF."""
+    columns = {"delta_of": "to an orthogonal frame"}
+    if len(runs) == 1:
+        columns["delta_etf"] = "centred, to a simplex ETF"
+    return _log_curves("frame", "Distance of class means to a frame over epochs", "distance", runs, columns)
+
+
+def collapse_curves(runs: Sequence["Run"]) -> Curves:
+    """How far the rows of a class are from their mean."""
+    return _log_curves("collapse", "beta_NC over epochs", "spread within / between", runs, {"beta_nc": "beta_NC"})
+
+
+def geometry_curves(run: "Run") -> Curves:
+    """Distance to a frame and beta_NC in one picture."""
+    columns = {"delta_of": "distance to a frame", "beta_nc": "beta_NC"}
+    return _log_curves("geometry", "Geometry of the class means", "", [run], columns)
+
+
+def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
+    """Cosines of class means at the measured epochs: all of them, or evenly spaced ones if there are many."""
+    end = measurements[-1].train
+    most = max(1, min(_POSITIONS, _CELLS // len(end.classes) ** 2, len(measurements)))
+    places = np.linspace(len(measurements) - 1, 0, most)[::-1]
+    shown = [measurements[place] for place in sorted({round(place) for place in places.tolist()})]
+    return CosineMap(
+        "plot-cosines",
+        class_names(entry.name for entry in end.classes),
+        tuple(_cosines(found) for found in shown),
+        tuple(entry.rows for entry in end.classes),
+    )
+
+
+def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
+    """A small map of the cosines at one epoch, to stand beside those of other runs."""
+    names = class_names(entry.name for entry in measurement.train.classes)
+    return CosineMap(name, names, (_cosines(measurement),), small=True)
+
+
+def ownership_map(
+    classes: Iterable[int | str], owners: Sequence[int], purity: Sequence[float | None], name: str = "plot-ownership"
+) -> OwnershipMap:
+    """Sort the live dimensions by owner, the purest first.
+
+    Args:
+        classes: `[k]`, names.
+        owners: `[d]`, positions of classes; -1 where the dimension is dead.
+        purity: `[d]`, the owner's part of the energy.
+        name: Of the element on a page.
+    """
+    live = [d for d, owner in enumerate(owners) if owner >= 0]
+    live.sort(key=lambda d: (owners[d], -(purity[d] or 0.0)))
+    ordered = tuple(owners[d] for d in live), tuple(purity[d] for d in live)
+    return OwnershipMap(name, class_names(classes), tuple(live), *ordered)
+
+
+def accuracy_bars(measurement: "Measurement") -> ClassBars:
+    """Train and test accuracy of each class, the largest class first, above the sizes."""
+    found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, _TRAIN))
+    names = class_names(entry.name for entry in measurement.train.classes)
+    return ClassBars(
+        "plot-accuracy",
+        _by_size([measurement]),
+        tuple(
+            Series(name, colour, dict(zip(names, accuracy.by_class, strict=True)))
+            for name, accuracy, colour in found
+            if accuracy is not None
+        ),
+        (Series("training rows", _SIZE, _sizes(measurement)),),
+    )
+
+
+def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
+    """Accuracy of each class in several runs: of the test set where there is one, or else of the training set."""
+    accuracies, sizes = [], dict[tuple[tuple[str, int], ...], Series]()
+    for number, run in enumerate(runs):
+        if not run.measurements:
+            continue
+        end, (colour, _) = run.measurements[-1], _run_style(number)
+        found = end.test or end.train.accuracy
+        if found is not None:
+            names = class_names(entry.name for entry in end.train.classes)
+            accuracies.append(Series(run.name, colour, dict(zip(names, found.by_class, strict=True))))
+        # Runs on the same data have the same sizes, which are drawn once.
+        counts = _sizes(end)
+        sizes.setdefault(tuple(counts.items()), Series(f"{run.name}: rows", colour, counts))
+    drawn = tuple(sizes.values())
+    if len(drawn) == 1:
+        drawn = (Series(drawn[0].name, _SIZE, drawn[0].values),)
+    ends = [run.measurements[-1] for run in runs if run.measurements]
+    return ClassBars("plot-accuracy", _by_size(ends), tuple(accuracies), drawn, legend=False)
+
+
+def class_names(names: Iterable[int | str]) -> tuple[str, ...]:
+    """Names as text; an empty one is said to be so."""
+    return tuple(str(name) or "(no name)" for name in names)
+
+
+def _cosines(measurement: "Measurement") -> Cosines:
+    train = measurement.train
+    return Cosines(np.array(train.cosines, float), measurement.epoch, train.delta_of, train.beta_nc)
+
+
+def _sizes(measurement: "Measurement") -> dict[str, int]:
+    classes = measurement.train.classes
+    return dict(zip(class_names(entry.name for entry in classes), (entry.rows for entry in classes), strict=True))
+
+
+def _by_size(measurements: Iterable["Measurement"]) -> tuple[str, ...]:
+    """Classes of all measurements, the largest first: then the effect of a tail is seen from left to right."""
+    largest: dict[str, int] = {}
+    for found in measurements:
+        for name, rows in _sizes(found).items():
+            largest[name] = max(rows, largest.get(name, 0))
+    return tuple(sorted(largest, key=lambda name: -largest[name]))
+
+
+def _run_style(number: int) -> tuple[str, Dash]:
+    """Colour and dash of a run among several."""
+    return RUN_COLOURS[number % len(RUN_COLOURS)], _DASHES[number // len(RUN_COLOURS) % len(_DASHES)]
+
+
+def _line(
+    run: "Run", column: str, name: str, colour: str, dash: Dash = "solid", width: float = 2.0, *, positive: bool = False
+) -> Line | None:
+    """The epochs that have a value in this column; None if there are none."""
+    points = [(epoch, value) for epoch, value in run.column(column) if value > 0 or not positive]
+    if not points:
+        return None
+    x, y = zip(*points, strict=True)
+    return Line(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
+
+
+def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], columns: dict[str, str]) -> Curves:
+    lines: list[Line | None] = []
+    for number, run in enumerate(runs):
+        for place, (column, words) in enumerate(columns.items()):
+            if len(runs) == 1:
+                lines.append(_line(run, column, words, (ACCENT, _SECOND)[place], positive=True))
+            else:
+                lines.append(_line(run, column, run.name, *_run_style(number), positive=True))
+    return _curves(name, label, lines, y_title, len(runs), logarithmic=True)
+
+
+def _curves(
+    name: str, label: str, lines: Sequence[Line | None], y_title: str, runs: int, *, logarithmic: bool = False
+) -> Curves:
+    drawn = tuple(line for line in lines if line is not None)
+    # With several runs the table above has their colours; a legend would take room from the curves.
+    legend = runs == 1 and len(drawn) > 1
+    return Curves(f"plot-{name}", label, drawn, y_title, logarithmic=logarithmic, legend=legend)

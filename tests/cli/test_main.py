@@ -1,0 +1,88 @@
+"""The front door: verbs, errors and their spelling."""
+
+import pytest
+
+from orthoframe.cli import main
+from orthoframe.cli._main import VERBS, parse
+from orthoframe.cli._terminal import bad_input, flag
+from orthoframe.errors import InputError, Option, OptionError
+
+
+@pytest.mark.parametrize("words", [[], ["--help"]], ids=["nothing", "help"])
+def test_help_names_every_verb(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(f"• {verb} " in said for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_has_help(verb, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([verb, "--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert said.startswith(f"usage: orthoframe {verb} ")
+    assert "default: None" not in said
+    assert "Exit status" in said
+
+
+def test_a_verb_that_there_is_not(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["tarin"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert all(verb in said for verb in VERBS)
+
+
+@pytest.mark.parametrize(
+    ("option", "typed"),
+    [
+        (Option("batch_size"), "--batch-size"),
+        (Option("head", "linear"), "--head linear"),
+        (Option("data_dir", "my data"), "--data-dir 'my data'"),
+        (Option("augment", False), "--no-augment"),
+        (Option("prototypes", True), "--prototypes"),
+        (Option("nonnegative", True), "--relu"),
+    ],
+    ids=str,
+)
+def test_options_are_spelled_as_they_are_typed(option, typed):
+    assert flag(option) == typed
+
+
+def test_what_the_library_refuses_is_about_the_input():
+    with pytest.raises(InputError, match=r"labels.npy: negative"), bad_input("labels.npy"):
+        raise ValueError("negative")
+    with pytest.raises(OptionError), bad_input("labels.npy"):
+        raise OptionError(Option("seed"), " must be at least 0")
+
+
+@pytest.mark.parametrize("debug", ["", "0", "1"])
+@pytest.mark.parametrize(
+    ("error", "sentence"),
+    [
+        (OptionError(Option("batch_size"), " must be at least 1, not 0"), "--batch-size must be at least 1, not 0"),
+        (InputError("labels.npy: there are no labels"), "labels.npy: there are no labels"),
+        (TypeError("of two"), "unexpected TypeError: of two"),
+    ],
+    ids=["option", "input", "unexpected"],
+)
+def test_an_error_is_a_sentence_and_a_traceback_if_asked(error, sentence, debug, capsys, monkeypatch):
+    class Broken:
+        def run(self):
+            raise error
+
+    monkeypatch.setenv("ORTHOFRAME_DEBUG", debug)
+    monkeypatch.setattr("orthoframe.cli._main.parse", lambda *_: Broken())
+    assert main(["report"]) == 2
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].startswith(f"orthoframe: {sentence}")
+    assert ("Traceback" in said) == (debug == "1")
+    assert (said.count("\n") == 1) == (debug != "1")
+
+
+def test_the_defaults_of_a_verb_are_its_own_unless_it_says_otherwise():
+    assert parse("report", ["a", "b"]).out is None
+    assert parse("train", ["--recipe", "paper"]) == parse("train", ["--recipe=paper"])
