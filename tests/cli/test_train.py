@@ -109,7 +109,7 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
         (["--clean-fraction", "1"], "--clean-fraction must be at least 0 and below 1"),
         (["--data", "letters"], "there is no data 'letters'; choose one of digits"),
         (["--majority", "1000"], "class 0 has 134 samples, and 1000 were asked for"),
-        (["--features", "5"], "10 or more"),
+        (["--features", "5"], "use --features 10 or more"),
         (["--head", "none", "--features", "64"], "--features needs --head linear"),
         (["--resume", "run", "--out", "other"], "--resume names the folder already; leave --out out"),
         (["--resume", "run", "--lr", "0.2"], "--resume takes the settings from its folder; leave the others out"),

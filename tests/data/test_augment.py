@@ -71,7 +71,7 @@ def test_same_bytes_on_another_device():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="padding must be a number of pixels from 0, not -1"):
+    with pytest.raises(ValueError, match="padding must be at least 0, not -1"):
         Augment(padding=-1)
     with pytest.raises(ValueError, match=r"not of shape \[3, 8, 8\]"):
         Augment()(torch.zeros(3, 8, 8), seeded(0))
@@ -119,9 +119,9 @@ def test_normalising_leaves_its_input_alone():
 
 
 def test_normalisers_that_are_refused():
-    with pytest.raises(ValueError, match="std positive"):
+    with pytest.raises(ValueError, match="std must be positive"):
         Normaliser((0.5,), (0.0,))
-    with pytest.raises(ValueError, match="as many as channels"):
+    with pytest.raises(ValueError, match="one entry per channel"):
         Normaliser((0.5, 0.5), (1.0,))
     with pytest.raises(ValueError, match=r"must be \[b, 1, height, width\].*not of shape \[2, 3, 4, 4\]"):
         Normaliser((0.5,), (1.0,))(torch.zeros(2, 3, 4, 4))

@@ -48,7 +48,7 @@ def test_folders_that_say_which_is_the_test(tmp_path):
     assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([0, 0, 1], [1])
     assert np.array_equal(data.test.pixels[0].permute(1, 2, 0).numpy(), pixels)
     save(tmp_path / "test" / "c" / "1.png")
-    with pytest.raises(DataError, match=r"c: there is no such class to train with; classes are a, b"):
+    with pytest.raises(DataError, match=r"c: the training images have no such class; classes are a, b"):
         load_data(f"folder:{tmp_path}")
 
 
@@ -98,10 +98,10 @@ def test_a_broken_image_is_refused_by_name(tmp_path):
 
 def test_folders_of_another_form_are_refused(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(DataError, match="a sub-folder of images for each class was expected, and there is none"):
+        with pytest.raises(DataError, match="expected a sub-folder of images for each class"):
             load_data(f"folder:{path}")
     save(tmp_path / "1.png")
-    with pytest.raises(DataError, match="for each class was expected"):
+    with pytest.raises(DataError, match="expected a sub-folder of images for each class"):
         load_data(f"folder:{tmp_path}")
     (tmp_path / "a").mkdir()
     with pytest.raises(DataError, match=r"a: there are no images in it \(\.png, \.jpg"):

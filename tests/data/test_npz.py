@@ -60,7 +60,7 @@ def test_any_integers_or_strings_are_labels(tmp_path, labels, classes, numbers):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": GREY}, "it has the arrays x; expected are x_train, y_train, x_test, y_test, or x, y"),
+        ({"x": GREY}, "it has the arrays x, not x_train, y_train, x_test, y_test, or x, y"),
         ({"x": GREY / 255, "y": LABELS}, "x is float64, and pixels must be uint8"),
         ({"x": GREY[0], "y": LABELS}, r"x is of shape \[4, 3\], and must be"),
         ({"x": np.zeros((10, 3, 8, 8), np.uint8), "y": LABELS}, "1 or 3 channels, which come last"),
@@ -71,7 +71,7 @@ def test_any_integers_or_strings_are_labels(tmp_path, labels, classes, numbers):
         ({"x": GREY, "y": np.array([{}] * 10)}, "not an .npz file of plain arrays .*allow_pickle"),
         (
             {"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 1},
-            "y_test has the label 2, which y_train has not",
+            "y_test has the label 2, which y_train does not have",
         ),
         (
             {"x_train": GREY, "y_train": LABELS, "x_test": GREY[:, :2], "y_test": LABELS},

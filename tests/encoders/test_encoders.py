@@ -1,11 +1,14 @@
 """The encoders: published sizes, shapes, gradients, and the images that they cannot take."""
 
+from typing import get_args
+
 import pytest
 import torch
 import torch.nn.functional as F
 
-from orthoframe.encoders import MLP, MODELS, DenseNet, ResNet, ViT, make_encoder
+from orthoframe.encoders import MLP, DenseNet, ResNet, ViT, make_encoder
 from orthoframe.encoders._vit import patch_size
+from orthoframe.options import Model
 
 # Small, but every kind of layer is there.
 WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "mlp": 16, "vit": 8}
@@ -50,7 +53,7 @@ def test_sizes_of_the_others():
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 64, 64), (2, 16, 24)])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", get_args(Model))
 def test_shapes(model, shape):
     encoder = make_encoder(model, shape, WIDTHS[model])
     features = encoder(images(2, *shape))
@@ -61,7 +64,7 @@ def test_shapes(model, shape):
 
 
 @pytest.mark.parametrize("last_relu", [True, False])
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", get_args(Model))
 def test_gradient_reaches_every_parameter(model, last_relu):
     torch.manual_seed(0)
     encoder = make_encoder(model, (1, 16, 16), WIDTHS[model], last_relu=last_relu)
@@ -200,8 +203,8 @@ def test_names_of_weights_stay(model):
         (lambda: make_encoder("vit", (1, 8, 8), 10), "width must be a multiple of 4 for a ViT, .* not 10"),
         (lambda: make_encoder("mlp", (8, 8)), r"image_shape must be \(channels, height, width\), .* not \(8, 8\)"),
         (lambda: make_encoder("mlp", (1, 0, 8)), r"three positive integers, not \(1, 0, 8\)"),
-        (lambda: make_encoder("mlp", (1, 8, 8), 0), "width must be a positive integer, not 0"),
-        (lambda: make_encoder("resnet18", (1, 8, 8), 2.5), "width must be a positive integer, not 2.5"),
+        (lambda: make_encoder("mlp", (1, 8, 8), 0), "width must be at least 1, not 0"),
+        (lambda: make_encoder("resnet18", (1, 8, 8), 2.5), "width must be a whole number, at least 1, not 2.5"),
         (lambda: ResNet((1, 8, 8), 50), "depth must be 18 or 34, not 50"),
     ],
 )
@@ -210,7 +213,7 @@ def test_what_is_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", get_args(Model))
 def test_other_images_are_refused(model):
     encoder = make_encoder(model, (1, 8, 8), WIDTHS[model])
     for shape in [(1, 8, 8), (4, 8, 8), (4, 3, 8, 8), (4, 1, 8, 16)]:

@@ -2,11 +2,14 @@
 
 import copy
 import pickle
+from typing import get_args
 
 import pytest
 import torch
 
-from orthoframe.encoders import ACTIVATIONS, MODELS, FrameEncoder, FrameHead, make_encoder, make_frame_encoder
+from orthoframe.encoders import FrameEncoder, FrameHead, make_encoder, make_frame_encoder
+from orthoframe.errors import OptionError
+from orthoframe.options import Activation, Model
 
 WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "mlp": 16, "vit": 8}
 ORTHANT = ("relu", "abs", "square", "softplus")
@@ -20,7 +23,7 @@ def images(*shape):
 @pytest.mark.parametrize("model", ["resnet18", "densenet40", "mlp", "vit"])
 def test_nonnegative_tells_the_truth(model, head):
     pictures = images(32, 1, 8, 8)
-    for activation in ACTIVATIONS:
+    for activation in get_args(Activation):
         encoder = make_frame_encoder(model, (1, 8, 8), width=WIDTHS[model], head=head, activation=activation)
         features = encoder(pictures)
         assert encoder.nonnegative == (activation in ORTHANT) == bool(features.min() >= 0), activation
@@ -47,7 +50,7 @@ def test_the_setting_of_the_paper():
     torch.testing.assert_close(encoder(pictures), expected)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", get_args(Model))
 def test_dimension(model):
     encoder = make_frame_encoder(model, (1, 8, 8), width=WIDTHS[model], features=12, num_classes=10)
     assert encoder.out_features == 12
@@ -100,15 +103,15 @@ def test_parts_of_a_batch_are_the_batch():
     [
         ({"features": 8, "num_classes": 10}, "8 dimensions are too few for 10 classes: .*; use features=10 or more"),
         ({"num_classes": 17}, "16 dimensions are too few for 17 classes: .*; use features=17 or more"),
-        ({"head": "none", "num_classes": 17}, 'too few for 17 classes: .*; use a larger width, or head="linear"'),
-        ({"head": "none", "features": 32}, 'features=32 needs head="linear"'),
+        ({"head": "none", "num_classes": 17}, "too few for 17 classes: .*; use a larger width, or head=.linear."),
+        ({"head": "none", "features": 32}, "features=32 needs head=.linear."),
         ({"head": "mlp"}, "head must be one of 'linear', 'none', not 'mlp'"),
         ({"activation": "silu"}, "activation must be one of .*, not 'silu'"),
-        ({"features": 0}, "must be positive, not 16 and 0"),
+        ({"features": 0}, "features must be at least 1, not 0"),
     ],
 )
 def test_what_is_refused(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(OptionError, match=message):
         make_frame_encoder("mlp", (1, 8, 8), width=16, **options)
 
 

@@ -82,7 +82,7 @@ def test_rows_and_classes_that_are_not_there():
     [
         (torch.zeros(2, 3), torch.zeros(2, 4), ValueError, r"with the same d, not \[2, 3\] and \[2, 4\]"),
         (torch.zeros(3), torch.zeros(2, 3), ValueError, r"not \[3\] and \[2, 3\]"),
-        (torch.full((2, 3), math.inf), torch.eye(3), ValueError, "not finite; leave its row out"),
+        (torch.full((2, 3), math.inf), torch.eye(3), ValueError, "every feature must be finite"),
         (torch.ones(2, 3, dtype=torch.long), torch.eye(3), TypeError, "must be floating point"),
     ],
 )

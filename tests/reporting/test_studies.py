@@ -7,6 +7,7 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,8 @@ from orthoframe.reporting._study_axes import legends_below
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
 from orthoframe.reporting._study_layout import lay_out, styles
 from orthoframe.reporting._study_pages import markdown, study_text
+from orthoframe.studies import STUDIES as CATALOGUE
+from orthoframe.studies import read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -210,6 +213,18 @@ def test_files_are_whole_and_the_same(tmp_path):
     for name in names:
         assert (tmp_path / "a" / "deep" / name).read_bytes() == (tmp_path / "b" / "deep" / name).read_bytes()
     assert page(*STUDIES.values()) == page(*STUDIES.values())
+
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results" / "studies"
+
+
+def test_the_pages_of_the_documentation_are_those_of_its_results():
+    results = [read_result(RESULTS / f"{name}.json") for name in CATALOGUE]
+    for result in results:
+        notes = RESULTS / "notes" / f"{result.study}.md"
+        text = study_text(result, notes.read_text() if notes.exists() else "")
+        assert (RESULTS / f"{result.study}.md").read_text() == text
+    assert (RESULTS / "claims.md").read_text() == claims_page(*results)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])

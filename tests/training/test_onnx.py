@@ -3,6 +3,7 @@
 import importlib.util
 import json
 from dataclasses import replace
+from typing import get_args
 
 import onnx
 import onnxruntime
@@ -10,9 +11,12 @@ import pytest
 import torch
 
 from orthoframe.data import Normaliser, load_data
-from orthoframe.encoders import ACTIVATIONS, make_frame_encoder
+from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
+from orthoframe.options import Activation
 from orthoframe.training import TrainedEncoder, _export, export_onnx, images_of_run, load_encoder
+
+OTHERS = [name for name in get_args(Activation) if name not in ("relu", "none")]
 
 
 def made(model, shape, *, width, activation="relu", head="linear", classes=5):
@@ -52,7 +56,11 @@ def agrees(path, trained, pixels):
 @pytest.mark.parametrize(
     ("model", "shape", "options"),
     [
-        *(("mlp", (1, 4, 4), {"width": 8, "activation": name}) for name in ACTIVATIONS if name not in ("relu", "none")),
+        *(
+            ("mlp", (1, 4, 4), {"width": 8, "activation": name})
+            for name in get_args(Activation)
+            if name not in ("relu", "none")
+        ),
         ("resnet18", (3, 8, 8), {"width": 2, "activation": "none"}),
         ("densenet40", (1, 4, 4), {"width": 1, "head": "none"}),
         ("vit", (1, 8, 8), {"width": 8}),

@@ -5,16 +5,19 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from orthoframe.options import check_count
+
 
 @dataclass(frozen=True)
 class Augment:
     """A flip with probability one half, then a crop of the image inside a border of zeros.
 
     Called with a batch and a generator, it returns a batch of the same shape and dtype; called again with the same
-    generator, it returns a second view. What is drawn comes from a generator on the CPU: the same bytes on any device.
+    generator, it returns a second view. Random numbers come from a generator on the CPU, so that every device gives the
+    same bytes.
 
     Args:
-        padding: Width of the border: the image moves by up to so many pixels in each direction.
+        padding: Width of the border, and so the largest shift in each direction, in pixels.
         flip: Whether left and right may be exchanged.
 
     Raises:
@@ -33,8 +36,7 @@ class Augment:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise ValueError(f"padding must be a number of pixels from 0, not {self.padding!r}")
+        check_count("padding", self.padding, 0)
 
     def __call__(self, pixels: Tensor, generator: Generator) -> Tensor:
         """A view of each image of `pixels` [b, channels, height, width]."""
@@ -49,8 +51,8 @@ class Augment:
         sides = torch.randint(2, (1, batch), generator=generator) if self.flip else torch.zeros_like(shifts[:1])
         down, right, side = torch.cat([shifts, sides]).to(device)[:, :, None, None]
 
-        # Every image and its mirror image inside a border; which of them is seen, and from where, is then only a matter
-        # of where each row of the result starts. Copying rows from there is twice as fast as indexing pixels.
+        # Every image and its mirror image inside a border: flip and crop then only decide where each row of the result
+        # starts. Copying rows from there is twice as fast as indexing pixels.
         bordered = pixels.new_zeros(1 + self.flip, batch, channels, rows, columns)
         inner = bordered[..., pad : pad + height, pad : pad + width]
         inner[0] = pixels
@@ -63,11 +65,11 @@ class Augment:
 
 
 def default_augmentation(name: str, height: int) -> Augment:
-    """What suits the data of this name, whose images are so high.
+    """Default augmentation for a data set, given its name and the height of its images.
 
-    Images move by up to an eighth of their height, those of mnist by half of that, for they are centred. Photographs
-    and clothes (cifar10, cifar100, fashion-mnist) are flipped; digits would become other signs, and of a folder or a
-    file it is not known.
+    Images move by up to an eighth of their height, those of mnist by half of that because they are centred. Photographs
+    and clothes (cifar10, cifar100, fashion-mnist) are flipped. Digits are not, because they would become other signs,
+    nor are the images of a folder or a file, which may have a left and a right.
 
     Examples:
         >>> default_augmentation("cifar10", 32)

@@ -22,7 +22,7 @@ from orthoframe.options import check_count
 if TYPE_CHECKING:
     from orthoframe.data._fetch import Progress
 
-# The embedded digits are few, and a test of 20 % would be 36 images of each.
+# The embedded digits are few: 20 % would leave 36 test images per class.
 _HELD_OUT, _HELD_OUT_DIGITS = 0.2, 0.25
 
 
@@ -33,11 +33,11 @@ class Source:
     Args:
         folder: Where the files are, under the folder of all data.
         files: Their names.
-        classes: The names of the labels.
-        url: What comes before the name of a download.
-        hashes: SHA-256 of each download: of the files themselves, or of an archive.
-        archive: The archive that has the files in `folder`, if they do not come one by one.
-        coarse_classes: How many there are of the coarse labels, if there are any.
+        classes: Class names, in the order of the labels.
+        url: Where downloads come from; the file name follows.
+        hashes: SHA-256 of each download: of the files themselves, or of the archive.
+        archive: The archive that holds the files, if they are not downloaded one by one.
+        coarse_classes: Number of coarse labels, if there are any.
     """
 
     folder: str
@@ -73,36 +73,24 @@ SOURCES = {
         files=_IDX,
         classes=tuple("0123456789"),
         url="https://ossci-datasets.s3.amazonaws.com/mnist/",
-        hashes=dict(
-            zip(
-                _IDX,
-                (
-                    "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-                    "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-                    "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-                    "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-                ),
-                strict=True,
-            )
-        ),
+        hashes={
+            _IDX[0]: "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            _IDX[1]: "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+            _IDX[2]: "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            _IDX[3]: "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+        },
     ),
     "fashion-mnist": Source(
         folder="fashion-mnist",
         files=_IDX,
         classes=tuple(_CLOTHES.split(", ")),
-        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",  # it does not answer to https
-        hashes=dict(
-            zip(
-                _IDX,
-                (
-                    "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
-                    "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
-                    "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-                    "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
-                ),
-                strict=True,
-            )
-        ),
+        url="http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",  # it has no https
+        hashes={
+            _IDX[0]: "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+            _IDX[1]: "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+            _IDX[2]: "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            _IDX[3]: "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+        },
     ),
     "cifar10": Source(
         folder="cifar-10-batches-bin",
@@ -122,8 +110,8 @@ SOURCES = {
         coarse_classes=20,
     ),
 }
-"""By name. A hash is of what its source hands out: files that are already there may be compressed in another way, and
-are only parsed."""
+"""By name. Hashes are those of the downloads: files that are already there may be compressed differently, and are only
+parsed."""
 
 
 def load_data(
@@ -134,30 +122,30 @@ def load_data(
     download: bool = True,
     progress: "Progress | None" = None,
 ) -> Data:
-    """Labelled images to train on and to test with, whole in memory as uint8.
+    """Load labelled images for training and testing, as uint8 in memory.
 
     | name | what |
     |---|---|
-    | `digits` | 1797 digits of 8 x 8 pixels, embedded; 25 % of each class are the test |
+    | `digits` | 1797 digits of 8 x 8 pixels, embedded; 25 % of each class are held out |
     | `mnist`, `fashion-mnist` | 28 x 28, from `mnist/*.gz` and `fashion-mnist/*.gz` (idx) |
     | `cifar10`, `cifar100` | 32 x 32, colour, from `cifar-10-batches-bin/*.bin` and `cifar-100-binary/*.bin` |
-    | `folder:PATH` | a sub-folder of images for each class; with `train` and `test` above them, or 20 % are the test |
-    | `npz:PATH` | the arrays `x_train`, `y_train`, `x_test`, `y_test`, or `x`, `y` of which 20 % are the test |
+    | `folder:PATH` | a sub-folder of images for each class; with `train` and `test` above them, or 20 % are held out |
+    | `npz:PATH` | the arrays `x_train`, `y_train`, `x_test`, `y_test`, or `x`, `y` of which 20 % are held out |
 
-    Images of a folder have one size. Arrays of pixels are uint8, [n, height, width] or [n, height, width, channels].
+    All images of a folder have the same size. Pixels are uint8, [n, height, width] or [n, height, width, channels].
 
     Args:
         name: One of these.
-        folder: Where files are looked for; else `ORTHOFRAME_DATA`, else a folder in the user's cache.
-        seed: Decides which images are the test, where the data does not say.
-        download: Whether to fetch missing files from their official source.
-        progress: Called with the name of a file, the bytes that are there, and those that it will have, if known.
+        folder: Where to look for files; by default `ORTHOFRAME_DATA`, else a folder in the user's cache.
+        seed: Decides which images are held out, if the data has no test set of its own.
+        download: Whether to download missing files from their official source.
+        progress: Called with a file name, the bytes downloaded so far, and the total if it is known.
 
     Returns:
         Training and test images, and the name.
 
     Raises:
-        DataError: If there is no such data, it cannot be had, or it is malformed.
+        DataError: If the name is unknown, or the data cannot be found, downloaded or read.
 
     Examples:
         >>> data = load_data("digits")

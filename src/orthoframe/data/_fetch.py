@@ -1,4 +1,4 @@
-"""Downloads of data sets: resumed, checked, and there whole or not at all."""
+"""Download the files of data sets: resumable, checked, and written whole or not at all."""
 
 import os
 import tarfile
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orthoframe.data._datasets import Source
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with the name of a file, the bytes that are there, and those that it will have, if that is known."""
+"""Called with a file name, the bytes downloaded so far, and the total if it is known."""
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
 _PIECE = 2**16
@@ -32,10 +32,10 @@ def fetch(
 ) -> None:
     """Download the missing files of a data set, or unpack them from an archive that is there.
 
-    Only one process does; others wait for it, and find the files.
+    Only one process does it; others wait, and find the files.
 
     Raises:
-        DataError: If files cannot be had; it says which to put where.
+        DataError: If they cannot be downloaded; it says which files to put where.
     """
     if not download and not (source.archive and (folder / source.archive).is_file()):
         raise DataError(_what_to_do(name, source, folder, "download=False"))
@@ -51,7 +51,7 @@ def fetch(
 
 @contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """A folder that is there, and those above it; what was made for it and is still empty in the end is removed."""
+    """Make a folder and its parents; those that are new and still empty in the end are removed."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the file is removed with the lock, which those who wait notice."""
+    """One process at a time; the lock file is removed in the end, which waiting processes notice."""
     with FileLock(path):
         try:
             yield
@@ -95,7 +95,7 @@ def _fetch_archive(source: "Source", folder: Path, archive: str, progress: Progr
 def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
     """Write the regular files `inside/file` of a `.tar.gz` to the same place under `folder`, each whole or not at all.
 
-    Nothing is extracted by the path that the archive gives: only the bytes of what is expected are read.
+    Paths in the archive are never written to: only the bytes of the expected files are read.
 
     Raises:
         DataError: If the archive is broken, or lacks one.
@@ -106,7 +106,7 @@ def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
             for member in tar:
                 if member.name in missing and member.isreg():
                     stream = tar.extractfile(member)
-                    assert stream is not None  # it is for links and folders
+                    assert stream is not None  # only links and folders have none
                     write_atomic(missing.pop(member.name), stream.read())
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"{archive}: not a whole .tar.gz file ({error}); delete it") from None
@@ -124,11 +124,11 @@ def _what_to_do(name: str, source: "Source", folder: Path, reason: str) -> str:
 
 
 def download(url: str, sha256: str, target: Path, progress: Progress | None = None) -> None:
-    """Download a file, going on from what an interrupted attempt has left.
+    """Download a file, resuming an interrupted attempt.
 
-    Bytes are collected in `target` with `.part` behind its name, which becomes `target` when its hash is right. A
-    broken connection is tried again for as long as that brings the end nearer. If a resumed file turns out wrong (its
-    beginning is of another version, say), it is downloaded once more from the start.
+    Bytes are collected in a file named like `target` with `.part` appended, which is renamed when its hash is right. A
+    broken connection is retried as long as each attempt makes progress. If a resumed file has another hash (because its
+    beginning is from another version, for example), it is downloaded again from the start.
 
     Raises:
         DataError: If the file has another hash.
@@ -137,7 +137,7 @@ def download(url: str, sha256: str, target: Path, progress: Progress | None = No
     part = target.with_name(f"{target.name}.part")
     while True:
         resumed = part.exists()
-        if not (resumed and pooch.file_hash(str(part)) == sha256):  # else an attempt ended just before its last line
+        if not (resumed and pooch.file_hash(str(part)) == sha256):  # else an attempt ended just before renaming
             _receive_all(url, part, target.name, progress)
         found = pooch.file_hash(str(part))
         if found == sha256:
@@ -153,7 +153,7 @@ def _receive_all(url: str, part: Path, name: str, progress: Progress | None) -> 
     while True:
         try:
             return _receive(url, part, name, progress)
-        # Of urllib3 because the body is read from below requests, which would unpack what is sent as gzip.
+        # Those of urllib3 too: the body is read below requests, which would decompress it.
         except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
             if _size(part) <= furthest:
                 raise ConnectionError(_reason(url, error, _size(part))) from error
@@ -170,7 +170,7 @@ def _receive(url: str, part: Path, name: str, progress: Progress | None) -> None
             part.unlink()  # it is longer than the file, or the server sends another range: start over
             return _receive(url, part, name, progress)
         response.raise_for_status()
-        done = have if continues else 0  # a server that ignores the range sends everything
+        done = have if continues else 0  # a server that ignores the range sends the whole file
         length = response.headers.get("Content-Length")
         total = done + int(length) if length is not None else None
         with open(part, "ab" if continues else "wb") as file:
@@ -192,7 +192,7 @@ def _reason(url: str, error: Exception, have: int) -> str:
     host = urlsplit(url).netloc
     if isinstance(error, requests.HTTPError) and error.response is not None:
         return f"{host} answered {error.response.status_code} {error.response.reason} for {url}"
-    kept = f"; {have} bytes of {url} are kept, and another try goes on there" if have else ""
-    if isinstance(error, requests.ConnectionError):  # of requests: later it would be one of urllib3
+    kept = f"; the first {have} bytes of {url} are kept, and the next attempt resumes there" if have else ""
+    if isinstance(error, requests.ConnectionError):  # while connecting; a later failure is one of urllib3
         return f"there is no connection to {host}{kept}"
     return f"the connection to {host} broke{kept}"

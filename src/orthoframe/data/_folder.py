@@ -20,17 +20,17 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 
 
 def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """Training and test images from a folder.
+    """Read training and test images from a folder.
 
     `path/CLASS/*.png` and so on, of which a part of each class is held out; or `path/train/CLASS/*` and
-    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are passed over. All images must have the
-    same size: what to do with others (stretch, cut, fill up) is a decision that a loader should not make in silence. If
-    all are grey there is one channel, else there are three.
+    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are ignored. All images must have the same
+    size: whether to stretch, crop or pad is not for a loader to decide silently. There is one channel if all images are
+    grey, else there are three.
 
     Args:
         path: Of the folder.
-        held_out: What part of each class is for the test, where the folders do not say.
-        seed: Decides which part.
+        held_out: Fraction of each class that becomes the test set, if the folder has none.
+        seed: Decides which images are held out.
 
     Raises:
         DataError: For a folder of another form, an image that cannot be read, or images of different sizes.
@@ -52,7 +52,7 @@ def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages,
 def _classes(path: Path) -> tuple[str, ...]:
     names = sorted(entry.name for entry in path.iterdir() if _is_class(entry)) if path.is_dir() else []
     if not names:
-        raise DataError(f"{path}: a folder with a sub-folder of images for each class was expected, and there is none")
+        raise DataError(f"{path}: expected a sub-folder of images for each class, and there is none")
     return tuple(names)
 
 
@@ -64,7 +64,7 @@ def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]
     files, labels = [], []
     for folder in sorted(filter(_is_class, path.iterdir())):
         if folder.name not in classes:
-            raise DataError(f"{folder}: there is no such class to train with; classes are {', '.join(classes)}")
+            raise DataError(f"{folder}: the training images have no such class; classes are {', '.join(classes)}")
         found = sorted(
             entry
             for entry in folder.iterdir()

@@ -12,7 +12,7 @@ from torch import Tensor
 from orthoframe.errors import DataError
 
 
-@dataclass(frozen=True, eq=False)  # tensors have no equality that is one truth value
+@dataclass(frozen=True, eq=False)  # comparing tensors gives no single truth value
 class LabelledImages:
     """A whole data set in memory.
 
@@ -20,11 +20,11 @@ class LabelledImages:
         pixels: uint8, [n, channels, height, width].
         labels: int64, [n], from 0 to k-1.
         classes: The names of the k classes.
-        places: int64, [n], where each image was in the data that these are a part of; None for all of it, in order.
+        places: int64, [n], the position of each image in the data set that it was drawn from; None for a whole set.
 
     Raises:
         TypeError: For another dtype.
-        ValueError: For another shape, or a label that has no class.
+        ValueError: For another shape, or a label out of range.
 
     Examples:
         >>> images = LabelledImages(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]), ("cat", "dog"))
@@ -52,22 +52,22 @@ class LabelledImages:
         outside = self.labels[(self.labels < 0) | (self.labels >= len(self.classes))]
         if len(outside):
             raise ValueError(
-                f"there is a label {int(outside[0])}, and labels of {len(self.classes)} classes start at 0"
+                f"label {int(outside[0])} is out of range: {len(self.classes)} classes have labels that start at 0"
             )
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def subset(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> "LabelledImages":
-        """The images at `indices`, in their order; the classes stay, also those without an image."""
+        """The images at `indices`, in their order; all classes are kept, also those without images."""
         index = torch.as_tensor(indices, dtype=torch.int64, device=self.pixels.device)
-        # Copies whole images, which is several times as fast as pixels[index].
+        # It copies whole images, several times as fast as pixels[index].
         pixels = self.pixels.index_select(0, index)
         places = torch.tensor(self.origins(index.cpu()), dtype=torch.int64)
         return LabelledImages(pixels, self.labels.index_select(0, index.to(self.labels.device)), self.classes, places)
 
     def origins(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> list[int]:
-        """Where the images at `indices` were in the data as it was read, before any subset."""
+        """Positions of the images at `indices` in the data as it was read, before any subset."""
         index = torch.as_tensor(indices, dtype=torch.int64)
         found: list[int] = (index if self.places is None else self.places[index]).tolist()
         return found
@@ -75,7 +75,7 @@ class LabelledImages:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Images to train on and images to test with: of the same classes, and of the same size.
+    """Training and test images of the same classes and size.
 
     Raises:
         DataError: If they are not.
@@ -92,18 +92,18 @@ class Data:
         if sizes[0] != sizes[1]:
             raise DataError(
                 f"{self.name}: training images are of [channels, height, width] = {sizes[0]} and test images of "
-                f"{sizes[1]}; they must be alike"
+                f"{sizes[1]}; they must have the same size"
             )
 
 
 @dataclass(frozen=True)
 class Normaliser:
-    """Makes float32 of pixels: (pixel / 255 - mean) / std, for each channel.
+    """Convert pixels to float32: (pixel / 255 - mean) / std, per channel.
 
     Plain numbers, so that they can be stored beside the weights that were trained with them.
 
     Args:
-        mean: Of each channel, on the scale from 0 to 1.
+        mean: Mean of each channel, on the scale from 0 to 1.
         std: Standard deviation of each channel, on the same scale.
 
     Raises:
@@ -120,17 +120,17 @@ class Normaliser:
     def __post_init__(self) -> None:
         if len(self.mean) != len(self.std) or not all(std > 0 for std in self.std):
             raise ValueError(
-                f"mean and std must be as many as channels, and std positive, not {self.mean!r} and {self.std!r}"
+                f"mean and std need one entry per channel, and std must be positive, not {self.mean!r} and {self.std!r}"
             )
 
     @classmethod
     def of(cls, images: LabelledImages) -> "Normaliser":
-        """Mean and deviation of all pixels of each channel; a channel of one value is only centred."""
+        """Mean and deviation of all pixels of each channel; a constant channel is only centred."""
         if images.pixels.numel() == 0:
             raise ValueError("there are no pixels to take the mean of")
         mean, std = [], []
         for channel in images.pixels.unbind(1):
-            # How often each of 256 values occurs: sums of whole numbers are exact, in whatever order a device adds.
+            # From the counts of 256 values: sums of integers are exact, whatever the order in which a device adds.
             counts = torch.bincount(channel.flatten(), minlength=256).tolist()
             number, total, squares = (sum(n * value**power for value, n in enumerate(counts)) for power in (0, 1, 2))
             mean.append(total / number / 255)
@@ -141,7 +141,7 @@ class Normaliser:
         """`pixels` [b, channels, height, width], from 0 to 255, as float32."""
         if pixels.ndim != 4 or pixels.shape[1] != len(self.mean):
             raise ValueError(
-                f"pixels must be [b, {len(self.mean)}, height, width], as mean and std have {len(self.mean)} channels, "
+                f"pixels must be [b, {len(self.mean)}, height, width], one channel per entry of mean and std, "
                 f"not of shape {list(pixels.shape)}"
             )
         # Rounded to float32 once, on the CPU: the same factors on any device.

@@ -13,7 +13,7 @@ from orthoframe.errors import DataError
 from orthoframe.options import check_count, check_number
 
 Indices = NDArray[np.int64]
-# Each use has its own stream: samples that are held out and samples that are kept are drawn independently.
+# One stream of random numbers per use: samples that are held out and samples that are kept are drawn independently.
 _HELD_OUT, _KEPT = 0, 1
 
 
@@ -25,7 +25,7 @@ def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
     Args:
         num_classes: k.
         majority: n_maj, the size of a large class.
-        ratio: R, how many times as large; 1 is balanced.
+        ratio: R, the size of a large class over that of a small one; 1 is balanced.
 
     Returns:
         The size of each class.
@@ -50,7 +50,7 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
     Args:
         num_classes: k.
         majority: n_maj, the size of the first class.
-        ratio: R, how many times as large as the last one it is; 1 is balanced.
+        ratio: R, the size of the first class over that of the last; 1 is balanced.
 
     Returns:
         The size of each class.
@@ -70,14 +70,14 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
 def imbalanced_indices(
     labels: Tensor | NDArray[Any] | Sequence[int], class_counts: Sequence[int], *, seed: int
 ) -> Indices:
-    """Samples such that class c has `class_counts[c]` of them, drawn at random.
+    """Draw `class_counts[c]` samples of each class c at random.
 
-    What is drawn of a class depends on the seed and on that class alone, and fewer are always a part of more: profiles
-    of different ratio share their samples as far as they can.
+    What is drawn of a class depends on the seed and on that class alone, and subsets are nested: profiles of different
+    ratio share as many samples as they can.
 
     Args:
         labels: The class of each sample, from 0 to k-1.
-        class_counts: How many of each of the k classes.
+        class_counts: Number of samples to draw of each of the k classes.
         seed: Decides which.
 
     Returns:
@@ -98,7 +98,7 @@ def imbalanced_indices(
     classes = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels, dtype=np.int64)
     if len(classes) and not 0 <= classes.min() <= classes.max() < len(counts):
         odd = classes.min() if classes.min() < 0 else classes.max()
-        raise ValueError(f"there is a label {odd}, and class_counts has {len(counts)} entries, for classes from 0")
+        raise ValueError(f"label {odd} is out of range: class_counts has {len(counts)} entries, for classes from 0")
     drawn = [np.empty(0, np.int64)]
     for c, samples in enumerate(class_members(classes, len(counts))):
         if len(samples) < counts[c]:
@@ -110,13 +110,13 @@ def imbalanced_indices(
 
 
 def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Split samples into those to train on and those to test with, the same fraction of each class.
+    """Split samples into a training and a test part, with the same fraction of each class.
 
-    The number is rounded; a class with two samples or more has at least one on either side, a single one is trained on.
+    The number is rounded. A class with two or more samples has at least one on each side; a single one is trained on.
 
     Args:
         classes: The class of each sample, from 0.
-        fraction: What part of a class is held out.
+        fraction: The part of each class that is held out.
         seed: Decides which.
 
     Returns:
@@ -140,7 +140,7 @@ def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices
 def _shuffled(indices: Indices, seed: int, *stream: int) -> Indices:
     """`indices` in an order that depends on the seed and the stream alone.
 
-    Sorted by raw 64-bit numbers: numpy promises that these stay what they are, and does not for `permutation`.
+    Sorted by raw 64-bit numbers, which numpy guarantees to stay the same across versions, unlike `permutation`.
     """
     keys = PCG64(SeedSequence(seed, spawn_key=stream)).random_raw(len(indices))
     return indices[np.argsort(keys, kind="stable")]

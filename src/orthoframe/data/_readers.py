@@ -25,26 +25,26 @@ _WHOLE = ("x", "y")
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """An array of bytes from an idx file: magic number, sizes, then every byte and nothing after them.
+    """Read an array of bytes from an idx file: a magic number, the sizes, and exactly as many bytes.
 
     Args:
         path: Of a `.gz` file.
-        dimensions: How many the array must have: 3 for images, 1 for labels.
+        dimensions: Number of dimensions: 3 for images, 1 for labels.
 
     Raises:
-        DataError: For a file that is cut short, too long, or something else.
+        DataError: For a file that is truncated, too long, or not an idx file.
     """
     try:
         with gzip.open(path) as file:
             head = file.read(4 + 4 * dimensions)
-            magic = bytes([0, 0, 8, dimensions])  # 8: of unsigned bytes
+            magic = bytes([0, 0, 8, dimensions])  # 8 stands for unsigned bytes
             if head[:4] != magic:
                 raise DataError(
                     f"{path}: not an idx file of bytes with {dimensions} dimensions: it starts with "
                     f"0x{head[:4].hex()}, and 0x{magic.hex()} was expected"
                 )
             if len(head) < 4 + 4 * dimensions:
-                raise DataError(f"{path}: cut short: the head has {len(head)} bytes of {4 + 4 * dimensions}; {_MEND}")
+                raise DataError(f"{path}: truncated: the head has {len(head)} bytes of {4 + 4 * dimensions}; {_MEND}")
             shape = [int(size) for size in np.frombuffer(head, ">u4", offset=4)]
             data = file.read()
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
@@ -53,24 +53,24 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
         raise DataError(f"{path}: {error.strerror or error}") from None
     expected = math.prod(shape)
     if len(data) != expected:
-        fault = "cut short" if len(data) < expected else "too long"
+        fault = "truncated" if len(data) < expected else "too long"
         raise DataError(
             f"{path}: {fault}: {len(data)} bytes after the head, and the shape {shape} needs {expected}; {_MEND}"
         )
-    return np.frombuffer(data, np.uint8).reshape(shape).copy()  # what torch shares must be writable
+    return np.frombuffer(data, np.uint8).reshape(shape).copy()  # torch shares its memory, which must be writable
 
 
 def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> LabelledImages:
-    """Grey images and their labels from two idx files.
+    """Read grey images and their labels from two idx files.
 
     Raises:
-        DataError: For a malformed file, files of different length, or a label that is not one of the classes.
+        DataError: For a malformed file, files of different length, or a label out of range.
     """
     pixels, numbers = read_idx(images, 3), read_idx(labels, 1)
     if len(pixels) != len(numbers) or pixels.size == 0:
         raise DataError(
             f"{images} has {len(pixels)} images of {pixels.shape[1]} x {pixels.shape[2]} pixels, and {labels.name} has "
-            f"{len(numbers)} labels; there must be as many, and at least one"
+            f"{len(numbers)} labels; every image needs one label, and there must be at least one image"
         )
     if numbers.max() >= len(classes):
         place = int(np.argmax(numbers >= len(classes)))
@@ -79,15 +79,15 @@ def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> Lab
 
 
 def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: int = 0) -> LabelledImages:
-    """Images and labels from binary files, one record after the other: the label, then red, green and blue.
+    """Read images and labels from binary files of records: a label, then the red, green and blue pixels.
 
     Args:
         paths: The files, in their order.
         classes: The names of the labels.
-        coarse_classes: CIFAR-100 has a coarse label before the fine one, of so many; it is checked and left out.
+        coarse_classes: Number of coarse labels; CIFAR-100 has one before each fine label. They are checked and dropped.
 
     Raises:
-        DataError: For a file that does not end with a record, or has a label that is not one of the classes.
+        DataError: For a file that ends inside a record, or has a label out of range.
     """
     limits = [coarse_classes, len(classes)] if coarse_classes else [len(classes)]
     record = len(limits) + _PIXELS
@@ -118,19 +118,19 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
 
 
 def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """Training and test images from an `.npz` file.
+    """Read training and test images from an `.npz` file.
 
     It has the arrays `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`, of which a part of each class is held
     out. Images are uint8, [n, height, width] for grey ones or [n, height, width, channels] with 1 or 3 channels; labels
-    are integers or strings, [n]. Classes are the different labels to train with, sorted.
+    are integers or strings, [n]. Classes are the distinct training labels, sorted.
 
     Args:
         path: Of the file.
-        held_out: What part of each class is for the test, where the file does not say.
-        seed: Decides which part.
+        held_out: Fraction of each class that becomes the test set, if the file has none.
+        seed: Decides which images are held out.
 
     Raises:
-        DataError: For a file without these arrays, or with others under their names.
+        DataError: For a file without these arrays, or with arrays of another type or shape.
     """
     arrays = _read_arrays(path)
     inputs = {name: _pixels(path, name, array) for name, array in arrays.items() if name.startswith("x")}
@@ -139,7 +139,7 @@ def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, La
         if len(inputs[x]) != len(outputs[y]) or not len(inputs[x]):
             raise DataError(
                 f"{path}: {x} has {len(inputs[x])} images and {y} {len(outputs[y])} labels; "
-                "there must be as many, and at least one"
+                "every image needs one label, and there must be at least one image"
             )
     names = np.unique(outputs["y" if "y" in outputs else "y_train"])
     classes = tuple(str(name) for name in names)
@@ -147,7 +147,7 @@ def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, La
     for x, y in zip(inputs, outputs, strict=True):
         unknown = outputs[y][~np.isin(outputs[y], names)]
         if len(unknown):
-            raise DataError(f"{path}: {y} has the label {unknown[0]!s}, which y_train has not")
+            raise DataError(f"{path}: {y} has the label {unknown[0]!s}, which y_train does not have")
         numbers = np.searchsorted(names, outputs[y]).astype(np.int64)
         parts.append(LabelledImages(torch.from_numpy(inputs[x]), torch.from_numpy(numbers), classes))
     if len(parts) == 2:
@@ -158,7 +158,7 @@ def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, La
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        with open(path, "rb") as stream:  # numpy leaves a file open that turns out to be broken
+        with open(path, "rb") as stream:  # numpy would leave a broken file open
             start = stream.read(6)
             if not start.startswith((b"PK", b"\x93NUMPY")):  # numpy would take it for a pickle
                 raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
@@ -169,7 +169,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             wanted = next((group for group in (_SPLIT, _WHOLE) if set(group) <= set(file.files)), None)
             if wanted is None:
                 raise DataError(
-                    f"{path}: it has the arrays {', '.join(file.files) or 'none'}; expected are "
+                    f"{path}: it has the arrays {', '.join(file.files) or 'none'}, not "
                     f"{', '.join(_SPLIT)}, or {', '.join(_WHOLE)}"
                 )
             return {name: file[name] for name in wanted}

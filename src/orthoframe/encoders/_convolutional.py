@@ -24,15 +24,8 @@ def _start(network: nn.Module) -> None:
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
-class BasicBlock(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut.
-
-    Args:
-        inputs: Channels that come in.
-        outputs: Channels that go out.
-        stride: Step of the first convolution and of the shortcut.
-        last_relu: Whether a ReLU follows the sum.
-    """
+class _BasicBlock(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut; the first and the shortcut have the stride."""
 
     def __init__(self, inputs: int, outputs: int, stride: int, last_relu: bool = True) -> None:
         super().__init__()
@@ -44,8 +37,7 @@ class BasicBlock(nn.Module):
         self.last_relu = last_relu
 
     def forward(self, maps: Tensor) -> Tensor:
-        """`[batch, inputs, height, width]` to `[batch, outputs, height / stride, width / stride]`."""
-        # What a normalisation returns is saved by nobody, so it may be overwritten.
+        # Autograd does not keep what a normalisation returns, so it may be overwritten.
         hidden = F.relu(self.norm1(self.conv1(maps)), inplace=True)
         total: Tensor = self.norm2(self.conv2(hidden)).add_(self.shortcut(maps))
         return F.relu(total, inplace=True) if self.last_relu else total
@@ -54,7 +46,7 @@ class BasicBlock(nn.Module):
 class ResNet(Encoder):
     """ResNet-18 or -34 for small images: a 3 x 3 stem of stride 1, no max-pooling, the average of the last maps.
 
-    Four stages have `width`, 2, 4 and 8 times as many channels, and the last three halve the image.
+    The four stages have 1, 2, 4 and 8 times `width` channels, and the last three halve the image.
 
     Args:
         image_shape: Channels, height and width; height and width at least 8.
@@ -76,12 +68,12 @@ class ResNet(Encoder):
         if depth not in _RESNET_BLOCKS:
             raise ValueError(f"depth must be 18 or 34, not {depth!r}")
         self.stem = nn.Sequential(_convolution(self.image_shape[0], width, 3), nn.BatchNorm2d(width), nn.ReLU(True))
-        blocks: list[BasicBlock] = []
+        blocks: list[_BasicBlock] = []
         channels = width
         for stage, count in enumerate(_RESNET_BLOCKS[depth]):
             for position in range(count):
                 stride = 2 if stage > 0 and position == 0 else 1
-                blocks.append(BasicBlock(channels, width * 2**stage, stride))
+                blocks.append(_BasicBlock(channels, width * 2**stage, stride))
                 channels = width * 2**stage
         blocks[-1].last_relu = last_relu
         self.blocks = nn.Sequential(*blocks)
@@ -94,13 +86,8 @@ class ResNet(Encoder):
         return maps.mean((2, 3))
 
 
-class DenseLayer(nn.Module):
-    """Normalisation, ReLU, a 3 x 3 convolution; its maps are appended to those that it saw.
-
-    Args:
-        inputs: Channels that come in.
-        growth: Channels that are added.
-    """
+class _DenseLayer(nn.Module):
+    """Normalisation, ReLU, a 3 x 3 convolution, whose maps are appended to the input."""
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()
@@ -108,16 +95,11 @@ class DenseLayer(nn.Module):
         self.conv = nn.Conv2d(inputs, growth, 3, padding=1, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """`[batch, inputs, height, width]` to `[batch, inputs + growth, height, width]`."""
         return torch.cat([maps, self.conv(F.relu(self.norm(maps), inplace=True))], 1)
 
 
-class Transition(nn.Module):
-    """Normalisation, ReLU, a 1 x 1 convolution that keeps the channels, and half the image.
-
-    Args:
-        channels: Channels that come in and go out.
-    """
+class _Transition(nn.Module):
+    """Normalisation, ReLU, a 1 x 1 convolution that keeps the channels, and an average over 2 x 2 pixels."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -125,7 +107,6 @@ class Transition(nn.Module):
         self.conv = nn.Conv2d(channels, channels, 1, bias=False)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """`[batch, channels, height, width]` to `[batch, channels, height // 2, width // 2]`."""
         return F.avg_pool2d(self.conv(F.relu(self.norm(maps), inplace=True)), 2)
 
 
@@ -152,9 +133,9 @@ class DenseNet(Encoder):
         channels = _STEM
         for block in range(_BLOCKS):
             if block > 0:
-                layers.append(Transition(channels))
+                layers.append(_Transition(channels))
             for _ in range(_LAYERS):
-                layers.append(DenseLayer(channels, growth))
+                layers.append(_DenseLayer(channels, growth))
                 channels += growth
         self.layers = nn.Sequential(*layers)
         self.norm = nn.BatchNorm2d(channels)

@@ -19,7 +19,7 @@ class Encoder(nn.Module):
         smallest: The smallest height and width that the network can take.
 
     Raises:
-        ValueError: For a shape that is not one of images, or images that are too small.
+        ValueError: For a shape that is not that of images, or images that are too small.
     """
 
     def __init__(self, image_shape: Sequence[int], out_features: int, *, nonnegative: bool, smallest: int = 1) -> None:
@@ -37,7 +37,7 @@ class Encoder(nn.Module):
 
     def check(self, images: Tensor) -> None:
         """Raise for images that the encoder was not made for."""
-        # A convolution takes [channels, height, width] for one image, and answers with nonsense instead of an error.
+        # A convolution would take [channels, height, width] as one image, and return nonsense instead of an error.
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             expected = ", ".join(map(str, self.image_shape))
             raise ValueError(f"images must have shape [batch, {expected}], not {list(images.shape)}")
@@ -55,10 +55,9 @@ def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
 
 
 class MLP(Encoder):
-    """Pixels in one row, and two hidden layers with ReLU, of which the second is the features.
+    """Flattened pixels and two hidden layers with ReLU; the second gives the features.
 
-    Without batch normalisation each image is encoded by itself: a batch that is split over processes gives the same
-    features as one that is not.
+    Without batch normalisation each image is encoded by itself: splitting a batch over processes changes no features.
 
     Args:
         image_shape: Channels, height and width.

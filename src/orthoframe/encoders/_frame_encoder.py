@@ -33,15 +33,14 @@ def make_encoder(
     Args:
         model: See `orthoframe.options.Model`.
         image_shape: Channels, height and width.
-        width: How wide the network is; the table says what it counts.
-        last_relu: Whether the ReLU at the end of the network is there. Without it features may have either sign. A
-            `vit` has none.
+        width: Width of the network; see the table.
+        last_relu: Whether the network ends in its ReLU. Without it features may have either sign. A `vit` has none.
 
     Returns:
         A module with the attributes `out_features` and `nonnegative`.
 
     Raises:
-        ValueError: For another model, a shape that the model cannot take, or a width that it cannot have.
+        OptionError: For another model, or a shape or width that the model cannot have.
 
     Examples:
         >>> encoder = make_encoder("resnet18", (3, 32, 32))
@@ -64,12 +63,12 @@ class FrameEncoder(nn.Module):
 
     Args:
         backbone: The encoder.
-        head: The head; if it has a linear layer, for features of the encoder's dimension.
+        head: The head; a linear layer in it must take features of the encoder's dimension.
 
     Attributes:
         out_features: The dimension of the unit features.
-        nonnegative: Whether they are in the orthant: by the head's activation, or because the encoder ends in a ReLU
-            and no linear layer follows.
+        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
+            a ReLU and no linear layer follows.
 
     Raises:
         ValueError: If the head was made for features of another dimension.
@@ -122,7 +121,7 @@ def make_frame_encoder(
     Args:
         model: See `make_encoder`.
         image_shape: Channels, height and width.
-        width: How wide the network is.
+        width: Width of the network; see `make_encoder`.
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
         activation: See `orthoframe.options.Activation`.
@@ -133,7 +132,7 @@ def make_frame_encoder(
         The encoder, on the CPU.
 
     Raises:
-        ValueError: For options that are not allowed, contradict each other, or leave too few dimensions.
+        OptionError: For options that are not allowed, contradict each other, or leave too few dimensions.
 
     Examples:
         >>> encoder = make_frame_encoder("resnet18", (1, 28, 28), width=16, features=64, num_classes=10)

@@ -37,7 +37,7 @@ class FrameHead(nn.Module):
 
         h = a(W x + b) / ||a(W x + b)||
 
-    with the activation a, or h = a(x) / ||a(x)|| without sizes. `relu`, `abs` and `square` can reach the frame,
+    with the activation a, or h = a(x) / ||a(x)|| if no sizes are given. `relu`, `abs` and `square` can reach the frame,
     `softplus` approaches it; `gelu`, `leaky-relu` and `none` cover the whole sphere and do not lead to it.
 
     Give the sizes for features that come out of a ReLU. In a frame of the orthant classes have disjoint supports, so
@@ -48,7 +48,7 @@ class FrameHead(nn.Module):
     out as float32, in which the norm is taken; float64 stays.
 
     The weights start as those of `nn.Linear` less the mean of each unit's weights, the bias at zero. Otherwise what all
-    inputs have in common, and non-negative features have much of it, decides the sign of a unit for every row: many
+    inputs have in common, which is much for non-negative features, would decide the sign of a unit for every row: many
     units would be dead from the start, and all rows nearly parallel.
 
     Args:
@@ -101,7 +101,7 @@ class FrameHead(nn.Module):
         return unit_rows(self.before_norm(features))[0]
 
     def before_norm(self, features: Tensor) -> Tensor:
-        """The same rows after the activation, before they are made unit rows."""
+        """Rows after the activation, before they are divided by their norm."""
         if features.ndim != 2:
             raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
         if not features.is_floating_point():

@@ -11,7 +11,7 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.options import check_count
 
 _DEPTH, _HEADS = 6, 4
-_TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, and the range in which a patch size is taken
+_TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, fewest and most
 
 
 def patch_size(height: int, width: int) -> int:
@@ -46,12 +46,8 @@ def patch_size(height: int, width: int) -> int:
     return min(tokens, key=lambda size: max(tokens[size] / _TOKENS, _TOKENS / tokens[size]))
 
 
-class TransformerBlock(nn.Module):
-    """Attention and then a two-layer network, each on normalised tokens and added to them.
-
-    Args:
-        width: The dimension of a token.
-    """
+class _TransformerBlock(nn.Module):
+    """Attention and then a two-layer network, each applied to normalised tokens and added to them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -60,7 +56,6 @@ class TransformerBlock(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """`[batch, tokens, width]` to the same shape."""
         batch, count, width = tokens.shape
         qkv = self.qkv(self.norm1(tokens)).view(batch, count, 3, _HEADS, width // _HEADS)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
@@ -73,10 +68,10 @@ class TransformerBlock(nn.Module):
 class ViT(Encoder):
     """Vision transformer of six blocks with four heads: learned positions, mean of the tokens, a last normalisation.
 
-    Its features have either sign; there is no last ReLU that could be left out.
+    Its features have either sign; there is no last ReLU to leave out.
 
     Args:
-        image_shape: Channels, height and width; see `patch_size` for what can be cut.
+        image_shape: Channels, height and width; see `patch_size` for which sizes can be cut into patches.
         width: The dimension of a token and of the features; a multiple of 4.
 
     Examples:
@@ -96,7 +91,7 @@ class ViT(Encoder):
         size = patch_size(height, breadth)
         self.patches = nn.Conv2d(channels, width, size, stride=size, bias=False)  # positions are its bias
         self.positions = nn.Parameter(torch.empty(1, height * breadth // size**2, width))
-        self.blocks = nn.Sequential(*(TransformerBlock(width) for _ in range(_DEPTH)))
+        self.blocks = nn.Sequential(*(_TransformerBlock(width) for _ in range(_DEPTH)))
         self.norm = nn.LayerNorm(width)
         # About as large as the patches of normalised images: while positions are small, the mean over tokens hardly
         # tells an image from its patches in another order, and training starts late.

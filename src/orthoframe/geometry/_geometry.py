@@ -1,4 +1,4 @@
-"""What the measures say of an embedding."""
+"""What the measures say about an embedding."""
 
 import math
 from dataclasses import asdict, dataclass

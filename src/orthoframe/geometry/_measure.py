@@ -1,4 +1,4 @@
-"""Measure features that are at hand, or that come in parts."""
+"""Measure features in memory, or features that come in parts."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -27,13 +27,13 @@ def measure(
     num_classes: int | None = None,
     normalize: bool = True,
 ) -> Geometry:
-    """Say how the features of classes are arranged.
+    """Measure how the features of classes are arranged.
 
     Args:
-        features: `[rows, dim]`, a tensor on any device or an array, also one that is mapped from a file.
+        features: `[rows, dim]`, a tensor on any device or an array, which may be mapped from a file.
         labels: `[rows]`, integers or strings. Integers are taken as they are if `num_classes` is given.
-        num_classes: Classes that there should be, 0..num_classes-1; those without rows are reported as missing.
-            By default the classes that occur.
+        num_classes: Expected classes, 0..num_classes-1; those without rows are reported as missing. By default the
+            classes that occur.
         normalize: Whether to divide each row by its norm first, as the loss does.
 
     Returns:
@@ -59,7 +59,7 @@ def measure(
     def parts() -> Iterable[tuple[Tensor, Tensor]]:
         for start in range(0, len(features), _ROWS):
             part = features[start : start + _ROWS]
-            # A copy of an array: it may be mapped from a file that is only to be read.
+            # A copy of an array, which may be mapped from a read-only file.
             rows = part if isinstance(part, Tensor) else torch.from_numpy(np.array(part))
             yield rows, classes[start : start + _ROWS].to(rows.device)
 
@@ -70,8 +70,8 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
     """`measure` for features that do not fit into memory.
 
     Args:
-        parts: Gives `(features, labels)` of consecutive rows, from the start each time it is called; it is called
-            twice. Labels are numbers of classes.
+        parts: Called twice; yields `(features, labels)` of consecutive rows, from the start each time. Labels are
+            class numbers.
         dim: d.
         names: `[k]`, names of the classes.
         normalize: As in `measure`.
@@ -112,7 +112,7 @@ def _small(parts: Iterable[tuple[Tensor, Tensor]], dim: int) -> Iterable[tuple[T
 
 
 def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
-    """Numbers of classes `[rows]`, and the names of the classes."""
+    """The class number of each row, and the class names."""
     array = label_array(labels)
     if len(array) == 0:
         raise ValueError("there are no rows to measure")

@@ -1,4 +1,4 @@
-"""The geometry as a metric of torchmetrics."""
+"""The geometry as a torchmetrics metric."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from orthoframe.geometry._statistics import ClassStatistics, prepared, with_posi
 class GeometryMetric(Metric):
     """Geometry of all features since the last reset, over all processes.
 
-    `compute` returns numbers that a logger takes; `geometry` the whole `Geometry`. Moments are merged by Chan's formula
-    and not added up: sums would lose the spread of collapsed features.
+    `compute` returns numbers for a logger, `geometry` the whole `Geometry`. Moments are merged by Chan's formula rather
+    than added up, because sums would lose the spread of collapsed features.
 
     Args:
         num_classes: k; labels are 0..k-1.
@@ -69,19 +69,19 @@ class GeometryMetric(Metric):
         return {name: torch.tensor(value, dtype=torch.float64, device=self.device) for name, value in values.items()}
 
     def geometry(self) -> Geometry:
-        """Everything that `measure` gives but the accuracy, which needs a second look at the rows."""
+        """Everything that `measure` returns except the accuracy, which needs a second pass over the rows."""
         self.compute()
         return self._geometry
 
     def _statistics(self) -> list[ClassStatistics]:
-        """The moments of each process; of this one only, before states have been exchanged."""
+        """The moments of each process, or only of this one before states have been exchanged."""
         states = (self.counts, self.means, self.spreads, self.within, self.dead_rows)
         stacked = self.counts.ndim == 2
         found = []
         for values in zip(*states, strict=True) if stacked else [states]:
             statistics = ClassStatistics(self.num_classes, self.dim)
             counts, means, spreads, within, dead_rows = values
-            # In float64, also if the states were cast to another dtype.
+            # In float64, even if the states were cast to another dtype.
             statistics.counts, statistics.means = counts.double().clone(), means.double().clone()
             statistics.spreads, statistics.within = spreads.double().clone(), within.double().clone()
             statistics.dead_rows = int(dead_rows)

@@ -1,4 +1,4 @@
-"""Which class owns each dimension, and what that says of a prediction."""
+"""Which class owns each dimension, and what that says about a prediction."""
 
 import math
 from collections.abc import Sequence
@@ -10,9 +10,9 @@ from torch import Tensor
 from orthoframe.geometry._centres import NearestCentre
 from orthoframe.geometry._statistics import prepared
 
-# A dimension is called owned from this purity on: a word for a reader, nothing more.
+# A dimension is called owned from this purity on; nothing else depends on it.
 OWNED = 0.9
-# A dimension that holds less than this part of the largest one's energy is dead.
+# A dimension with at most this fraction of the largest dimension's energy is dead.
 _DEAD = 1e-12
 
 
@@ -24,16 +24,16 @@ class Ownership:
     dimension: every purity is 1, and the mean of a class lies inside its block.
     """
 
-    owners: Tensor  # [d], position of a class among those that were measured; -1 where the dimension is dead
-    purity: Tensor  # [d], the owner's part of the energy; NaN where the dimension is dead
+    owners: Tensor  # [d], index into the classes that were measured; -1 where the dimension is dead
+    purity: Tensor  # [d], the owner's fraction of the energy; NaN where the dimension is dead
     owned: int  # dimensions with a purity of 0.9 or more
     shared: int  # other live dimensions
     dead: int
     dimensions: Tensor  # [k], how many each class owns
-    inside: Tensor  # [k], the part of the energy of a class mean that lies in its own block; NaN for a zero mean
+    inside: Tensor  # [k], the fraction of a class mean's energy in its own block; NaN for a zero mean
 
     def table(self, names: Sequence[int | str]) -> str:
-        """A line for each class: its dimensions, their mean purity, and how much of its mean lies inside them."""
+        """One line per class: its dimensions, their mean purity, and how much of its mean lies inside them."""
         widest = max(len("class"), *(len(str(name)) for name in names))
         lines = [f"{'class':<{widest}}  dimensions  purity  inside"]
         for c, name in enumerate(names):
@@ -49,7 +49,7 @@ def ownership(means: Tensor) -> Ownership:
         means: `[k, d]`, the class means.
 
     Returns:
-        The owners, and what each class has of its own.
+        The owners, and the block of each class.
 
     Examples:
         >>> found = ownership(torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]))
@@ -75,12 +75,12 @@ def ownership(means: Tensor) -> Ownership:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What speaks for each class in each row.
+    """How much of each row speaks for each class.
 
     Attributes:
         winners: `[rows]`, the class of the nearest centre.
-        shares: `[rows, k]`, the part of the energy of a row in the block of each class.
-        unowned: `[rows]`, the part in dimensions that no class owns; 1 for a row of zeros.
+        shares: `[rows, k]`, the fraction of a row's energy in the block of each class.
+        unowned: `[rows]`, the fraction in dimensions that no class owns; 1 for a row of zeros.
     """
 
     winners: Tensor
@@ -89,15 +89,15 @@ class Explanation:
 
     @property
     def outside(self) -> Tensor:
-        """`[rows]`, the part outside the block of the winner: the larger, the less the row is like any class.
+        """`[rows]`, the fraction outside the block of the winner: the larger, the less the row resembles any class.
 
-        Of an image of a class that was not trained it is larger as a rule, so it serves as an out-of-class score.
+        It is usually larger for images of a class that was not trained, so it serves as an out-of-class score.
         """
         return 1.0 - self.shares.gather(1, self.winners[:, None])[:, 0]
 
 
 def explain(features: Tensor, centres: Tensor) -> Explanation:
-    """Share the energy of each row out between the classes.
+    """Divide the energy of each row among the classes.
 
     The dimensions in which the mean of class c has the most energy are its block B_c, and
 
@@ -105,11 +105,11 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
 
     Shares and what lies in dead dimensions add up to 1. At an orthogonal frame a row that has collapsed to its class
     has a share of 1 there. As the blocks are then disjoint and hold the means, a share is never below the squared
-    cosine to the mean: it counts all that a row has in the dimensions of a class, in whatever proportions.
+    cosine to the mean: it counts all energy of a row in the dimensions of a class, in whatever proportions.
 
     Away from a frame a dimension still goes to the class with the most energy in it, as in `Ownership`. Shares then
     say which dimensions a row uses, and the nearest centre, which decides, may be that of a class with a small share.
-    They depend on the axes: where features are not non-negative, nothing ties a class to single dimensions.
+    They depend on the axes: unless features are non-negative, nothing ties a class to single dimensions.
 
     Args:
         features: `[rows, d]`, of any length; they are divided by their norms.
@@ -135,14 +135,14 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
             "features and centres must have shapes [rows, d] and [k, d] with the same d, not "
             f"{list(features.shape)} and {list(centres.shape)}"
         )
-    rows = prepared(features, normalize=True).double()
+    rows = prepared(features).double()
     if not bool(rows.isfinite().all()):
-        raise ValueError("there is a feature that is not finite; leave its row out")
+        raise ValueError("every feature must be finite; leave out rows that are not")
     means = centres.to(rows.device, torch.float64)
     owners = ownership(means.nan_to_num()).owners
     energy = rows.square()
     total = energy.sum(1, keepdim=True)
-    # A second time, in float64: shares of float32 rows would add up to 1 in seven digits only.
+    # Normalised again in float64: shares of float32 rows would add up to 1 only in seven digits.
     energy = energy / torch.where(total == 0, 1.0, total)
     shares = energy @ _block_members(owners, len(means))
     unowned = energy[:, owners < 0].sum(1) + (total[:, 0] == 0)

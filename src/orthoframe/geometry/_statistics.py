@@ -8,13 +8,13 @@ from torch import Tensor
 
 from orthoframe._rows import unit_rows
 
-# Rows that are looked at together: small enough that their float64 copies stay in the cache.
+# Elements of rows that are processed together: few enough that their float64 copies stay in the cache.
 CHUNK_ELEMENTS = 2**19
 
 
 @dataclass
 class ClassStatistics:
-    """Moments of the features of each class, by any number of updates and merges in any order.
+    """Moments of the features of each class, from any number of updates and merges in any order.
 
     Everything is kept in float64, and spread is measured around the means of the rows at hand and then merged (Chan's
     formula), never as a difference of large sums: features that have collapsed to 1e-9 of their length still have a
@@ -23,8 +23,8 @@ class ClassStatistics:
     Args:
         num_classes: k; labels are 0..k-1.
         dim: d.
-        scatter: Whether to keep the d x d within-class scatter. Without it memory is O(k d), for wide features, and
-            only the spread of each class is known.
+        scatter: Whether to keep the d x d within-class scatter. Without it only the spread of each class is known, and
+            memory is O(k d), which suits wide features.
 
     Attributes:
         counts: `[k]`, rows of each class.
@@ -76,16 +76,16 @@ class ClassStatistics:
         seen = self._moments(features[:rows], labels[:rows])
         for start in range(rows, len(features), rows):
             seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
-        # A value that is not finite spoils the mean of its class: no need to look at each.
+        # A value that is not finite makes the mean of its class not finite: no need to check each value.
         if not bool(seen.means.isfinite().all()):
             _refuse_not_finite(features)
         self.merge(seen)
 
     def merge(self, other: "ClassStatistics") -> None:
-        """Add what another one has seen.
+        """Add what another instance has seen.
 
         Raises:
-            ValueError: If it has other classes, dimensions or moments.
+            ValueError: If it has another number of classes, dimension or scatter.
         """
         if (other.num_classes, other.dim, other.scatter) != (self.num_classes, self.dim, self.scatter):
             raise ValueError("only statistics of the same classes, dimension and scatter can be merged")
@@ -105,7 +105,7 @@ class ClassStatistics:
         self.dead_rows += other.dead_rows
 
     def _moments(self, features: Tensor, labels: Tensor) -> "ClassStatistics":
-        """Statistics of some rows alone."""
+        """Statistics of these rows alone."""
         part = ClassStatistics(self.num_classes, self.dim, False)
         part.scatter = self.scatter
         rows = features.to(torch.float64, copy=True)
@@ -174,14 +174,14 @@ def collapse_trace(means: Tensor, within: Tensor, rows: float) -> float:
     Args:
         means: `[k, d]`, class means.
         within: `[d, d]`, sum of (h - mean)(h - mean)' over all rows.
-        rows: How many rows.
+        rows: Number of rows.
 
     Returns:
         The trace; divided by k it is beta_NC. NaN if all means coincide.
     """
     directions, scale = between_directions(means)
     if not len(scale):
-        return math.nan  # all means coincide: there is nothing to compare with
+        return math.nan  # all means coincide
     return float(((within @ directions) * directions / scale).sum() / rows)
 
 
@@ -196,7 +196,7 @@ def between_directions(means: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _squares(rows: Tensor) -> Tensor:
-    """Rows' rows, of which only the blocks on and above the diagonal are multiplied: it is symmetric."""
+    """The product rows' rows; only blocks on and above the diagonal are multiplied, because it is symmetric."""
     dim = rows.shape[1]
     step = max(64, -(-dim // 4))
     result = rows.new_empty(dim, dim)

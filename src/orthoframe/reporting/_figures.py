@@ -99,7 +99,7 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     above = "the lowest loss" if solution.floor is None else "the floor"
     # A gap that rounding hides is drawn at the smallest one that float64 can tell.
     gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
-    line = pictures.Line("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    line = pictures.Curve("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
     draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
     figure.suptitle(plain(solution.sentence(), 140), fontsize=11)

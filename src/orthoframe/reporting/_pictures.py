@@ -30,8 +30,8 @@ _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say n
 
 
 @dataclass(frozen=True)
-class Line:
-    """One line; `dash` as plotly names it."""
+class Curve:
+    """One line of `Curves`; `dash` as plotly names it."""
 
     name: str
     x: tuple[float, ...]
@@ -48,7 +48,7 @@ class Curves:
 
     name: str  # of the element on a page
     label: str  # what is to be seen, for readers who cannot see it
-    lines: tuple[Line, ...]
+    lines: tuple[Curve, ...]
     y_title: str
     x_title: str = "epoch"
     logarithmic: bool = False
@@ -109,7 +109,7 @@ class ClassBars:
 
 def loss_curves(runs: Sequence["Run"]) -> Curves:
     """The loss and its floor; for one run also the loss of features that are all alike."""
-    lines: list[Line | None] = []
+    lines: list[Curve | None] = []
     for number, run in enumerate(runs):
         if len(runs) == 1:
             lines += [
@@ -256,17 +256,17 @@ def _run_style(number: int) -> tuple[str, Dash]:
 
 def _line(
     run: "Run", column: str, name: str, colour: str, dash: Dash = "solid", width: float = 2.0, *, positive: bool = False
-) -> Line | None:
+) -> Curve | None:
     """The epochs that have a value in this column; None if there are none."""
     points = [(epoch, value) for epoch, value in run.column(column) if value > 0 or not positive]
     if not points:
         return None
     x, y = zip(*points, strict=True)
-    return Line(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
+    return Curve(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
 
 
 def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], columns: dict[str, str]) -> Curves:
-    lines: list[Line | None] = []
+    lines: list[Curve | None] = []
     for number, run in enumerate(runs):
         for place, (column, words) in enumerate(columns.items()):
             if len(runs) == 1:
@@ -277,7 +277,7 @@ def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], colu
 
 
 def _curves(
-    name: str, label: str, lines: Sequence[Line | None], y_title: str, runs: int, *, logarithmic: bool = False
+    name: str, label: str, lines: Sequence[Curve | None], y_title: str, runs: int, *, logarithmic: bool = False
 ) -> Curves:
     drawn = tuple(line for line in lines if line is not None)
     # With several runs the table above has their colours; a legend would take room from the curves.

@@ -67,7 +67,7 @@ def _(picture: pictures.Curves) -> Plot:
     return Plot(picture.name, picture.label, 300, traces, layout)
 
 
-def _trace(line: pictures.Line, x_title: str) -> dict[str, Any]:
+def _trace(line: pictures.Curve, x_title: str) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines+markers" if line.marked else "lines",

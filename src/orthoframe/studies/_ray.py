@@ -36,15 +36,8 @@ def run_jobs(
 ) -> None:
     """Run jobs in the order given, and keep their results.
 
-    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be.
-
-    Args:
-        jobs: By key.
-        store: Where results are kept; a folder of this machine.
-        data_dir: Where nodes look for data.
-        workers: Jobs at the same time; None for as many as the cluster has room for.
-        on_done: Is told the key of each job that ended, and how.
-        on_start: Is told the key of each job that is handed to Ray.
+    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be. Arguments are
+    those of the local pool; `store` is on this machine, and `data_dir` is where nodes look for data.
 
     Raises:
         StudyError: If Ray is not installed, or its cluster does not answer.

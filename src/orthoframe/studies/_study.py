@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, Literal
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import Claim
+from orthoframe.studies._claims import OF, Claim
 from orthoframe.studies._jobs import Job
 
 SEEDS: dict[Scale, int] = {"smoke": 2, "desk": 3, "paper": 3}
@@ -66,6 +66,11 @@ class Panel:
     where: Mapping[str, Any] = field(default_factory=dict)
     level: float | None = None
     log: Literal["", "x", "y", "xy"] = ""
+
+
+def way_to_frame(title: str, *lines: str, **where: Any) -> Panel:
+    """A panel of the distance to the frame along the epochs."""
+    return Panel(title, "delta_of", "epoch", lines, where, OF, "y")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, misses_frame, reaches_frame
 from orthoframe.studies._networks import RISING, coordinate, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 ORTHANT = ("relu", "abs", "square", "softplus")
 SPHERE = ("gelu", "leaky-relu", "none")
@@ -51,7 +51,7 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "mean_cosine", "max_cosine", "epochs_to_of", "balanced_accuracy"),
     panels=(
         Panel("At the end", "delta_of", "activation", ("ratio", "temperature"), {}, OF, "y"),
-        Panel("On the way, R = 10", "delta_of", "epoch", ("activation",), {"ratio": 10, "temperature": 0.1}, OF, "y"),
+        way_to_frame("On the way, R = 10", "activation", ratio=10, temperature=0.1),
     ),
     remark=(
         "Digits, STEP; the slope of LeakyReLU is that of torch, 0.01. An activation that does not reach the OF may "

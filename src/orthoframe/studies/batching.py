@@ -6,7 +6,7 @@ from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, faster, misses_frame, reaches_frame
 from orthoframe.studies._jobs import FreeFeatures
 from orthoframe.studies._networks import RISING, free, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 _BATCH = 16
 # How batches are made, by the name that the study gives it.
@@ -122,8 +122,8 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "beta_nc", "epochs_to_of", "certified", "balanced_accuracy"),
     panels=(
-        Panel("A network, batches of 16", "delta_of", "epoch", ("batches",), {"features": "network"}, OF, "y"),
-        Panel("CIFAR-10, ResNet-18", "delta_of", "epoch", ("batches",), {"features": "CIFAR-10, ResNet-18"}, OF, "y"),
+        way_to_frame("A network, batches of 16", "batches", features="network"),
+        way_to_frame("CIFAR-10, ResNet-18", "batches", features="CIFAR-10, ResNet-18"),
         Panel("Free features", "delta_of", "batches", (), {"features": "free"}, OF),
     ),
     remark=(

@@ -4,9 +4,9 @@ from dataclasses import replace
 from typing import Any
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import OF, Claim, faster
+from orthoframe.studies._claims import Claim, faster
 from orthoframe.studies._networks import WIDE, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 # Of MLPs, and at paper scale of ResNets.
 WIDTHS = {"smoke": (16, 64), "desk": (16, 64, 256, 1024), "paper": (16, 64, 128)}
@@ -63,7 +63,7 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "epochs_to_of", "balanced_accuracy", "seconds"),
     panels=(
         Panel("By width", "epochs_to_of", "width", (), {"data": WIDE}, None, "xy"),
-        Panel("Few images of FashionMNIST", "delta_of", "epoch", ("network",), {"data": "fashion-mnist"}, OF, "y"),
+        way_to_frame("Few images of FashionMNIST", "network", data="fashion-mnist"),
     ),
     remark=(
         "STEP, R = 10. Narrow networks, as two cores allow: width 8 is an eighth of the paper's ResNet-18, and at "

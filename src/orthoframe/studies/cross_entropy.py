@@ -3,7 +3,7 @@
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, misses_frame
 from orthoframe.studies._networks import WIDE, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 _LONG = {"epochs": 300, "measure_every": 10}
 
@@ -53,6 +53,6 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "max_cosine", "balanced_accuracy", "worst_accuracy"),
     panels=(
         Panel("Digits", "delta_of", "ratio", ("loss",), {"data": WIDE}, OF, "xy"),
-        Panel("On the way, R = 10", "delta_of", "epoch", ("loss", "data"), {"ratio": 10}, OF, "y"),
+        way_to_frame("On the way, R = 10", "loss", "data", ratio=10),
     ),
 )

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._claims import Claim, reaches_frame
 from orthoframe.studies._jobs import GradientFlow, Job
 from orthoframe.studies._networks import RISING, coordinate, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 
 def grid(scale: Scale) -> list[Cell]:
@@ -81,7 +81,7 @@ STUDY = Study(
         Panel(
             "Gradient flow of free features", "time_to_of", "ratio", ("temperature",), {"features": "free"}, None, "xy"
         ),
-        Panel("A network on MNIST", "delta_of", "epoch", ("temperature", "ratio"), {"features": "MNIST"}, OF, "y"),
+        way_to_frame("A network on MNIST", "temperature", "ratio", features="MNIST"),
     ),
     remark=(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 2000 "

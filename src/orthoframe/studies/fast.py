@@ -3,9 +3,9 @@
 from typing import Any
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._claims import Claim, reaches_frame
 from orthoframe.studies._networks import network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 from orthoframe.training import RECIPES
 
 _PAPER = {name: RECIPES["paper"][name] for name in ("head", "lr_schedule", "clean_fraction", "epochs")}
@@ -76,8 +76,8 @@ STUDY = Study(
     grid=grid,
     columns=("delta_of", "beta_nc", "epochs_to_of", "balanced_accuracy", "worst_accuracy", "seconds"),
     panels=(
-        Panel("An MLP", "delta_of", "epoch", ("recipe",), {"model": "mlp"}, OF, "y"),
-        Panel("A ResNet-18 of width 8", "delta_of", "epoch", ("recipe",), {"model": "resnet18"}, OF, "y"),
+        way_to_frame("An MLP", "recipe", model="mlp"),
+        way_to_frame("A ResNet-18 of width 8", "recipe", model="resnet18"),
         Panel("Balanced accuracy", "balanced_accuracy", "recipe", ("model",)),
     ),
     remark=(

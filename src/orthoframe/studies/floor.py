@@ -3,9 +3,9 @@
 from typing import Any
 
 from orthoframe.options import Scale
-from orthoframe.studies._claims import OF, Claim, reaches_frame
+from orthoframe.studies._claims import Claim, reaches_frame
 from orthoframe.studies._networks import WIDE, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 from orthoframe.training import Settings
 
 _LONG: dict[str, Any] = {"epochs": 1500, "measure_every": 50, "lr": 0.03}
@@ -53,7 +53,7 @@ STUDY = Study(
     columns=("loss", "gap", "relative_gap", "delta_of", "beta_nc"),
     panels=(
         Panel("Loss above its floor", "gap", "epoch", ("ratio", "temperature"), {"data": WIDE}, None, "y"),
-        Panel("Distance to the frame", "delta_of", "epoch", ("ratio", "temperature"), {"data": WIDE}, OF, "y"),
+        way_to_frame("Distance to the frame", "ratio", "temperature", data=WIDE),
     ),
     remark=(
         "relative_gap is the gap above the floor divided by what it is when all features are alike. At R = 50 the "

@@ -3,7 +3,7 @@
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, reaches_frame
 from orthoframe.studies._networks import network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 
 RATIOS = (1, 5, 10, 50, 100)
 
@@ -60,9 +60,7 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "max_cosine", "epochs_to_of", "balanced_accuracy"),
     panels=(
         Panel("Every imbalance", "delta_of", "ratio", ("imbalance",), {"grid": "ratios"}, OF, "xy"),
-        Panel(
-            "On the way, R = 10", "delta_of", "epoch", ("data", "model"), {"ratio": 10, "imbalance": "step"}, OF, "y"
-        ),
+        way_to_frame("On the way, R = 10", "data", "model", ratio=10, imbalance="step"),
     ),
     remark=(
         "At desk scale digits and MNIST are trained at a temperature of 0.1 for 150 epochs. On FashionMNIST and "

@@ -2,10 +2,10 @@
 
 from orthoframe.losses import fastest_temperature
 from orthoframe.options import Denominator, Scale
-from orthoframe.studies._claims import OF, Claim, faster, reaches_frame
+from orthoframe.studies._claims import Claim, faster, reaches_frame
 from orthoframe.studies._jobs import FreeFeatures, GradientFlow
 from orthoframe.studies._networks import RISING, coordinate, free, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
 from orthoframe.training import TemperatureSchedule
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
@@ -120,27 +120,9 @@ STUDY = Study(
             None,
             "xy",
         ),
-        Panel(
-            "A network, R = 10",
-            "delta_of",
-            "epoch",
-            ("temperature",),
-            {"features": "network", "denominator": "all"},
-            OF,
-            "y",
-        ),
-        Panel(
-            "The same at lr = 0.02", "delta_of", "epoch", ("temperature",), {"features": "network, lr 0.02"}, OF, "y"
-        ),
-        Panel(
-            "Denominators at 0.1",
-            "delta_of",
-            "epoch",
-            ("denominator",),
-            {"features": "network", "temperature": 0.1},
-            OF,
-            "y",
-        ),
+        way_to_frame("A network, R = 10", "temperature", features="network", denominator="all"),
+        way_to_frame("The same at lr = 0.02", "temperature", features="network, lr 0.02"),
+        way_to_frame("Denominators at 0.1", "denominator", features="network", temperature=0.1),
     ),
     remark=(
         "The network is an MLP on the digits at desk scale; STEP, R = 10, learning rate 0.1 unless stated. Times of "
