@@ -34,7 +34,6 @@ class Panel:
     """A panel of the figure: a quantity against a coordinate, or along the epochs.
 
     Attributes:
-        title: Above it.
         quantity: A name in `final`, or in `curve` if x is `epoch` or `time`.
         x: A coordinate, or `epoch` or `time` for curves.
         lines: Coordinates whose values have one line (or group of points) each.
@@ -111,14 +110,7 @@ _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 _COORDINATES = {option.name for option in fields(Settings)} - {"features"}  # which tells networks from free features
 
 
-def trained(
-    scale: Scale,
-    where: Mapping[str, Any],
-    *,
-    desk: Mapping[str, Any] | None = None,
-    seeds: int | None = None,
-    **changes: Any,
-) -> Cell:
+def trained(scale: Scale, where: Mapping[str, Any], *, desk: Mapping[str, Any] | None = None, **changes: Any) -> Cell:
     """A cell of trainings that differ in their seed; coordinates that name settings are settings of the trainings too.
 
     `desk` has settings at that scale only, where two cores must do; `changes` are settings at every scale. At `smoke`
@@ -130,7 +122,7 @@ def trained(
     used = {name: getattr(settings, name) for name in chosen}
     if "temperature" in used:
         used["temperature"] = coordinate(settings.temperature)
-    return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)), seeds)
+    return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)))
 
 
 def free(where: Mapping[str, Any], job: FreeFeatures | GradientFlow) -> Cell:

@@ -1,5 +1,7 @@
 """How the size and the kind of a network change the speed to the frame."""
 
+from typing import Any
+
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim, faster
 from orthoframe.studies._study import FEW_IMAGES, WIDE, Cell, Panel, Study, trained, way_to_frame
@@ -27,8 +29,8 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
-def _faster(text: str, network: str, versus: str) -> Claim:
-    return faster(text, "open question", {"network": network}, versus={"network": versus})
+def _epochs(text: str, source: str, network: str, versus: str, **threshold: Any) -> Claim:
+    return Claim(text, source, "epochs_to_of", {"network": network}, versus={"network": versus}, **threshold)
 
 
 STUDY = Study(
@@ -38,16 +40,9 @@ STUDY = Study(
         faster(
             "Wider MLPs are faster", "open question", {"data": WIDE, "width": (128, 256, 1024)}, versus={"width": 64}
         ),
-        Claim(
-            "DenseNet-40 is slower than ResNet-18",
-            "paper",
-            "epochs_to_of",
-            {"network": "densenet40"},
-            versus={"network": "resnet18"},
-            at_least=1.0,
-        ),
-        _faster("A wider ResNet-18 is faster", "resnet18", versus="resnet18, narrow"),
-        _faster("A deeper ResNet is faster", "resnet34", versus="resnet18"),
+        _epochs("DenseNet-40 is slower than ResNet-18", "paper", "densenet40", versus="resnet18", at_least=1.0),
+        _epochs("A wider ResNet-18 is faster", "open question", "resnet18", versus="resnet18, narrow", at_most=1.0),
+        _epochs("A deeper ResNet is faster", "open question", "resnet34", versus="resnet18", at_most=1.0),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "epochs_to_of", "balanced_accuracy", "seconds"),

@@ -1,5 +1,6 @@
 """Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -23,22 +24,15 @@ def grid(scale: Scale) -> list[Cell]:
         *(_cell(scale, "images", data, ratio=ratio) for data in ("mnist", "fashion-mnist") for ratio in (10, 100)),
         _cell(scale, "images", "cifar10", "resnet18"),
         _cell(scale, "images", "fashion-mnist", "densenet40", width=4),  # two cores have time for no more
-        _cell(scale, "full width", "fashion-mnist", "resnet18", seeds=1, width=64, epochs=20),
+        replace(_cell(scale, "full width", "fashion-mnist", "resnet18", width=64, epochs=20), seeds=1),
     ]
 
 
 def _cell(
-    scale: Scale,
-    part: str,
-    data: str,
-    model: str = "mlp",
-    imbalance: str = "step",
-    ratio: int = 10,
-    seeds: int | None = None,
-    **desk: Any,
+    scale: Scale, part: str, data: str, model: str = "mlp", imbalance: str = "step", ratio: int = 10, **desk: Any
 ) -> Cell:
     where = {"grid": part, "data": data, "model": model, "imbalance": imbalance, "ratio": ratio}
-    return trained(scale, where, desk=desk, seeds=seeds)
+    return trained(scale, where, desk=desk)
 
 
 STUDY = Study(
