@@ -5,15 +5,17 @@ from dataclasses import replace
 from tests.studies.jobs import Noted
 from tests.training.runs import small
 
-from orthoframe.studies import Cell, Claim, Panel, Study
-from orthoframe.studies._networks import trained
+from orthoframe.studies import Cell, Claim, Panel, Study, Training
 
 
 def _grid(scale):
     epochs = {"smoke": 3, "desk": 4, "paper": 100_000}[scale]
-    return [
-        trained({"data": "digits", "ratio": ratio}, small(ratio=float(ratio), epochs=epochs)) for ratio in (1, 2)
-    ] + [trained({"data": "digits", "ratio": 2, "again": "yes"}, small(ratio=2.0, epochs=epochs), seeds=1)]
+
+    def cell(ratio, seeds=None, **where):
+        where = {"data": "digits", "ratio": ratio, **where}
+        return Cell(where, lambda seed: Training(small(ratio=float(ratio), epochs=epochs, seed=seed)), seeds)
+
+    return [cell(1), cell(2), cell(2, seeds=1, again="yes")]
 
 
 STUDY = Study(

@@ -9,8 +9,8 @@ import torch
 
 from orthoframe.losses import fastest_temperature
 from orthoframe.studies import STUDIES, CellResult, FreeFeatures, GradientFlow, Training, agrees, crossing, key
-from orthoframe.studies._networks import coordinate
 from orthoframe.studies._results import counterpart
+from orthoframe.studies._study import coordinate
 from orthoframe.training import Settings
 
 SCALES = ("smoke", "desk", "paper")

@@ -44,12 +44,13 @@ def test_a_node_that_is_killed(cluster, tmp_path, capsys):
 
     killer = threading.Thread(target=kill)
     killer.start()
-    ended = {}
+    began, ended = [], {}
     try:
-        run_jobs(by_key(*jobs), store, None, None, ended.__setitem__)
+        run_jobs(by_key(*jobs), store, None, None, ended.__setitem__, began.append)
     finally:
         (tmp_path / "go").touch()
         killer.join()
+    assert began == list(by_key(*jobs))
     found = [ended[key(job)] for job in jobs]
     for number in (0, 1, 3):
         assert found[number].failure is None
@@ -71,11 +72,11 @@ def test_a_node_that_is_killed(cluster, tmp_path, capsys):
 def test_a_cluster_that_does_not_answer(tmp_path, monkeypatch):
     monkeypatch.setenv("RAY_ADDRESS", "nonsense")
     with pytest.raises(StudyError, match="the Ray cluster at RAY_ADDRESS=nonsense cannot be reached") as refused:
-        run_jobs(by_key(Noted("log", 0)), Store(tmp_path), None, None, print)
+        run_jobs(by_key(Noted("log", 0)), Store(tmp_path), None, None, print, print)
     assert "\n" not in str(refused.value)
 
 
 def test_without_ray(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(StudyError, match=r"needs the package ray: pip install 'orthoframe\[ray\]'"):
-        run_jobs(by_key(Noted("log", 0)), Store(tmp_path), None, None, print)
+        run_jobs(by_key(Noted("log", 0)), Store(tmp_path), None, None, print, print)

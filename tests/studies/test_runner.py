@@ -18,7 +18,7 @@ from orthoframe.studies import (
     Store,
     Study,
     StudyListener,
-    _runner,
+    _pool,
     compute,
     key,
     read_result,
@@ -104,7 +104,7 @@ def here(jobs, store, data_dir, workers, on_done, on_start):
 
 
 def test_runs_that_failed_are_named_and_the_rest_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(_runner, "_engine", lambda name: here)
+    monkeypatch.setattr(_pool, "run_jobs", here)
     log = tmp_path / "log"
     study = noted_study(log, ("", "raise"))
     made = JobResult({"value": 1.0}, {})

@@ -1,21 +1,20 @@
 """Claims, and the intervals over seeds that decide them."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-OF = 0.1
-"""Features count as an orthogonal frame (OF) when Delta_GM is at most this."""
+OF = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most this
+# Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount.
 TIMES = ("epochs_to_of", "time_to_of")
-"""Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount."""
+# Never negative, and spread over orders of magnitude: their intervals are those of the logarithm.
 POSITIVE = (*TIMES, "delta_of", "delta_etf", "delta_predicted", "beta_nc", "relative_gap")
-"""Never negative, and spread over orders of magnitude: their intervals are those of the logarithm."""
 _CONFIDENCE = 0.95
 
-Bounds = tuple[float, float]
-"""What is known of a value: the smallest and the largest that it can be."""
+Bounds = tuple[float, float]  # what is known of a value: the smallest and the largest that it can be
 
 
 class Decision(StrEnum):
@@ -137,11 +136,10 @@ def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
         >>> agrees({"ratio": 10, "data": "digits"}, {"ratio": (10, 100)})
         True
     """
-    for name, value in wanted.items():
-        allowed = value if isinstance(value, tuple | list) else (value,)
-        if name not in where or where[name] not in allowed:
-            return False
-    return True
+    return all(
+        name in where and where[name] in (value if isinstance(value, tuple | list) else (value,))
+        for name, value in wanted.items()
+    )
 
 
 def interval(values: Mapping[int, float | Bounds], *, logarithm: bool = False) -> Interval:
@@ -185,11 +183,10 @@ def _student(values: list[float], logarithm: bool) -> tuple[float, float, float]
         return math.inf, math.inf, math.inf
     shown = [math.log(value) for value in values] if logarithm else values
     back = math.exp if logarithm else float
-    n, mean = len(shown), mean_of(shown)
+    n, mean = len(shown), statistics.fmean(shown)
     if n == 1:
         return back(mean), math.nan, math.nan
-    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in shown) / (n - 1))
-    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, n - 1)) * spread / math.sqrt(n)
+    half = float(stats.t.ppf((1 + _CONFIDENCE) / 2, n - 1)) * statistics.stdev(shown) / math.sqrt(n)
     return back(mean), back(mean - half), back(min(mean + half, 700.0) if logarithm else mean + half)
 
 
@@ -200,6 +197,4 @@ def mean_of(values: Sequence[float], *, geometric: bool = False) -> float:
         >>> mean_of([1.0, 3.0]), round(mean_of([1.0, 100.0], geometric=True), 9)
         (2.0, 10.0)
     """
-    if geometric:
-        return math.exp(mean_of([math.log(value) for value in values]))
-    return math.fsum(values) / len(values)
+    return statistics.geometric_mean(values) if geometric else statistics.fmean(values)

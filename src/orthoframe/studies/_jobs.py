@@ -39,34 +39,25 @@ class JobResult:
     curve: Mapping[str, Sequence[Number]]
     cosines: Sequence[Sequence[Number]] | None = None
 
-    @property
-    def length(self) -> float:
-        """How long the run was, in epochs or in time."""
-        places = self.curve.get("epoch") or self.curve["time"]
-        return float(places[-1] or 0)
-
 
 class Job(Protocol):
     """One computation, with its seed."""
 
     def to_dict(self) -> dict[str, Any]:
         """Everything that decides the result, in types that JSON knows."""
-        ...
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         """Compute; `folder` is the job's own, and what a killed process left there is used."""
-        ...
 
 
 def key(job: Job) -> str:
     """The name of a job: the same for the same options, whatever their order, and whether 10 is written as 10.0."""
-    options = {name: _whole(value) for name, value in job.to_dict().items()}
+    options = {
+        name: int(value) if isinstance(value, float) and value.is_integer() else value
+        for name, value in job.to_dict().items()
+    }
     text = json.dumps({**options, "format": _FORMAT}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:20]
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 @dataclass(frozen=True)
@@ -208,10 +199,9 @@ def crossing(times: Sequence[float], values: Sequence[float], level: float) -> f
         >>> crossing([0, 10, 20], [1.0, 0.001, 0.5], 0.01) is None
         True
     """
-    above = [place for place, value in enumerate(values) if value > level]
-    if not above:
+    last = max((place for place, value in enumerate(values) if value > level), default=None)
+    if last is None:
         return float(times[0])
-    last = above[-1]
     if last + 1 == len(values):
         return None
     before = math.log(values[last] / level)
@@ -232,8 +222,7 @@ def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     measured = [record for record in outcome.records if record.delta_of is not None]
     names = ("epoch", "loss", "floor", "gap", "delta_of", "beta_nc", "test_balanced_accuracy", "test_worst_accuracy")
     curve = {name: [getattr(record, name) for record in measured] for name in names}
-    k = len(found.cosines)
-    others = found.cosines[~torch.eye(k, dtype=torch.bool)]
+    others = found.cosines[~torch.eye(len(found.cosines), dtype=torch.bool)]
     final: dict[str, Number] = {
         "delta_of": found.delta_of,
         "delta_etf": found.delta_etf,
@@ -244,10 +233,7 @@ def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
         "gap": last.gap,
         "relative_gap": last.relative_gap,
         "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], OF),
-        "balanced_accuracy": test.balanced,
-        "worst_accuracy": test.worst,
-        "majority_accuracy": test.majority,
-        "minority_accuracy": test.minority,
+        **{f"{name}_accuracy": getattr(test, name) for name in ("balanced", "worst", "majority", "minority")},
         "margin": test.margin,
         "minority_margin": test.minority_margin,
         "certified": float(outcome.certificate.certificate.holds),
@@ -257,7 +243,7 @@ def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     }
     if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
         final["delta_predicted"] = _to_predicted(found, settings.temperature.last, settings.denominator)
-    if settings.loss == "supcon" and settings.scheme == "reshuffle" and settings.binding == "none":
+    if settings.loss == "supcon" and (settings.scheme, settings.binding) == _UNBOUND:
         with suppress(ValueError):  # no number is enough: two classes of one image never push each other apart
             final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
     return JobResult(final, curve, found.cosines.tolist())

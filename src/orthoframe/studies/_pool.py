@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orthoframe.studies._jobs import Job
-from orthoframe.studies._store import Done, Store
+from orthoframe.studies._store import Done, Store, compute
 
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
 _PATIENCE = 5.0  # seconds in which a training that is told to end can save its state
@@ -27,20 +27,12 @@ def run_jobs(
     data_dir: Path | None,
     workers: int | None,
     on_done: Callable[[str, Done], None],
-    on_start: Callable[[str], None] | None = None,
+    on_start: Callable[[str], None],
 ) -> None:
-    """Run jobs in the order given, and keep their results.
+    """Run jobs in the order given, and keep their results; both functions are told the key of a job.
 
     A job that raises, or whose process dies, fails alone. However this function is left, no process stays; results
     that are there are kept, and a training that was stopped goes on the next time.
-
-    Args:
-        jobs: By key.
-        store: Where results are kept.
-        data_dir: Where data is looked for.
-        workers: How many processes; None for one per core.
-        on_done: Is told the key of each job that ended, and how.
-        on_start: Is told the key of each job that starts.
     """
     waiting = deque(jobs)
     crew, busy = list[_Worker](), dict[Any, tuple[_Worker, str]]()
@@ -52,8 +44,7 @@ def run_jobs(
             while waiting and idle:
                 worker, key = idle.pop(), waiting.popleft()
                 busy[worker.begin(key, jobs[key])] = worker, key
-                if on_start is not None:
-                    on_start(key)
+                on_start(key)
             for line in wait(list(busy)):
                 worker, key = busy.pop(line)
                 done = worker.end()
@@ -71,7 +62,6 @@ class _Worker:
 
     def __init__(self, store: Store, data_dir: Path | None) -> None:
         self._given = store, data_dir
-        self._began = 0.0
         self._start()
 
     def _start(self) -> None:
@@ -96,11 +86,11 @@ class _Worker:
         try:
             done: Done | None = self.line.recv()
         except (EOFError, OSError):
-            status = self._replace()
-            return Done(None, time.perf_counter() - self._began, _death(status))
+            return Done(None, time.perf_counter() - self._began, _death(self._replace()))
         return done
 
     def _replace(self) -> int | None:
+        """Start another process; the status of the one that died."""
         self.line.close()
         self.process.join(_PATIENCE)
         status = self.process.exitcode
@@ -157,8 +147,6 @@ def _serve(line: Connection, store: Store, data_dir: Path | None) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     import torch
-
-    from orthoframe.studies._store import compute
 
     torch.set_num_threads(1)
     while True:

@@ -32,15 +32,11 @@ def run_jobs(
     data_dir: Path | None,
     workers: int | None,
     on_done: Callable[[str, Done], None],
-    on_start: Callable[[str], None] | None = None,
+    on_start: Callable[[str], None],
 ) -> None:
-    """Run jobs in the order given, and keep their results.
+    """Run jobs in the order given, as the local pool does; a StudyError says why Ray or its cluster is not there.
 
-    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be. Arguments are
-    those of the local pool; `store` is on this machine, and `data_dir` is where nodes look for data.
-
-    Raises:
-        StudyError: If Ray is not installed, or its cluster does not answer.
+    A job that raises fails alone. A job whose process or node died is run again, elsewhere if need be.
     """
     with _cluster(workers) as ray:
         gpus = 1 if ray.cluster_resources().get("GPU", 0) >= 1 else 0
@@ -48,7 +44,9 @@ def run_jobs(
         waiting, running = deque(jobs), dict[Any, tuple[str, ExitStack]]()
         with ExitStack() as claims:
             while waiting or running:
-                for _ in range(min(len(waiting), _room(ray, workers) - len(running))):
+                # Nodes come and go, and so does the room that there is.
+                room = workers or max(1, math.ceil(_QUEUED * ray.cluster_resources().get("CPU", 1)))
+                for _ in range(min(len(waiting), room - len(running))):
                     key = waiting.popleft()
                     claim = claims.enter_context(ExitStack())
                     if not claim.enter_context(store.claimed(key)):
@@ -59,12 +57,14 @@ def run_jobs(
                         on_done(key, done)
                     else:
                         running[task.remote(jobs[key], data_dir)] = key, claim
-                        if on_start is not None:
-                            on_start(key)
-                for reference in _ended(ray, list(running)):
+                        on_start(key)
+                if not running:
+                    time.sleep(_POLL_SECONDS)  # other processes have all that is left
+                    continue
+                for reference in ray.wait(list(running), timeout=_POLL_SECONDS)[0]:
                     key, claim = running.pop(reference)
-                    done = _kept(store, key, jobs[key], _result(ray, reference))
-                    claim.close()
+                    with claim:
+                        done = _kept(ray, reference, store, key, jobs[key])
                     on_done(key, done)
 
 
@@ -77,35 +77,17 @@ def _on_node(job: Job, data_dir: Path | None) -> Done:
         return attempt(job, Path(folder), data_dir)
 
 
-def _ended(ray: Any, references: list[Any]) -> list[Any]:
-    if not references:
-        time.sleep(_POLL_SECONDS)  # other processes have all that is left
-        return []
-    ended: list[Any] = ray.wait(references, num_returns=1, timeout=_POLL_SECONDS)[0]
-    return ended
-
-
-def _result(ray: Any, reference: Any) -> Done:
+def _kept(ray: Any, reference: Any, store: Store, key: str, job: Job) -> Done:
+    """How a job ended; its result is in the store."""
     try:
         done: Done = ray.get(reference)
+        store.put(key, job, done)
     except ray.exceptions.RayError as error:
         words = " ".join(str(error).split(". ")[0].split())
         return Done(None, 0.0, f"its process died {_RETRIES + 1} times, or Ray lost it: {words}")
+    except OSError as error:
+        return Done(None, 0.0, sentence(error))
     return done
-
-
-def _kept(store: Store, key: str, job: Job, done: Done) -> Done:
-    if done.failure is None:
-        try:
-            store.put(key, job, done)
-        except OSError as error:
-            return Done(None, done.seconds, sentence(error))
-    return done
-
-
-def _room(ray: Any, workers: int | None) -> int:
-    """How many jobs may be with Ray; nodes come and go."""
-    return workers or max(1, math.ceil(_QUEUED * ray.cluster_resources().get("CPU", 1)))
 
 
 @contextmanager
@@ -116,8 +98,7 @@ def _cluster(workers: int | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        needed = " needs the package ray: pip install 'orthoframe[ray]'"
-        raise StudyError(Option("engine", "ray"), needed) from None
+        raise StudyError(Option("engine", "ray"), " needs the package ray: pip install 'orthoframe[ray]'") from None
     if ray.is_initialized():  # by whoever called, who also ends it
         yield ray
         return

@@ -15,8 +15,6 @@ from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision,
 from orthoframe.studies._jobs import JobResult
 from orthoframe.studies._study import Panel
 
-_DIGITS = 6  # significant digits of numbers in JSON
-
 
 @dataclass(frozen=True)
 class CellResult:
@@ -93,7 +91,6 @@ class Failure:
 
     Attributes:
         where: The coordinates of its cell.
-        seed: Its seed.
         key: Its folder in the store.
         sentence: Why it failed.
     """
@@ -109,11 +106,9 @@ class StudyResult:
     """How a study ended.
 
     Attributes:
-        study: Its name.
         remark: What a reader should know of the design that was run.
         seeds: Seeds per cell.
         command: What computes these numbers again.
-        version: The version of this package.
         commit: The commit of the source that decided the claims; None if it is not known.
         modified: Whether files differed from that commit.
         run_commits: The commits of the source that computed the runs, as far as they are known.
@@ -121,9 +116,7 @@ class StudyResult:
         reused: How many of them had a result before.
         seconds: What all runs took together, one after the other, whenever they were run.
         columns: The quantities of the table.
-        findings: What the cells say about each claim.
         cells: In the order of the grid.
-        failures: Runs without a result.
     """
 
     study: str
@@ -157,7 +150,7 @@ def write_result(result: StudyResult, path: Path) -> None:
     Raises:
         OSError: If it cannot be written.
     """
-    write_json(path, msgspec.to_builtins(result), digits=_DIGITS, indent=None)
+    write_json(path, msgspec.to_builtins(result), digits=6, indent=None)
 
 
 def read_result(path: Path) -> StudyResult:
@@ -178,16 +171,10 @@ def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:
     """What the results say about a claim."""
     comparisons = []
     for cell in cells:
-        if not agrees(cell.where, claim.where):
-            continue
-        if claim.versus is None:
-            found = cell.over_seeds(claim.quantity)
-        else:
-            other = counterpart(cell.where, claim.versus, cells)
-            if other is None:
-                continue
-            found = _compared(claim, cell, other)
-        comparisons.append(Comparison(cell.where, claim.decide(found), found))
+        other = None if claim.versus is None else counterpart(cell.where, claim.versus, cells)
+        if agrees(cell.where, claim.where) and (other is not None or claim.versus is None):
+            found = cell.over_seeds(claim.quantity) if other is None else _compared(claim, cell, other)
+            comparisons.append(Comparison(cell.where, claim.decide(found), found))
     return Finding(claim, Decision.of_all([part.decision for part in comparisons]), tuple(comparisons))
 
 
@@ -221,5 +208,6 @@ def _bounds(results: Mapping[int, JobResult], quantity: str) -> dict[int, Bounds
         if value is not None:
             found[seed] = (float(value), float(value))
         elif quantity in TIMES and quantity in result.final:
-            found[seed] = (result.length, math.inf)
+            places = result.curve.get("epoch") or result.curve["time"]
+            found[seed] = (float(places[-1] or 0), math.inf)  # the frame was not reached in the whole run
     return found

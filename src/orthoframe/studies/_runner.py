@@ -1,12 +1,13 @@
 """A study, run: results are taken from the store, the rest is computed, and the claims are decided."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from orthoframe._version import __version__
 from orthoframe.options import Engine, Scale
+from orthoframe.studies import _pool, _ray
 from orthoframe.studies._claims import OF
 from orthoframe.studies._jobs import Job, JobResult, Training, crossing, key
 from orthoframe.studies._results import CellResult, Failure, StudyResult, decide
@@ -66,7 +67,12 @@ def run_study(
     cells, planned = study.grid(scale), study.jobs(scale, seeds)
     keys = {place: key(job) for place, job in planned.items()}
     jobs = {keys[place]: job for place, job in planned.items()}
-    names = {keys[place]: _job_name(cells[place[0]].where, place[1]) for place in reversed(planned)}
+    names = {
+        keys[number, seed]: ", ".join(
+            f"{name} {value}" for name, value in {**cells[number].where, "seed": seed}.items()
+        )
+        for number, seed in reversed(planned)
+    }
     ended = {name: done for name in jobs if (done := store.get(name)) is not None}
     reused = len(ended)
     listener.on_plan(len(jobs), reused)
@@ -78,7 +84,7 @@ def run_study(
     missing = {name: job for name, job in jobs.items() if name not in ended}
     if missing:
         longest_first = dict(sorted(missing.items(), key=lambda item: -_cost(item[1])))
-        run_jobs = _engine(engine)
+        run_jobs = _ray.run_jobs if engine == "ray" else _pool.run_jobs
         run_jobs(longest_first, store, data_dir, workers, on_done, lambda name: listener.on_start(names[name]))
 
     results: list[dict[int, JobResult]] = [{} for _ in cells]
@@ -121,30 +127,8 @@ def _timed(result: JobResult) -> JobResult:
     return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, OF)})
 
 
-def _job_name(where: Mapping[str, Any], seed: int) -> str:
-    """What a job is called in front of people.
-
-    Examples:
-        >>> _job_name({"data": "digits", "ratio": 10}, 0)
-        'data digits, ratio 10, seed 0'
-    """
-    return ", ".join([*(f"{name} {value}" for name, value in where.items()), f"seed {seed}"])
-
-
-def _engine(name: Engine) -> Callable[..., None]:
-    """What runs jobs; loaded only when it is used."""
-    if name == "ray":
-        from orthoframe.studies._ray import run_jobs
-
-        return run_jobs
-    from orthoframe.studies._pool import run_jobs as run_here
-
-    return run_here
-
-
 def _cost(job: Job) -> float:
     """A rough estimate: enough to start the long jobs first, so that none of them is left alone at the end."""
     if not isinstance(job, Training):
         return 0.0
-    settings = job.settings
-    return settings.epochs * settings.views * (1.0 if settings.model == "mlp" else 100.0)
+    return job.settings.epochs * job.settings.views * (1.0 if job.settings.model == "mlp" else 100.0)

@@ -5,8 +5,7 @@ import os
 import subprocess
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -83,24 +82,22 @@ class Store:
             return None
 
     def put(self, key: str, job: Job, done: Done) -> None:
-        """Keep a result; whoever looks finds all of it or nothing.
-
-        NaN is written as `NaN`, which Python reads: a result is the same before and after.
+        """Keep a result, but no failure; whoever looks finds all of it or nothing.
 
         Raises:
             OSError: If it cannot be written.
         """
-        assert done.result is not None  # failures are not kept
+        if done.result is None:
+            return
+        # NaN is written as `NaN`, which Python reads: a result is the same before and after.
         kept = {"job": job.to_dict(), "result": asdict(done.result), "seconds": done.seconds, "commit": done.commit}
         self.folder(key).mkdir(parents=True, exist_ok=True)
         write_atomic(self.folder(key) / "result.json", json.dumps(kept) + "\n")
 
-    @contextmanager
-    def claimed(self, key: str, seconds: float = 0.0) -> Iterator[bool]:
+    def claimed(self, key: str, seconds: float = 0.0) -> AbstractContextManager[bool]:
         """Keep other processes from a job, as `locked` does; yields whether the job is ours."""
         self.folder(key).mkdir(parents=True, exist_ok=True)
-        with locked(self.folder(key), seconds) as ours:
-            yield ours
+        return locked(self.folder(key), seconds)
 
 
 def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
@@ -116,18 +113,16 @@ def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | N
             done = store.get(key)  # of a process that had it before us
             if done is None:
                 done = attempt(job, store.folder(key), data_dir)
-                if done.failure is None:
-                    store.put(key, job, done)
+                store.put(key, job, done)
             return done
     except OSError as error:
         return Done(None, 0.0, sentence(error))
 
 
 def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
-    """Run a job; whatever it raises becomes a sentence."""
+    """Run a job in its folder, which exists; whatever it raises becomes a sentence."""
     start = time.perf_counter()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they would be printed into the progress of many jobs; numbers tell
             result = job.run(folder, data_dir)

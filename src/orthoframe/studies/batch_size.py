@@ -3,24 +3,21 @@
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, reaches_frame
 from orthoframe.studies._jobs import FreeFeatures
-from orthoframe.studies._networks import free, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, free, trained
 
 SIZES = (32, 64, 128, 256)
 _COUNTS = (20,) * 5 + (4,) * 5
+_RELU = {"features": "network", "activation": "relu"}
 
 
 def grid(scale: Scale) -> list[Cell]:
     """Sizes, activations, bindings; and free features of batches that are just too small, or just large enough."""
-    cells = [
-        trained(
-            {"features": "network", "activation": activation, "binding": binding, "batch_size": size},
-            network(scale, desk={"epochs": 100}, activation=activation, binding=binding, batch_size=size),
-        )
-        for activation in ("relu", "none")
-        for binding in ("fixed", "none")
-        for size in (SIZES if scale != "smoke" else (16, 64))
-    ]
+    cells = []
+    for activation in ("relu", "none"):
+        for binding in ("fixed", "none"):
+            for size in SIZES if scale != "smoke" else (16, 64):
+                where = {"features": "network", "activation": activation, "binding": binding, "batch_size": size}
+                cells.append(trained(scale, where, desk={"epochs": 100}))
     for size in (8, 16, 32, 64) if scale != "smoke" else (16,):
         where = {"features": "free", "activation": "relu", "binding": "none", "batch_size": size}
         cells.append(free(where, FreeFeatures(_COUNTS, 20, 0, temperature=0.5, epochs=3, batch_size=size)))
@@ -32,24 +29,16 @@ STUDY = Study(
     question="Does the geometry depend on the batch size, with and without ReLU, with and without binding?",
     claims=(
         reaches_frame(
-            "With ReLU and binding every batch size reaches the OF in these epochs",
-            "paper",
-            features="network",
-            activation="relu",
-            binding="fixed",
+            "With ReLU and binding every batch size reaches the OF in these epochs", "paper", **_RELU, binding="fixed"
         ),
         reaches_frame(
-            "With ReLU alone every batch size reaches the OF in these epochs",
-            "paper",
-            features="network",
-            activation="relu",
-            binding="none",
+            "With ReLU alone every batch size reaches the OF in these epochs", "paper", **_RELU, binding="none"
         ),
         Claim(
             "With ReLU the end of the smallest batches is near that of the largest",
             "paper",
             "delta_of",
-            {"features": "network", "activation": "relu", "batch_size": 32},
+            {**_RELU, "batch_size": 32},
             versus={"batch_size": 256},
             how="difference",
             at_least=-0.05,
@@ -68,15 +57,7 @@ STUDY = Study(
     columns=("delta_of", "beta_nc", "epochs_to_of", "certified", "coverage", "epochs_to_certify", "balanced_accuracy"),
     panels=(
         Panel("At the end", "delta_of", "batch_size", ("activation", "binding"), {"features": "network"}, OF, "xy"),
-        Panel(
-            "Speed with ReLU",
-            "epochs_to_of",
-            "batch_size",
-            ("binding",),
-            {"features": "network", "activation": "relu"},
-            None,
-            "xy",
-        ),
+        Panel("Speed with ReLU", "epochs_to_of", "batch_size", ("binding",), _RELU, None, "xy"),
     ),
     remark=(
         "Digits, STEP, R = 10, the same number of epochs for every size: batches of 256 make an eighth of the steps "

@@ -1,12 +1,10 @@
 """How the size and the kind of a network change the speed to the frame."""
 
-from dataclasses import replace
 from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim, faster
-from orthoframe.studies._networks import WIDE, network, trained
-from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
+from orthoframe.studies._study import FEW_IMAGES, WIDE, Cell, Panel, Study, trained, way_to_frame
 
 # Of MLPs, and at paper scale of ResNets.
 WIDTHS = {"smoke": (16, 64), "desk": (16, 64, 256, 1024), "paper": (16, 64, 128)}
@@ -18,22 +16,21 @@ KINDS = {
     "resnet34": ("resnet34", 8, None),
     "densenet40": ("densenet40", 4, None),
 }
-# What convolutional networks are given at desk scale, for the MLP beside them.
-_FEW: dict[str, Any] = {"majority": 20, "batch_size": 32, "lr": 0.01, "test_images": 20, "epochs": 120}
 
 
 def grid(scale: Scale) -> list[Cell]:
     """Every width on the digits; networks of several kinds on few images of FashionMNIST."""
-    cells = []
-    for width in WIDTHS[scale]:
-        cells.append(trained({"data": "digits", "network": "mlp", "width": width}, network(scale, width=width)))
+    cells = [trained(scale, {"data": "digits", "network": "mlp", "width": width}) for width in WIDTHS[scale]]
     for name, (model, narrow, wide) in KINDS.items():
         if scale == "paper" and model == "mlp":
             continue
-        where = {"data": "fashion-mnist", "network": name}
-        settings = network(scale, "fashion-mnist", model, desk={**_FEW, "width": narrow})
-        cells.append(trained(where, replace(settings, width=wide) if scale == "paper" else settings))
+        where, width = {"data": "fashion-mnist", "network": name}, {"width": wide} if scale == "paper" else {}
+        cells.append(trained(scale, where, desk={**FEW_IMAGES, "width": narrow}, model=model, **width))
     return cells
+
+
+def _epochs(text: str, source: str, network: str, versus: str, **threshold: Any) -> Claim:
+    return Claim(text, source, "epochs_to_of", {"network": network}, versus={"network": versus}, **threshold)
 
 
 STUDY = Study(
@@ -43,21 +40,9 @@ STUDY = Study(
         faster(
             "Wider MLPs are faster", "open question", {"data": WIDE, "width": (128, 256, 1024)}, versus={"width": 64}
         ),
-        Claim(
-            "DenseNet-40 is slower than ResNet-18",
-            "paper",
-            "epochs_to_of",
-            {"network": "densenet40"},
-            versus={"network": "resnet18"},
-            at_least=1.0,
-        ),
-        faster(
-            "A wider ResNet-18 is faster",
-            "open question",
-            {"network": "resnet18"},
-            versus={"network": "resnet18, narrow"},
-        ),
-        faster("A deeper ResNet is faster", "open question", {"network": "resnet34"}, versus={"network": "resnet18"}),
+        _epochs("DenseNet-40 is slower than ResNet-18", "paper", "densenet40", versus="resnet18", at_least=1.0),
+        _epochs("A wider ResNet-18 is faster", "open question", "resnet18", versus="resnet18, narrow", at_most=1.0),
+        _epochs("A deeper ResNet is faster", "open question", "resnet34", versus="resnet18", at_most=1.0),
     ),
     grid=grid,
     columns=("delta_of", "beta_nc", "epochs_to_of", "balanced_accuracy", "seconds"),

@@ -4,11 +4,10 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim, reaches_frame
-from orthoframe.studies._networks import WIDE, network, trained
-from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
-from orthoframe.training import Settings
+from orthoframe.studies._study import WIDE, Cell, Panel, Study, trained, way_to_frame
 
 _LONG: dict[str, Any] = {"epochs": 1500, "measure_every": 50, "lr": 0.03}
+_FULL: dict[str, Any] = {"scheme": "full", "binding": "none"}
 # A loss above its floor by more than this, at a temperature of 0.1 and ten classes, says nothing of angles.
 _TELLING = 4e-4
 _LEFT = 0.01  # of the way from all features alike down to the floor
@@ -20,30 +19,22 @@ def grid(scale: Scale) -> list[Cell]:
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
         for temperature in (0.1, 0.5):
             where = {"data": "digits", "ratio": ratio, "temperature": temperature}
-            cells.append(trained(where, _full(scale, "digits", _LONG, ratio, temperature)))
-    where = {"data": "fashion-mnist", "ratio": 10, "temperature": 0.1}
-    images = _full(scale, "fashion-mnist", {**_LONG, "majority": 100}, 10, 0.1)
-    return [*cells, trained(where, images)]
+            cells.append(trained(scale, where, desk=_LONG, **_FULL))
+    images = {"data": "fashion-mnist", "ratio": 10, "temperature": 0.1}
+    return [*cells, trained(scale, images, desk={**_LONG, "majority": 100}, **_FULL)]
 
 
-def _full(scale: Scale, data: str, desk: dict[str, Any], ratio: int, temperature: float) -> Settings:
-    changes: dict[str, Any] = {"ratio": ratio, "temperature": temperature, "scheme": "full", "binding": "none"}
-    return network(scale, data, desk=desk, **changes)
+def _floor(text: str, source: str, **where: Any) -> Claim:
+    return Claim(text, source, "relative_gap", where, at_most=_LEFT)
 
 
 STUDY = Study(
     name="floor",
     question="Does the full-batch loss of a network reach its floor?",
     claims=(
-        Claim(
-            "The full-batch loss reaches its floor",
-            "paper",
-            "relative_gap",
-            {"temperature": 0.1, "data": WIDE},
-            at_most=_LEFT,
-        ),
-        Claim("So it does on FashionMNIST", "paper", "relative_gap", {"data": "fashion-mnist"}, at_most=_LEFT),
-        Claim("So it does at a temperature of 0.5", "ours", "relative_gap", {"temperature": 0.5}, at_most=_LEFT),
+        _floor("The full-batch loss reaches its floor", "paper", temperature=0.1, data=WIDE),
+        _floor("So it does on FashionMNIST", "paper", data="fashion-mnist"),
+        _floor("So it does at a temperature of 0.5", "ours", temperature=0.5),
         Claim(
             "It comes so near that only a frame is left", "our theory", "gap", {"temperature": 0.1}, at_most=_TELLING
         ),

@@ -4,16 +4,13 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim, reaches_frame
-from orthoframe.studies._networks import RISING, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import RISING, Cell, Panel, Study, trained
 
-WAYS = {
+WAYS: dict[str, dict[str, Any]] = {
     "OF": {"activation": "relu"},
     "ETF": {"activation": "none"},
     "cross-entropy": {"activation": "none", "loss": "cross-entropy", "binding": "none"},
 }
-
-
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
 _LONG = {"epochs": 120, "clean_fraction": 0.4, "temperature": RISING, "measure_every": 20}
 
@@ -24,9 +21,13 @@ def grid(scale: Scale) -> list[Cell]:
     for data in ("digits", "fashion-mnist"):
         for ratio in (1, 10) if scale != "smoke" else (10,):
             for way, options in WAYS.items():
-                settings = network(scale, data, desk=_LONG, ratio=ratio, augment=True, **options)
-                cells.append(trained({"data": data, "ratio": ratio, "geometry": way}, settings))
+                where = {"data": data, "ratio": ratio, "geometry": way}
+                cells.append(trained(scale, where, desk=_LONG, augment=True, **options))
     return cells
+
+
+def _at_etf(text: str, geometry: str) -> Claim:
+    return Claim(text, "gate", "delta_etf", {"geometry": geometry, "ratio": 1}, at_most=0.1)
 
 
 def _higher(text: str, quantity: str, versus: str = "ETF", **where: Any) -> Claim:
@@ -39,20 +40,8 @@ STUDY = Study(
     question="Does the orthogonal frame generalise better than the ETF that training without ReLU leads to?",
     claims=(
         reaches_frame("The cells called OF are at the OF", "gate", geometry="OF"),
-        Claim(
-            "The balanced cells called ETF are at the ETF",
-            "gate",
-            "delta_etf",
-            {"geometry": "ETF", "ratio": 1},
-            at_most=0.1,
-        ),
-        Claim(
-            "Balanced cross-entropy is at the ETF",
-            "gate",
-            "delta_etf",
-            {"geometry": "cross-entropy", "ratio": 1},
-            at_most=0.1,
-        ),
+        _at_etf("The balanced cells called ETF are at the ETF", "ETF"),
+        _at_etf("Balanced cross-entropy is at the ETF", "cross-entropy"),
         _higher("Balanced accuracy on held-out data is higher with the OF", "balanced_accuracy"),
         _higher(
             "Minority accuracy on held-out data is higher with the OF, under imbalance", "minority_accuracy", ratio=10

@@ -1,44 +1,39 @@
 """Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
 
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, reaches_frame
-from orthoframe.studies._networks import network, trained
-from orthoframe.studies._study import Cell, Panel, Study, way_to_frame
+from orthoframe.studies._study import Cell, Panel, Study, trained, way_to_frame
 
+IMBALANCES = ("step", "long-tail")
 RATIOS = (1, 5, 10, 50, 100)
+_MAIN = ("mlp", "resnet18")  # at desk and at paper scale; the ResNet-18 of full width is on its own
 
 
 def grid(scale: Scale) -> list[Cell]:
     """Every ratio on the digits, and the decisive points on real images and with convolutions; at paper scale all."""
     if scale == "paper":
-        return [
-            _cell(scale, "ratios", data, model, imbalance, ratio)
-            for data in ("cifar10", "mnist", "fashion-mnist")
-            for model in ("resnet18", "densenet40")
-            for imbalance in ("step", "long-tail")
-            for ratio in RATIOS
-        ]
-    cells = [
-        _cell(scale, "ratios", "digits", "mlp", imbalance, ratio)
-        for imbalance in ("step", "long-tail")
-        for ratio in (RATIOS if scale != "smoke" else (1, 10))
+        every = product(("cifar10", "mnist", "fashion-mnist"), ("resnet18", "densenet40"), IMBALANCES, RATIOS)
+        return [_cell(scale, "ratios", *point) for point in every]
+    ratios = RATIOS if scale != "smoke" else (1, 10)
+    return [
+        *(_cell(scale, "ratios", "digits", "mlp", *point) for point in product(IMBALANCES, ratios)),
+        *(_cell(scale, "images", data, ratio=ratio) for data in ("mnist", "fashion-mnist") for ratio in (10, 100)),
+        _cell(scale, "images", "cifar10", "resnet18"),
+        _cell(scale, "images", "fashion-mnist", "densenet40", width=4),  # two cores have time for no more
+        replace(_cell(scale, "full width", "fashion-mnist", "resnet18", width=64, epochs=20), seeds=1),
     ]
-    for data in ("mnist", "fashion-mnist"):
-        cells += [_cell(scale, "images", data, "mlp", "step", ratio) for ratio in (10, 100)]
-    cells.append(_cell(scale, "images", "cifar10", "resnet18", "step", 10))
-    cells.append(_cell(scale, "images", "fashion-mnist", "densenet40", "step", 10))
-    where = {"grid": "full width", "data": "", "model": "", "imbalance": "step", "ratio": 10}
-    wide = network(scale, "fashion-mnist", "resnet18", desk={"width": 64, "epochs": 20}, ratio=10)
-    return [*cells, trained(where, wide, seeds=1)]
 
 
-def _cell(scale: Scale, part: str, data: str, model: str, imbalance: str, ratio: int) -> Cell:
+def _cell(
+    scale: Scale, part: str, data: str, model: str = "mlp", imbalance: str = "step", ratio: int = 10, **desk: Any
+) -> Cell:
     where = {"grid": part, "data": data, "model": model, "imbalance": imbalance, "ratio": ratio}
-    narrow = {"width": 4} if model == "densenet40" else {}  # two cores have time for no more
-    return trained(where, network(scale, data, model, desk=narrow, imbalance=imbalance, ratio=ratio))
+    return trained(scale, where, desk=desk)
 
-
-_MAIN = ("mlp", "resnet18")  # at desk and at paper scale; the ResNet-18 of full width is on its own
 
 STUDY = Study(
     name="geometry",

@@ -5,10 +5,11 @@ from typing import Any
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
 from orthoframe.studies._jobs import FreeFeatures
-from orthoframe.studies._networks import free, network, trained
-from orthoframe.studies._study import Cell, Panel, Study
+from orthoframe.studies._study import Cell, Panel, Study, free, trained
 
 _LONG: dict[str, Any] = {"epochs": 1500, "measure_every": 50, "lr": 0.03}
+_NETWORK: dict[str, Any] = {"activation": "none", "features": "network"}
+_LINES = ("features", "temperature")
 _CLOSE = 0.1  # to the predicted Gram matrix
 
 
@@ -19,8 +20,7 @@ def grid(scale: Scale) -> list[Cell]:
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
         for activation, temperature in (("none", 0.1), ("relu", 0.1), ("none", 0.5)):
             where = {"features": "network", "activation": activation, "temperature": temperature, "ratio": ratio}
-            changes: dict[str, Any] = {"ratio": ratio, "activation": activation, "temperature": temperature}
-            cells.append(trained(where, network(scale, desk=_LONG, scheme="full", binding="none", **changes)))
+            cells.append(trained(scale, where, desk=_LONG, scheme="full", binding="none"))
         counts = (large,) * 5 + (large // ratio,) * 5
         for tau in (0.1, 1.0):
             where = {"features": "free", "activation": "none", "temperature": tau, "ratio": ratio}
@@ -28,32 +28,22 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
+def _predicted(text: str, at_most: float = _CLOSE, **where: Any) -> Claim:
+    return Claim(text, "our theory", "delta_predicted", where, at_most=at_most)
+
+
 STUDY = Study(
     name="without-relu",
     question="Where does training end without ReLU, and is that what predict_gram says?",
     claims=(
         Claim("Without ReLU there is no OF", "paper", "delta_of", {"activation": "none"}, at_least=0.3),
-        Claim(
-            "Networks without ReLU end at the predicted geometry at a temperature of 0.1",
-            "our theory",
-            "delta_predicted",
-            {"activation": "none", "features": "network", "temperature": 0.1},
-            at_most=_CLOSE,
+        _predicted(
+            "Networks without ReLU end at the predicted geometry at a temperature of 0.1", **_NETWORK, temperature=0.1
         ),
-        Claim(
-            "Networks without ReLU end at the predicted geometry at a temperature of 0.5",
-            "our theory",
-            "delta_predicted",
-            {"activation": "none", "features": "network", "temperature": 0.5},
-            at_most=_CLOSE,
+        _predicted(
+            "Networks without ReLU end at the predicted geometry at a temperature of 0.5", **_NETWORK, temperature=0.5
         ),
-        Claim(
-            "Free features end at the predicted geometry",
-            "our theory",
-            "delta_predicted",
-            {"features": "free"},
-            at_most=1e-3,
-        ),
+        _predicted("Free features end at the predicted geometry", 1e-3, features="free"),
         Claim(
             "Free features: without ReLU the distance to the OF grows with the imbalance",
             "our theory",
@@ -67,15 +57,7 @@ STUDY = Study(
     columns=("delta_of", "delta_etf", "delta_predicted", "beta_nc", "balanced_accuracy"),
     panels=(
         Panel("Distance to the frame", "delta_of", "ratio", ("features", "activation", "temperature"), {}, None, "x"),
-        Panel(
-            "Distance to what is predicted",
-            "delta_predicted",
-            "ratio",
-            ("features", "temperature"),
-            {"activation": "none"},
-            _CLOSE,
-            "x",
-        ),
+        Panel("Distance to what is predicted", "delta_predicted", "ratio", _LINES, {"activation": "none"}, _CLOSE, "x"),
     ),
     remark=(
         "Digits, full batches without binding: the prediction is about the loss of all samples together, at its "
