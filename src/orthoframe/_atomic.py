@@ -43,16 +43,18 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
 
 
 def json_ready(value: Any, digits: int | None = None) -> Any:
-    """The same in types that JSON knows: lists for tuples, None for a number that is not finite.
+    """The same in types that JSON knows: lists for tuples, tensors and arrays, None for a number that is not finite.
 
     Args:
-        value: Mappings, lists, tuples, numbers, strings, None.
+        value: Mappings, lists, tuples, tensors, arrays, numbers, strings, None.
         digits: Significant digits of each number; all by default.
 
     Examples:
         >>> json_ready({"time": math.inf, "pair": (1, math.nan, 0.123456789)}, digits=6)
         {'time': None, 'pair': [1, None, 0.123457]}
     """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): json_ready(entry, digits) for name, entry in value.items()}
     if isinstance(value, list | tuple):

@@ -181,8 +181,7 @@ def test_wide_features_need_no_square(monkeypatch):
     features, labels = draw(60, 12), torch.arange(60) % 4
     full = measure(features, labels)
     monkeypatch.setattr(_measure, "WIDE", 4)
-    monkeypatch.setattr(_measure, "_ROWS", 7)
-    monkeypatch.setattr(_measure, "CHUNK_ELEMENTS", 36)
+    monkeypatch.setattr(_measure, "CHUNK", 36)
     wide = measure(features, labels)
     for name in NAMES:
         assert math.isclose(getattr(full, name), getattr(wide, name), rel_tol=1e-10), name

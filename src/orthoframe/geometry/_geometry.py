@@ -157,27 +157,19 @@ class Geometry:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the means, in types that JSON knows; NaN becomes None."""
-        owned = self.ownership
-        columns = (self.counts, self.spreads.tolist(), owned.dimensions.tolist(), owned.inside.tolist())
+        owned = asdict(self.ownership)
+        columns = (self.names, self.counts, self.spreads, owned.pop("dimensions"), owned.pop("inside"))
+        fields = ("name", "rows", "spread", "dimensions", "inside")
         names = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
         data = {
             "verdict": self.verdict(),
             "arrangement": self.arrangement.code,
             "collapsed": self.collapsed,
-            "classes": [
-                {"name": name, "rows": rows, "spread": spread, "dimensions": dimensions, "inside": inside}
-                for name, rows, spread, dimensions, inside in zip(self.names, *columns, strict=True)
-            ],
+            "classes": [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)],
             "missing": self.missing,
             "dim": self.dim,
-            "cosines": self.cosines.tolist(),
-            "ownership": {
-                "owners": owned.owners.tolist(),
-                "purity": owned.purity.tolist(),
-                "owned": owned.owned,
-                "shared": owned.shared,
-                "dead": owned.dead,
-            },
+            "cosines": self.cosines,
+            "ownership": owned,
             "dead_rows": self.dead_rows,
             "spread": self.spread,
             **{name: getattr(self, name) for name in names},
@@ -198,13 +190,10 @@ def geometry_of(
     """Measures from the moments of classes.
 
     Args:
-        statistics: What was seen.
+        statistics: Of all rows.
         names: `[k]`, names of the classes; their numbers by default.
         trace: tr(Sigma_W Sigma_B^+), where the statistics have no scatter and it is known otherwise.
         accuracy: Of the nearest centre, if known.
-
-    Returns:
-        The geometry.
 
     Raises:
         ValueError: If no row was seen.

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._statistics import prepared
+from orthoframe.geometry._statistics import not_finite, prepared
 
 # A dimension is called owned from this purity on; nothing else depends on it.
 OWNED = 0.9
@@ -43,23 +43,7 @@ class Ownership:
 
 
 def ownership(means: Tensor) -> Ownership:
-    """Find the owner of each dimension.
-
-    Args:
-        means: `[k, d]`, the class means.
-
-    Returns:
-        The owners, and the block of each class.
-
-    Examples:
-        >>> found = ownership(torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]))
-        >>> found.owners.tolist(), found.dead
-        ([0, 0, 1, -1], 1)
-        >>> print(found.table(["cat", "dog"]))
-        class  dimensions  purity  inside
-        cat             2  1.0000  1.0000
-        dog             1  1.0000  1.0000
-    """
+    """The owner of each dimension, from the class means `[k, d]`."""
     energy = means.square()
     total = energy.sum(0)
     dead = total <= _DEAD * total.max()
@@ -136,8 +120,8 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
             f"{list(features.shape)} and {list(centres.shape)}"
         )
     rows = prepared(features).double()
-    if not bool(rows.isfinite().all()):
-        raise ValueError("every feature must be finite; leave out rows that are not")
+    if error := not_finite(features):
+        raise error
     means = centres.to(rows.device, torch.float64)
     owners = ownership(means.nan_to_num()).owners
     energy = rows.square()
