@@ -229,6 +229,13 @@ def test_a_nan_far_down_is_found():
         measure(features, torch.arange(20000) % 3)
 
 
+def test_a_wrong_label_far_down_is_found():
+    labels = torch.zeros(200_000, dtype=torch.long)
+    labels[190_003] = 9
+    with pytest.raises(ValueError, match="label 9 at position 190003, and num_classes is 3"):
+        measure(torch.ones(200_000, 4), labels, num_classes=3)
+
+
 def raw_moments(features, labels):
     """What rhubarbwu/neural-collapse starts from: class means, and the covariance within classes over all rows."""
     means = torch.stack([features[labels == c].mean(0) for c in range(int(labels.max()) + 1)])

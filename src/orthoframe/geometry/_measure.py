@@ -12,7 +12,7 @@ from torch import Tensor
 from orthoframe._rows import Labels, label_array
 from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._statistics import CHUNK, ClassStatistics, add_rows, between_directions, prepared
+from orthoframe.geometry._statistics import CHUNK, ClassStatistics, add_rows, between_directions, check_range, prepared
 
 Part = tuple[Tensor | NDArray[Any], Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
@@ -109,4 +109,6 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
         return torch.from_numpy(found.classes).long(), found.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-    return torch.from_numpy(array.astype(np.int64)), tuple(range(num_classes))
+    classes = torch.from_numpy(array.astype(np.int64))
+    check_range(classes, num_classes)  # here, where positions are those in the whole
+    return classes, tuple(range(num_classes))
