@@ -60,8 +60,7 @@ def measure_parts(
     """`measure` for features that do not fit into memory.
 
     Args:
-        parts: Called twice; yields `(features, labels)` of consecutive rows, from the start each time. Labels are
-            class numbers.
+        parts: Called twice; yields features and class numbers of consecutive rows, from the start each time.
         dim: d.
         names: `[k]`, names of the classes.
         normalize: As in `measure`.

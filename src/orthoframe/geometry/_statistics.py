@@ -50,15 +50,12 @@ class ClassStatistics:
         self.dead_rows = 0
 
     def update(self, features: Tensor, labels: Tensor) -> None:
-        """Add rows.
+        """Add rows `[rows, dim]` of any floating dtype with their labels `[rows]`, from 0 to num_classes - 1.
 
-        Args:
-            features: `[rows, dim]`, any floating dtype, on any device (the first rows decide where the moments are).
-            labels: `[rows]`, integers from 0 to num_classes - 1.
+        The first rows decide on which device the moments are.
 
         Raises:
-            ValueError: For wrong shapes, labels out of range, or a value that is not finite, with its position; nothing
-                is added then.
+            ValueError: For wrong shapes, labels out of range, or a value that is not finite; nothing is added then.
         """
         features, labels = self._checked(features, labels)
         rows = max(1, CHUNK // self.dim)
@@ -67,8 +64,8 @@ class ClassStatistics:
             seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
         # A value that is not finite makes the mean of its class not finite: no need to check each value.
         if not bool(seen.means.isfinite().all()):
-            large = "features are so large that their sums overflow; divide them by a constant first"
-            raise not_finite(features) or ValueError(large)
+            too_large = ValueError("features are so large that their sums overflow; divide them by a constant first")
+            raise not_finite(features) or too_large
         if self.counts.any():
             self.merge(seen)
         else:
@@ -122,8 +119,9 @@ class ClassStatistics:
             raise ValueError(f"labels must have shape [{len(features)}], not {list(labels.shape)}")
         if labels.is_floating_point() or labels.is_complex():
             raise TypeError(f"labels must be integers, not {labels.dtype}")
+        labels = labels.long()
         check_range(labels, self.num_classes)
-        return features.detach(), labels.long()
+        return features.detach(), labels
 
 
 def check_range(labels: Tensor, num_classes: int) -> None:
@@ -156,12 +154,10 @@ def not_finite(features: Tensor, start: int = 0) -> ValueError | None:
     return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
 
 
-def add_rows(
-    statistics: ClassStatistics, features: Tensor, labels: Tensor, normalize: bool = True, start: int = 0
-) -> None:
+def add_rows(seen: ClassStatistics, features: Tensor, labels: Tensor, normalize: bool, start: int = 0) -> None:
     """Add `prepared` rows; an error names the position in the whole, and the value before normalising."""
     try:
-        statistics.update(prepared(features, normalize), labels)
+        seen.update(prepared(features, normalize), labels)
     except ValueError as error:
         raise not_finite(features, start) or error from None
 
