@@ -71,11 +71,7 @@ class LabelledImages:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Training and test images of the same classes and size.
-
-    Raises:
-        DataError: If they are not.
-    """
+    """Training and test images; a `DataError` unless they have the same classes and size."""
 
     train: LabelledImages
     test: LabelledImages

@@ -72,11 +72,7 @@ class ClassStatistics:
             vars(self).update(vars(seen))
 
     def merge(self, other: "ClassStatistics") -> None:
-        """Add what another instance has seen.
-
-        Raises:
-            ValueError: If it has another number of classes, dimension or scatter.
-        """
+        """Add what another instance has seen; a `ValueError` unless it has the same classes, dimension and scatter."""
         if (other.num_classes, other.dim, other.scatter) != (self.num_classes, self.dim, self.scatter):
             raise ValueError("only statistics of the same classes, dimension and scatter can be merged")
         device = self.counts.device
