@@ -16,12 +16,7 @@ _POLL_SECONDS = 0.2  # between two looks at a lock that another process holds
 def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
     """Write a file under another name, and give it its own once it is whole and on the disk.
 
-    Args:
-        path: Its name; the folder must exist.
-        content: What is in it; or a function that gets the open file.
-
-    Raises:
-        OSError: If it cannot be written; then a file that had the name before is as it was.
+    `content` may be a function that gets the open file. After an error a file that had the name before is as it was.
     """
     name = ""
     if not path.parent.is_dir():
@@ -35,7 +30,9 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
                 file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
+        mask = os.umask(0)  # it can only be read by setting it
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
         os.replace(name, path)
     finally:
         if os.path.exists(name):
@@ -43,16 +40,16 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
 
 
 def json_ready(value: Any, digits: int | None = None) -> Any:
-    """The same in types that JSON knows: lists for tuples, None for a number that is not finite.
+    """The same in types that JSON knows: lists for tuples, tensors and arrays, None for a number that is not finite.
 
-    Args:
-        value: Mappings, lists, tuples, numbers, strings, None.
-        digits: Significant digits of each number; all by default.
+    Numbers are rounded to as many significant digits, if these are given.
 
     Examples:
         >>> json_ready({"time": math.inf, "pair": (1, math.nan, 0.123456789)}, digits=6)
         {'time': None, 'pair': [1, None, 0.123457]}
     """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {str(name): json_ready(entry, digits) for name, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -65,11 +62,7 @@ def json_ready(value: Any, digits: int | None = None) -> Any:
 
 
 def write_json(path: Path, data: Any, *, digits: int | None = None, indent: int | None = 2) -> None:
-    """Write `json_ready` data as JSON, whole or not at all.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write `json_ready` data as JSON, whole or not at all."""
     separators = (",", ":") if indent is None else None
     text = json.dumps(json_ready(data, digits), indent=indent, separators=separators, allow_nan=False)
     write_atomic(path, text + "\n")
@@ -79,17 +72,8 @@ def write_json(path: Path, data: Any, *, digits: int | None = None, indent: int 
 def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
     """Keep other processes out of a folder; a process that dies lets go.
 
-    Files that a killed process left half-written are removed.
-
-    Args:
-        folder: It must exist.
-        seconds: How long to wait for a process that has it.
-
-    Yields:
-        Whether the folder is ours; False if another process has it.
-
-    Raises:
-        OSError: If the folder cannot be written to.
+    Yields whether the folder is ours, or False if another process has it for longer than `seconds`. Files that a killed
+    process left half-written are removed.
     """
     from filelock import FileLock, Timeout
 
@@ -105,9 +89,3 @@ def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
         yield True
     finally:
         lock.release()
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

@@ -20,15 +20,10 @@ _LARGE = 1e100
 
 
 def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Divide each row by its norm; a row that is not longer than `SMALLEST_NORM` becomes zero.
+    """Divide rows `[rows, dim]`, float32 or float64, by their norms; also returns the inverse norms `[rows, 1]`.
 
-    Can be differentiated; a zero row gets a gradient of zero.
-
-    Args:
-        rows: `[rows, dim]`, float32 or float64.
-
-    Returns:
-        The unit rows `[rows, dim]`, and the inverse norms `[rows, 1]` (0 for a zero row).
+    A row that is not longer than `SMALLEST_NORM` becomes zero, and so does its inverse norm. Can be differentiated; a
+    zero row gets a gradient of zero.
 
     Examples:
         >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))[0]
@@ -49,23 +44,14 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 @dataclass(frozen=True)
 class Labels:
-    """Classes numbered 0..k-1, with the names that the user gave them.
+    """Classes numbered 0..k-1, with the names that the user gave them."""
 
-    Attributes:
-        classes: `[rows]`, the number of each row's class.
-        names: `[k]`, integers or strings, sorted.
-    """
-
-    classes: Integers
-    names: tuple[Any, ...]
+    classes: Integers  # [rows], the number of each row's class
+    names: tuple[Any, ...]  # [k], integers or strings, sorted
 
     @classmethod
     def of(cls, labels: Sequence[Any] | NDArray[Any] | Tensor) -> "Labels":
-        """Number any integer or string labels.
-
-        Raises:
-            ValueError: For labels that are not one-dimensional.
-            TypeError: For labels that are neither integers nor strings.
+        """Number any integer or string labels; other labels are refused as by `label_array`.
 
         Examples:
             >>> Labels.of(["b", "a", "b"]).names

@@ -34,11 +34,7 @@ Part = str | Option
 
 
 def spelled(parts: Iterable[object], spell: Callable[[Option], str] = str) -> str:
-    """Join the parts of a sentence.
-
-    Args:
-        parts: Text, and the options that it speaks of.
-        spell: How this reader writes an option.
+    """Join the parts of a sentence: text, and options as `spell` writes them for this reader.
 
     Examples:
         >>> spelled([Option("lr"), " must be positive, not ", -1])

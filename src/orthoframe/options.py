@@ -84,10 +84,7 @@ Engine = Literal["local", "ray"]
 
 
 def check_choice(name: str, value: object, kind: Any) -> None:
-    """Refuse a value that is not one of those that a `Literal` lists.
-
-    Raises:
-        OptionError: With the list.
+    """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
 
     Examples:
         >>> check_choice("loss", "mse", Loss)
@@ -99,13 +96,7 @@ def check_choice(name: str, value: object, kind: Any) -> None:
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:
-    """Refuse what is not a whole number, or too small.
-
-    Returns:
-        The number, as an `int`.
-
-    Raises:
-        OptionError: With the smallest number that is allowed.
+    """The number as an `int`; an `OptionError` for what is not a whole number, or too small.
 
     Examples:
         >>> check_count("batch_size", 0)
@@ -128,22 +119,15 @@ def check_number(
     below: float = math.inf,
     advice: tuple[Part, ...] = (),
 ) -> float:
-    """Refuse what is not a finite number, or out of range.
+    """The number as a `float`; an `OptionError` for one that is not finite, or out of range.
 
     Args:
         name: What the value is called.
-        value: The value.
+        value: The value; a `TypeError` if it is not a number.
         above: It must be larger than this.
         least: It must not be smaller than this.
         below: It must be smaller than this.
         advice: What to do, behind the sentence.
-
-    Returns:
-        The number, as a `float`.
-
-    Raises:
-        TypeError: For what is not a number.
-        OptionError: For a number out of range.
 
     Examples:
         >>> check_number("temperature", 0, above=0, advice=("0.1 is usual",))

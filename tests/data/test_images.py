@@ -37,7 +37,7 @@ def test_a_subset_is_a_copy():
         ({"labels": torch.zeros(4, dtype=torch.int32)}, TypeError, "not torch.uint8 and torch.int32"),
         ({"pixels": torch.zeros(4, 3, 3, dtype=torch.uint8)}, ValueError, r"not of shape \[4, 3, 3\]"),
         ({"labels": torch.zeros(3, dtype=torch.int64)}, ValueError, r"each of the 4 images, not of shape \[3\]"),
-        ({"labels": torch.tensor([0, 1, 2, 0])}, ValueError, "label 2 is out of range: 2 classes"),
+        ({"labels": torch.tensor([0, 1, 2, 0])}, ValueError, "label 2 is out of range: labels go from 0 to 1"),
         ({"labels": torch.tensor([0, 1, -1, 0])}, ValueError, "label -1 is out of range"),
     ],
 )

@@ -181,8 +181,7 @@ def test_wide_features_need_no_square(monkeypatch):
     features, labels = draw(60, 12), torch.arange(60) % 4
     full = measure(features, labels)
     monkeypatch.setattr(_measure, "WIDE", 4)
-    monkeypatch.setattr(_measure, "_ROWS", 7)
-    monkeypatch.setattr(_measure, "CHUNK_ELEMENTS", 36)
+    monkeypatch.setattr(_measure, "CHUNK", 36)
     wide = measure(features, labels)
     for name in NAMES:
         assert math.isclose(getattr(full, name), getattr(wide, name), rel_tol=1e-10), name
@@ -228,6 +227,13 @@ def test_a_nan_far_down_is_found():
     features[17003, 2] = math.nan
     with pytest.raises(ValueError, match=r"features\[17003, 2\] is nan"):
         measure(features, torch.arange(20000) % 3)
+
+
+def test_a_wrong_label_far_down_is_found():
+    labels = torch.zeros(200_000, dtype=torch.long)
+    labels[190_003] = 9
+    with pytest.raises(ValueError, match="label 9 at position 190003, and num_classes is 3"):
+        measure(torch.ones(200_000, 4), labels, num_classes=3)
 
 
 def raw_moments(features, labels):

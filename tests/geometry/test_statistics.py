@@ -65,7 +65,7 @@ def test_definitions():
 def test_chunks_change_nothing(monkeypatch):
     features, labels = draw(50, 4), torch.arange(50) % 3
     whole = of(features, labels)
-    monkeypatch.setattr(_statistics, "CHUNK_ELEMENTS", 12)
+    monkeypatch.setattr(_statistics, "CHUNK", 12)
     assert_same(of(features, labels), whole)
 
 

@@ -2,11 +2,10 @@
 
 import gzip
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,34 +18,25 @@ from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
 from orthoframe.errors import DataError
 from orthoframe.options import check_count
 
-if TYPE_CHECKING:
-    from orthoframe.data._fetch import Progress
-
-# The embedded digits are few: 20 % would leave 36 test images per class.
-_HELD_OUT, _HELD_OUT_DIGITS = 0.2, 0.25
+Progress = Callable[[str, int, int | None], None]
+"""Called with a file name, the bytes downloaded so far, and the total if it is known."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A data set in files.
+    """A data set in files."""
 
-    Args:
-        folder: Where the files are, under the folder of all data.
-        files: Their names.
-        classes: Class names, in the order of the labels.
-        url: Where downloads come from; the file name follows.
-        hashes: SHA-256 of each download: of the files themselves, or of the archive.
-        archive: The archive that holds the files, if they are not downloaded one by one.
-        coarse_classes: Number of coarse labels, if there are any.
-    """
-
-    folder: str
+    folder: str  # where the files are, under the folder of all data
     files: tuple[str, ...]
-    classes: tuple[str, ...]
-    url: str
-    hashes: Mapping[str, str]
-    archive: str | None = None
-    coarse_classes: int = 0
+    classes: tuple[str, ...]  # class names, in the order of the labels
+    url: str  # where downloads come from; the file name follows
+    hashes: Mapping[str, str]  # SHA-256 of each download: of the files themselves, or of the archive
+    archive: str | None = None  # holds the files, if they are not downloaded one by one
+    coarse_classes: int = 0  # number of coarse labels, if there are any
+
+    def missing(self, folder: Path) -> list[str]:
+        """The files that are not under the folder of all data."""
+        return [file for file in self.files if not (folder / self.folder / file).is_file()]
 
 
 _IDX = (
@@ -120,7 +110,7 @@ def load_data(
     *,
     seed: int = 0,
     download: bool = True,
-    progress: "Progress | None" = None,
+    progress: Progress | None = None,
 ) -> Data:
     """Load labelled images for training and testing, as uint8 in memory.
 
@@ -155,27 +145,28 @@ def load_data(
     check_count("seed", seed, 0)
     kind, _, path = name.partition(":")
     if name == "digits":
-        train, test = _digits(seed)
+        parts = [_digits()]
     elif name in SOURCES:
-        source = SOURCES[name]
-        train, test = _read(source, _files(name, source, data_folder(folder), download, progress))
+        parts = _read(name, data_folder(folder), download, progress)
     elif kind == "folder" and path:
-        train, test = read_folder(Path(path).expanduser(), _HELD_OUT, seed)
+        parts = read_folder(Path(path).expanduser())
     elif kind == "npz" and path:
-        train, test = read_npz(Path(path).expanduser(), _HELD_OUT, seed)
+        parts = read_npz(Path(path).expanduser())
     else:
         known = ", ".join(["digits", *SOURCES])
         raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH or npz:PATH")
+    if len(parts) == 1:
+        fraction = 0.25 if name == "digits" else 0.2  # the digits are few: 20 % would leave 36 test images per class
+        parts = [parts[0].subset(part) for part in hold_out(parts[0].labels.numpy(), fraction, seed)]
+    train, test = parts
     return Data(train, test, name)
 
 
-def _digits(seed: int) -> tuple[LabelledImages, LabelledImages]:
+def _digits() -> LabelledImages:
     table = _digits_table()
     pixels = np.rint(table[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)  # they go from 0 to 16
-    classes = table[:, -1].astype(np.int64)
-    images = LabelledImages(torch.from_numpy(pixels), torch.from_numpy(classes), tuple("0123456789"))
-    train, test = hold_out(classes, _HELD_OUT_DIGITS, seed)
-    return images.subset(train), images.subset(test)
+    labels = torch.from_numpy(table[:, -1].astype(np.int64))
+    return LabelledImages(torch.from_numpy(pixels), labels, tuple("0123456789"))
 
 
 def _digits_table() -> NDArray[np.float64]:
@@ -192,15 +183,17 @@ def _digits_table() -> NDArray[np.float64]:
     return np.column_stack([digits.data, digits.target])
 
 
-def _read(source: Source, paths: list[Path]) -> tuple[LabelledImages, LabelledImages]:
+def _read(name: str, folder: Path, download: bool, progress: Progress | None) -> list[LabelledImages]:
+    """Training and test images from files, which are downloaded if some are missing."""
+    source = SOURCES[name]
+    if source.missing(folder):
+        from orthoframe.data._fetch import fetch  # brings an HTTP client, which most runs do not need
+
+        fetch(name, source, folder, download, progress)
+    paths = [folder / source.folder / file for file in source.files]
     if source.archive is None:
-        train_images, train_labels, test_images, test_labels = paths
-        return (
-            read_idx_images(train_images, train_labels, source.classes),
-            read_idx_images(test_images, test_labels, source.classes),
-        )
-    train, test = (read_cifar(part, source.classes, source.coarse_classes) for part in (paths[:-1], paths[-1:]))
-    return train, test
+        return [read_idx_images(images, labels, source.classes) for images, labels in (paths[:2], paths[2:])]
+    return [read_cifar(part, source.classes, source.coarse_classes) for part in (paths[:-1], paths[-1:])]
 
 
 def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -211,13 +204,3 @@ def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     import pooch
 
     return Path(pooch.os_cache("orthoframe"))
-
-
-def _files(name: str, source: Source, folder: Path, download: bool, progress: "Progress | None") -> list[Path]:
-    """The files of a data set, downloaded if some are missing."""
-    paths = [folder / source.folder / file for file in source.files]
-    if not all(path.is_file() for path in paths):
-        from orthoframe.data._fetch import fetch  # brings an HTTP client, which most runs do not need
-
-        fetch(name, source, folder, download=download, progress=progress)
-    return paths

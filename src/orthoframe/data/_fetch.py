@@ -3,10 +3,9 @@
 import os
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pooch
@@ -15,36 +14,28 @@ import urllib3
 from filelock import FileLock
 
 from orthoframe._atomic import write_atomic
+from orthoframe.data._datasets import Progress, Source
 from orthoframe.errors import DataError
-
-if TYPE_CHECKING:
-    from orthoframe.data._datasets import Source
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with a file name, the bytes downloaded so far, and the total if it is known."""
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
 _PIECE = 2**16
 
 
-def fetch(
-    name: str, source: "Source", folder: Path, *, download: bool = True, progress: Progress | None = None
-) -> None:
-    """Download the missing files of a data set, or unpack them from an archive that is there.
+def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Progress | None) -> None:
+    """Download the missing files of a data set if that is allowed, or unpack them from an archive that is there.
 
     Only one process does it; others wait, and find the files.
-
-    Raises:
-        DataError: If they cannot be downloaded; it says which files to put where.
     """
-    if not download and not (source.archive and (folder / source.archive).is_file()):
+    if not allowed and not (source.archive and (folder / source.archive).is_file()):
         raise DataError(_what_to_do(name, source, folder, "download=False"))
     try:
         with _made(folder / source.folder), _locked(folder / f".{source.folder}.lock"):
-            if source.archive:
-                _fetch_archive(source, folder, source.archive, progress)
-            else:
-                _fetch_files(source, folder, progress)
+            missing = source.missing(folder)
+            if source.archive is None:
+                for file in missing:
+                    download(source.url + file, source.hashes[file], folder / source.folder / file, progress)
+            elif missing:
+                _fetch_archive(source, source.archive, missing, folder, progress)
     except OSError as error:
         raise DataError(_what_to_do(name, source, folder, str(error))) from error
 
@@ -72,33 +63,20 @@ def _locked(path: Path) -> Iterator[None]:
             path.unlink(missing_ok=True)
 
 
-def _fetch_files(source: "Source", folder: Path, progress: Progress | None) -> None:
-    for file in source.files:
-        target = folder / source.folder / file
-        if not target.is_file():
-            download(source.url + file, source.hashes[file], target, progress)
-
-
-def _fetch_archive(source: "Source", folder: Path, archive: str, progress: Progress | None) -> None:
-    missing = {file for file in source.files if not (folder / source.folder / file).is_file()}
-    if not missing:
-        return
+def _fetch_archive(source: Source, archive: str, files: list[str], folder: Path, progress: Progress | None) -> None:
     path = folder / archive
     if not path.is_file():
         download(source.url + archive, source.hashes[archive], path, progress)
     elif (found := pooch.file_hash(str(path))) != source.hashes[archive]:
         raise DataError(f"{path}: it has the SHA-256 {found}, and {source.hashes[archive]} was expected; delete it")
-    unpack(path, source.folder, missing, folder)
+    _unpack(path, source.folder, files, folder)
     path.unlink()
 
 
-def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
+def _unpack(archive: Path, inside: str, files: list[str], folder: Path) -> None:
     """Write the regular files `inside/file` of a `.tar.gz` to the same place under `folder`, each whole or not at all.
 
     Paths in the archive are never written to: only the bytes of the expected files are read.
-
-    Raises:
-        DataError: If the archive is broken, or lacks one.
     """
     missing = {f"{inside}/{file}": folder / inside / file for file in files}
     try:
@@ -114,12 +92,11 @@ def unpack(archive: Path, inside: str, files: set[str], folder: Path) -> None:
         raise DataError(f"{archive}: it lacks {', '.join(sorted(missing))}; delete it")
 
 
-def _what_to_do(name: str, source: "Source", folder: Path, reason: str) -> str:
-    missing = [file for file in source.files if not (folder / source.folder / file).is_file()]
+def _what_to_do(name: str, source: Source, folder: Path, reason: str) -> str:
     archive = f", or {source.url}{source.archive} into {folder}" if source.archive else f" (from {source.url})"
     return (
-        f"{name} is not complete under {folder} and was not downloaded: {reason}; put {', '.join(missing)} "
-        f"into {folder / source.folder}{archive}"
+        f"{name} is not complete under {folder} and was not downloaded: {reason}; "
+        f"put {', '.join(source.missing(folder))} into {folder / source.folder}{archive}"
     )
 
 
@@ -129,10 +106,6 @@ def download(url: str, sha256: str, target: Path, progress: Progress | None = No
     Bytes are collected in a file named like `target` with `.part` appended, which is renamed when its hash is right. A
     broken connection is retried as long as each attempt makes progress. If a resumed file has another hash (because its
     beginning is from another version, for example), it is downloaded again from the start.
-
-    Raises:
-        DataError: If the file has another hash.
-        OSError: If the connection fails, or the file cannot be written.
     """
     part = target.with_name(f"{target.name}.part")
     while True:

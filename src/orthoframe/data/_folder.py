@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from orthoframe.data._images import LabelledImages
-from orthoframe.data._imbalance import hold_out
 from orthoframe.errors import DataError
 
 if TYPE_CHECKING:
@@ -19,50 +18,37 @@ if TYPE_CHECKING:
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
 
 
-def read_folder(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """Read training and test images from a folder.
+def read_folder(path: Path) -> list[LabelledImages]:
+    """Training and test images from `path/train/CLASS/*` and `path/test/CLASS/*`, or all images from `path/CLASS/*`.
 
-    `path/CLASS/*.png` and so on, of which a part of each class is held out; or `path/train/CLASS/*` and
-    `path/test/CLASS/*`. Other files, and those whose name starts with a dot, are ignored. All images must have the same
-    size: whether to stretch, crop or pad is not for a loader to decide silently. There is one channel if all images are
-    grey, else there are three.
-
-    Args:
-        path: Of the folder.
-        held_out: Fraction of each class that becomes the test set, if the folder has none.
-        seed: Decides which images are held out.
-
-    Raises:
-        DataError: For a folder of another form, an image that cannot be read, or images of different sizes.
+    Other files, and those whose name starts with a dot, are ignored. All images must have the same size: whether to
+    stretch, crop or pad is not for a loader to decide silently. There is one channel if all images are grey, else there
+    are three.
     """
-    train, test = path / "train", path / "test"
-    if train.is_dir() and test.is_dir():
-        classes = _classes(train)
-        files, labels = _files(train, classes)
-        more_files, more_labels = _files(test, classes)
-        # Read together, so that they have one size and one number of channels.
-        images = _images(files + more_files, labels + more_labels, classes)
-        return images.subset(range(len(files))), images.subset(range(len(files), len(images)))
-    classes = _classes(path)
-    images = _images(*_files(path, classes), classes)
-    kept, held = hold_out(images.labels.numpy(), held_out, seed)
-    return images.subset(kept), images.subset(held)
+    parts = [path / "train", path / "test"]
+    if not all(part.is_dir() for part in parts):
+        parts = [path]
+    classes = tuple(folder.name for folder in _class_folders(parts[0]))
+    if not classes:
+        raise DataError(f"{parts[0]}: expected a sub-folder of images for each class, and there is none")
+    files = [_files(part, classes) for part in parts]
+    # Read together, so that they have one size and one number of channels.
+    images = _images([file for part in files for file in part], classes)
+    if len(parts) == 1:
+        return [images]
+    cut = len(files[0])
+    return [images.subset(range(cut)), images.subset(range(cut, len(images)))]
 
 
-def _classes(path: Path) -> tuple[str, ...]:
-    names = sorted(entry.name for entry in path.iterdir() if _is_class(entry)) if path.is_dir() else []
-    if not names:
-        raise DataError(f"{path}: expected a sub-folder of images for each class, and there is none")
-    return tuple(names)
+def _class_folders(path: Path) -> list[Path]:
+    found = path.iterdir() if path.is_dir() else ()
+    return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
 
 
-def _is_class(entry: Path) -> bool:
-    return entry.is_dir() and not entry.name.startswith(".")
-
-
-def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]:
-    files, labels = [], []
-    for folder in sorted(filter(_is_class, path.iterdir())):
+def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
+    """The images of all classes, and their labels."""
+    files = []
+    for folder in _class_folders(path):
         if folder.name not in classes:
             raise DataError(f"{folder}: the training images have no such class; classes are {', '.join(classes)}")
         found = sorted(
@@ -72,26 +58,27 @@ def _files(path: Path, classes: tuple[str, ...]) -> tuple[list[Path], list[int]]
         )
         if not found:
             raise DataError(f"{folder}: there are no images in it ({', '.join(_ENDINGS)}); fill or remove it")
-        files += found
-        labels += [classes.index(folder.name)] * len(found)
+        files += [(file, classes.index(folder.name)) for file in found]
     if not files:
         raise DataError(f"{path}: there is no sub-folder of images in it")
-    return files, labels
+    return files
 
 
-def _images(files: list[Path], labels: list[int], classes: tuple[str, ...]) -> LabelledImages:
-    size, grey = _head(files[0])
-    for path in files:
+def _images(files: list[tuple[Path, int]], classes: tuple[str, ...]) -> LabelledImages:
+    paths, labels = zip(*files, strict=True)
+    size, grey = _head(paths[0])
+    for path in paths:
         found, is_grey = _head(path)
         grey = grey and is_grey
         if found != size:
             raise DataError(
-                f"{path}: {found[1]} x {found[0]} pixels, and {files[0]} has {size[1]} x {size[0]}; resize the images "
+                f"{path}: {found[1]} x {found[0]} pixels, and {paths[0]} has {size[1]} x {size[0]}; resize the images "
                 "to one size first, for instance with Pillow's Image.resize or with ImageMagick's mogrify"
             )
-    pixels = torch.empty((len(files), 1 if grey else 3, *size), dtype=torch.uint8)
-    for number, path in enumerate(files):
-        pixels[number] = read_image(path, 1 if grey else 3, size)
+    channels = 1 if grey else 3
+    pixels = torch.empty((len(paths), channels, *size), dtype=torch.uint8)
+    for number, path in enumerate(paths):
+        pixels[number] = read_image(path, channels, size)
     return LabelledImages(pixels, torch.tensor(labels), classes)
 
 

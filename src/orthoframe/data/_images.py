@@ -45,15 +45,11 @@ class LabelledImages:
         if self.pixels.ndim != 4:
             raise ValueError(f"pixels must be [n, channels, height, width], not of shape {list(self.pixels.shape)}")
         if self.labels.shape != self.pixels.shape[:1]:
-            raise ValueError(
-                f"labels must be [n], one for each of the {len(self.pixels)} images, "
-                f"not of shape {list(self.labels.shape)}"
-            )
+            shape = list(self.labels.shape)
+            raise ValueError(f"labels must be [n], one for each of the {len(self.pixels)} images, not of shape {shape}")
         outside = self.labels[(self.labels < 0) | (self.labels >= len(self.classes))]
         if len(outside):
-            raise ValueError(
-                f"label {int(outside[0])} is out of range: {len(self.classes)} classes have labels that start at 0"
-            )
+            raise ValueError(f"label {int(outside[0])} is out of range: labels go from 0 to {len(self.classes) - 1}")
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -75,11 +71,7 @@ class LabelledImages:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Training and test images of the same classes and size.
-
-    Raises:
-        DataError: If they are not.
-    """
+    """Training and test images; a `DataError` unless they have the same classes and size."""
 
     train: LabelledImages
     test: LabelledImages

@@ -110,22 +110,9 @@ def imbalanced_indices(
 
 
 def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Split samples into a training and a test part, with the same fraction of each class.
+    """Sorted indices of a training and a test part, which has the same fraction of each class, rounded.
 
-    The number is rounded. A class with two or more samples has at least one on each side; a single one is trained on.
-
-    Args:
-        classes: The class of each sample, from 0.
-        fraction: The part of each class that is held out.
-        seed: Decides which.
-
-    Returns:
-        Indices of both parts, sorted.
-
-    Examples:
-        >>> train, test = hold_out(np.repeat([0, 1], [10, 5]), 0.2, seed=0)
-        >>> len(train), np.repeat([0, 1], [10, 5])[test].tolist()
-        (12, [0, 0, 1])
+    A class with two or more samples has at least one on each side; a single one is trained on.
     """
     check_count("seed", seed, 0)
     test = []

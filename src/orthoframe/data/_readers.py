@@ -14,26 +14,14 @@ from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from orthoframe.data._images import LabelledImages
-from orthoframe.data._imbalance import hold_out
 from orthoframe.errors import DataError
 
 _MEND = "delete it, and it is downloaded again"
-_SHAPE = (3, 32, 32)
-_PIXELS = 3 * 32 * 32
-_SPLIT = ("x_train", "y_train", "x_test", "y_test")
-_WHOLE = ("x", "y")
+_SHAPE = (3, 32, 32)  # of a CIFAR image
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
-    """Read an array of bytes from an idx file: a magic number, the sizes, and exactly as many bytes.
-
-    Args:
-        path: Of a `.gz` file.
-        dimensions: Number of dimensions: 3 for images, 1 for labels.
-
-    Raises:
-        DataError: For a file that is truncated, too long, or not an idx file.
-    """
+    """The array in an idx file (`.gz`): a magic number, the sizes, and exactly as many bytes."""
     try:
         with gzip.open(path) as file:
             head = file.read(4 + 4 * dimensions)
@@ -61,11 +49,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
 
 
 def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> LabelledImages:
-    """Read grey images and their labels from two idx files.
-
-    Raises:
-        DataError: For a malformed file, files of different length, or a label out of range.
-    """
+    """Grey images and their labels from two idx files."""
     pixels, numbers = read_idx(images, 3), read_idx(labels, 1)
     if len(pixels) != len(numbers) or pixels.size == 0:
         raise DataError(
@@ -79,18 +63,12 @@ def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> Lab
 
 
 def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: int = 0) -> LabelledImages:
-    """Read images and labels from binary files of records: a label, then the red, green and blue pixels.
+    """Images and labels from binary files of records: a label, then the red, green and blue pixels.
 
-    Args:
-        paths: The files, in their order.
-        classes: The names of the labels.
-        coarse_classes: Number of coarse labels; CIFAR-100 has one before each fine label. They are checked and dropped.
-
-    Raises:
-        DataError: For a file that ends inside a record, or has a label out of range.
+    CIFAR-100 has a coarse label before each label; coarse labels are checked and dropped.
     """
     limits = [coarse_classes, len(classes)] if coarse_classes else [len(classes)]
-    record = len(limits) + _PIXELS
+    record = len(limits) + math.prod(_SHAPE)
     parts = []
     for path in paths:
         try:
@@ -100,7 +78,7 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
         if len(data) == 0 or len(data) % record:
             raise DataError(
                 f"{path}: it has {len(data)} bytes, and a whole number of records of {record} bytes was expected; "
-                "delete it, and it is downloaded again"
+                f"{_MEND}"
             )
         part = data.reshape(-1, record)
         for column, limit in enumerate(limits):
@@ -117,46 +95,39 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
     return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels), classes)
 
 
-def read_npz(path: Path, held_out: float, seed: int) -> tuple[LabelledImages, LabelledImages]:
-    """Read training and test images from an `.npz` file.
+def read_npz(path: Path) -> list[LabelledImages]:
+    """Training and test images from an `.npz` file, or all images if it does not tell them apart.
 
-    It has the arrays `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`, of which a part of each class is held
-    out. Images are uint8, [n, height, width] for grey ones or [n, height, width, channels] with 1 or 3 channels; labels
-    are integers or strings, [n]. Classes are the distinct training labels, sorted.
-
-    Args:
-        path: Of the file.
-        held_out: Fraction of each class that becomes the test set, if the file has none.
-        seed: Decides which images are held out.
-
-    Raises:
-        DataError: For a file without these arrays, or with arrays of another type or shape.
+    The arrays are `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`. Images are uint8, [n, height, width] for
+    grey ones or [n, height, width, channels] with 1 or 3 channels; labels are integers or strings, [n]. Classes are the
+    distinct training labels, sorted.
     """
-    arrays = _read_arrays(path)
-    inputs = {name: _pixels(path, name, array) for name, array in arrays.items() if name.startswith("x")}
-    outputs = {name: _labels(path, name, array) for name, array in arrays.items() if name.startswith("y")}
-    for x, y in zip(inputs, outputs, strict=True):
-        if len(inputs[x]) != len(outputs[y]) or not len(inputs[x]):
+    parts = []
+    for end, x, y in _read_arrays(path):
+        if y.ndim != 1 or y.dtype.kind not in "iuU":
             raise DataError(
-                f"{path}: {x} has {len(inputs[x])} images and {y} {len(outputs[y])} labels; "
+                f"{path}: y{end} is {y.dtype} of shape {list(y.shape)}, and labels must be integers or strings, [n]"
+            )
+        pixels = _pixels(path, f"x{end}", x)
+        if len(pixels) != len(y) or not len(y):
+            raise DataError(
+                f"{path}: x{end} has {len(pixels)} images and y{end} {len(y)} labels; "
                 "every image needs one label, and there must be at least one image"
             )
-    names = np.unique(outputs["y" if "y" in outputs else "y_train"])
-    classes = tuple(str(name) for name in names)
-    parts = []
-    for x, y in zip(inputs, outputs, strict=True):
-        unknown = outputs[y][~np.isin(outputs[y], names)]
-        if len(unknown):
-            raise DataError(f"{path}: {y} has the label {unknown[0]!s}, which y_train does not have")
-        numbers = np.searchsorted(names, outputs[y]).astype(np.int64)
-        parts.append(LabelledImages(torch.from_numpy(inputs[x]), torch.from_numpy(numbers), classes))
-    if len(parts) == 2:
-        return parts[0], parts[1]
-    train, test = hold_out(parts[0].labels.numpy(), held_out, seed)
-    return parts[0].subset(train), parts[0].subset(test)
+        parts.append((pixels, y))
+    names = np.unique(parts[0][1])
+    unknown = np.setdiff1d(parts[-1][1], names)
+    if len(unknown):
+        raise DataError(f"{path}: y_test has the label {unknown[0]!s}, which y_train does not have")
+    images = []
+    for pixels, labels in parts:
+        numbers = np.searchsorted(names, labels).astype(np.int64)
+        images.append(LabelledImages(torch.from_numpy(pixels), torch.from_numpy(numbers), tuple(map(str, names))))
+    return images
 
 
-def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
+    """The ending of their names, images and labels of each part."""
     try:
         with open(path, "rb") as stream:  # numpy would leave a broken file open
             start = stream.read(6)
@@ -166,13 +137,13 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
             file = np.load(stream, allow_pickle=False)
             if not isinstance(file, NpzFile):
                 raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")
-            wanted = next((group for group in (_SPLIT, _WHOLE) if set(group) <= set(file.files)), None)
-            if wanted is None:
-                raise DataError(
-                    f"{path}: it has the arrays {', '.join(file.files) or 'none'}, not "
-                    f"{', '.join(_SPLIT)}, or {', '.join(_WHOLE)}"
-                )
-            return {name: file[name] for name in wanted}
+            for endings in (("_train", "_test"), ("",)):
+                if all(axis + end in file.files for axis in "xy" for end in endings):
+                    return [(end, file[f"x{end}"], file[f"y{end}"]) for end in endings]
+            raise DataError(
+                f"{path}: it has the arrays {', '.join(file.files) or 'none'}, not x_train, y_train, x_test, y_test, "
+                "or x, y"
+            )
     except DataError:
         raise
     except OSError as error:
@@ -195,11 +166,3 @@ def _pixels(path: Path, name: str, array: NDArray[Any]) -> NDArray[np.uint8]:
             "[n, height, width, channels] with 1 or 3 channels, which come last"
         )
     return np.ascontiguousarray(array.transpose(0, 3, 1, 2))
-
-
-def _labels(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
-    if array.ndim != 1 or array.dtype.kind not in "iuU":
-        raise DataError(
-            f"{path}: {name} is {array.dtype} of shape {list(array.shape)}, and labels must be integers or strings, [n]"
-        )
-    return array

@@ -1,5 +1,6 @@
 """Convolutional networks for small images: ResNet and DenseNet."""
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Literal
 
@@ -91,23 +92,15 @@ class _DenseLayer(nn.Module):
 
     def __init__(self, inputs: int, growth: int) -> None:
         super().__init__()
-        self.norm = nn.BatchNorm2d(inputs)
-        self.conv = nn.Conv2d(inputs, growth, 3, padding=1, bias=False)
+        self.norm, self.conv = nn.BatchNorm2d(inputs), _convolution(inputs, growth, 3)
 
     def forward(self, maps: Tensor) -> Tensor:
         return torch.cat([maps, self.conv(F.relu(self.norm(maps), inplace=True))], 1)
 
 
-class _Transition(nn.Module):
-    """Normalisation, ReLU, a 1 x 1 convolution that keeps the channels, and an average over 2 x 2 pixels."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.norm = nn.BatchNorm2d(channels)
-        self.conv = nn.Conv2d(channels, channels, 1, bias=False)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return F.avg_pool2d(self.conv(F.relu(self.norm(maps), inplace=True)), 2)
+def _transition(channels: int) -> nn.Module:
+    norm, conv = nn.BatchNorm2d(channels), _convolution(channels, channels, 1)
+    return nn.Sequential(OrderedDict(norm=norm, relu=nn.ReLU(True), conv=conv, pool=nn.AvgPool2d(2)))
 
 
 class DenseNet(Encoder):
@@ -128,12 +121,12 @@ class DenseNet(Encoder):
     def __init__(self, image_shape: Sequence[int], growth: int = 12, *, last_relu: bool = True) -> None:
         features = _STEM + _BLOCKS * _LAYERS * check_count("width", growth)
         super().__init__(image_shape, features, nonnegative=last_relu, smallest=2 ** (_BLOCKS - 1))
-        self.stem = nn.Conv2d(self.image_shape[0], _STEM, 3, padding=1, bias=False)
+        self.stem = _convolution(self.image_shape[0], _STEM, 3)
         layers: list[nn.Module] = []
         channels = _STEM
         for block in range(_BLOCKS):
             if block > 0:
-                layers.append(_Transition(channels))
+                layers.append(_transition(channels))
             for _ in range(_LAYERS):
                 layers.append(_DenseLayer(channels, growth))
                 channels += growth

@@ -24,10 +24,12 @@ class Encoder(nn.Module):
 
     def __init__(self, image_shape: Sequence[int], out_features: int, *, nonnegative: bool, smallest: int = 1) -> None:
         super().__init__()
-        self.image_shape = _checked_shape(image_shape)
-        self.out_features = out_features
-        self.nonnegative = nonnegative
-        _, height, width = self.image_shape
+        if len(image_shape) != 3 or not all(isinstance(size, int) and size > 0 for size in image_shape):
+            raise ValueError(
+                f"image_shape must be (channels, height, width), three positive integers, not {tuple(image_shape)}"
+            )
+        channels, height, width = image_shape
+        self.image_shape, self.out_features, self.nonnegative = (channels, height, width), out_features, nonnegative
         if min(height, width) < smallest:
             raise OptionError(
                 f"images of {height} x {width} pixels are too small for {type(self).__name__}, which needs at least "
@@ -43,15 +45,6 @@ class Encoder(nn.Module):
             raise ValueError(f"images must have shape [batch, {expected}], not {list(images.shape)}")
         if not images.is_floating_point():
             raise TypeError(f"images must be floating point, not {images.dtype}; use images.float() / 255 for bytes")
-
-
-def _checked_shape(image_shape: Sequence[int]) -> tuple[int, int, int]:
-    if len(image_shape) != 3 or not all(isinstance(size, int) and size > 0 for size in image_shape):
-        raise ValueError(
-            f"image_shape must be (channels, height, width), three positive integers, not {tuple(image_shape)}"
-        )
-    channels, height, width = image_shape
-    return channels, height, width
 
 
 class MLP(Encoder):

@@ -17,10 +17,6 @@ def _square(rows: Tensor) -> Tensor:
     return unit_rows(rows)[0].square()
 
 
-def _unchanged(rows: Tensor) -> Tensor:
-    return rows
-
-
 _FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "abs": torch.abs,
@@ -28,7 +24,7 @@ _FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
     "gelu": F.gelu,
     "leaky-relu": F.leaky_relu,
-    "none": _unchanged,
+    "none": lambda rows: rows,
 }
 
 
@@ -87,14 +83,10 @@ class FrameHead(nn.Module):
             check_count("in_features", in_features)
             check_count("out_features", out_features)
             self.linear = nn.Linear(in_features, out_features)
-            self._start(self.linear)
-
-    @staticmethod
-    @torch.no_grad()
-    def _start(linear: nn.Linear) -> None:
-        nn.init.zeros_(linear.bias)
-        if linear.in_features > 1:  # the mean of one weight is that weight
-            linear.weight -= linear.weight.mean(1, keepdim=True)
+            nn.init.zeros_(self.linear.bias)
+            if in_features > 1:  # the mean of one weight is that weight
+                with torch.no_grad():
+                    self.linear.weight -= self.linear.weight.mean(1, keepdim=True)
 
     def forward(self, features: Tensor) -> Tensor:
         """Unit rows `[rows, out_features]` of features `[rows, in_features]`."""

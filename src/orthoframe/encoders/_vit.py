@@ -15,22 +15,7 @@ _TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, fewest and most
 
 
 def patch_size(height: int, width: int) -> int:
-    """The side of the square patches that cut an image into about 64 tokens.
-
-    Args:
-        height: Pixels from top to bottom.
-        width: Pixels from left to right.
-
-    Returns:
-        The common divisor of both, at least 2, that gives the token count nearest to 64 (by ratio).
-
-    Raises:
-        ValueError: If none gives between 16 and 256 tokens.
-
-    Examples:
-        >>> [patch_size(side, side) for side in (8, 28, 32, 64)]
-        [2, 4, 4, 8]
-    """
+    """The side of square patches: the common divisor, at least 2, with the token count nearest to 64 (by ratio)."""
     tokens = {
         size: height * width // size**2
         for size in range(2, min(height, width) + 1)
@@ -71,7 +56,7 @@ class ViT(Encoder):
     Its features have either sign; there is no last ReLU to leave out.
 
     Args:
-        image_shape: Channels, height and width; see `patch_size` for which sizes can be cut into patches.
+        image_shape: Channels, height and width; it must be possible to cut the image into 16 to 256 square patches.
         width: The dimension of a token and of the features; a multiple of 4.
 
     Examples:

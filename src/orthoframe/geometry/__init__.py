@@ -14,7 +14,7 @@ from orthoframe.geometry._geometry import (
     geometry_of,
 )
 from orthoframe.geometry._measure import measure, measure_parts
-from orthoframe.geometry._ownership import Explanation, Ownership, explain, ownership
+from orthoframe.geometry._ownership import Explanation, Ownership, explain
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ __all__ = [
     "Accuracy",
     "accuracy_of",
     "Ownership",
-    "ownership",
     "explain",
     "Explanation",
     "ClassStatistics",
@@ -45,9 +44,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "GeometryMetric":  # the only one that needs torchmetrics
-        from orthoframe._torchmetrics import import_metric
-
-        import_metric()
         from orthoframe.geometry._metric import GeometryMetric
 
         return GeometryMetric

@@ -79,9 +79,6 @@ def accuracy_of(
         class_counts: `[k]`, sizes that make a class belong to the majority or the minority, such as the number of its
             training rows; by default the rows that are classified.
 
-    Returns:
-        The accuracy.
-
     Raises:
         ValueError: Without rows.
 
@@ -118,9 +115,7 @@ def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Tensor
     half = (len(order) + 1) // 2
     larger, smaller = order[:half], order[len(order) - half :]
     worst = int(rates.argmin())
-    by_class: list[float | None] = [None] * len(names)
-    for c, rate in zip(present.tolist(), rates.tolist(), strict=True):
-        by_class[c] = rate
+    rate_of = dict(zip(present.tolist(), rates.tolist(), strict=True))
     return Accuracy(
         overall=float(hits.sum() / rows.sum()),
         balanced=float(rates.mean()),
@@ -128,7 +123,7 @@ def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Tensor
         worst_class=names[int(present[worst])],
         majority=float(rates[larger].mean()),
         minority=float(rates[smaller].mean()),
-        by_class=tuple(by_class),
+        by_class=tuple(rate_of.get(c) for c in range(len(names))),
         margin=_mean_of_known(margins),
         minority_margin=_mean_of_known(margins[smaller]),
     )

@@ -125,9 +125,9 @@ class Geometry:
         said = self.arrangement.sentence
         if self.arrangement is Arrangement.ONE_CLASS:
             return said + "."
-        zero = [name for name, square in zip(self.names, torch.diagonal(self.gram), strict=True) if square == 0]
-        if zero:
-            said += f" (the mean of class {zero[0]} is zero)"
+        zero = (torch.diagonal(self.gram) == 0).nonzero()
+        if len(zero):
+            said += f" (the mean of class {self.names[int(zero[0])]} is zero)"
         if not math.isnan(self.beta_nc):
             said += f", and classes have {'' if self.collapsed else 'not '}collapsed"
         return said + "."
@@ -157,27 +157,19 @@ class Geometry:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the means, in types that JSON knows; NaN becomes None."""
-        owned = self.ownership
-        columns = (self.counts, self.spreads.tolist(), owned.dimensions.tolist(), owned.inside.tolist())
+        owned = asdict(self.ownership)
+        columns = (self.names, self.counts, self.spreads, owned.pop("dimensions"), owned.pop("inside"))
+        fields = ("name", "rows", "spread", "dimensions", "inside")
         names = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
         data = {
             "verdict": self.verdict(),
             "arrangement": self.arrangement.code,
             "collapsed": self.collapsed,
-            "classes": [
-                {"name": name, "rows": rows, "spread": spread, "dimensions": dimensions, "inside": inside}
-                for name, rows, spread, dimensions, inside in zip(self.names, *columns, strict=True)
-            ],
+            "classes": [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)],
             "missing": self.missing,
             "dim": self.dim,
-            "cosines": self.cosines.tolist(),
-            "ownership": {
-                "owners": owned.owners.tolist(),
-                "purity": owned.purity.tolist(),
-                "owned": owned.owned,
-                "shared": owned.shared,
-                "dead": owned.dead,
-            },
+            "cosines": self.cosines,
+            "ownership": owned,
             "dead_rows": self.dead_rows,
             "spread": self.spread,
             **{name: getattr(self, name) for name in names},
@@ -198,16 +190,10 @@ def geometry_of(
     """Measures from the moments of classes.
 
     Args:
-        statistics: What was seen.
+        statistics: Of all rows; a ValueError if there are none.
         names: `[k]`, names of the classes; their numbers by default.
         trace: tr(Sigma_W Sigma_B^+), where the statistics have no scatter and it is known otherwise.
         accuracy: Of the nearest centre, if known.
-
-    Returns:
-        The geometry.
-
-    Raises:
-        ValueError: If no row was seen.
     """
     names = tuple(range(statistics.num_classes)) if names is None else names
     present = statistics.counts > 0
@@ -246,14 +232,9 @@ def geometry_of(
 
 
 def distance_to_gram(gram: Tensor, target: Tensor) -> float:
-    """|| G/|G| - T/|T| ||, Frobenius norms: 0 if G is a positive multiple of T.
+    """|| G/|G| - T/|T| || of two matrices `[k, k]`, Frobenius norms, between 0 and 2.
 
-    Args:
-        gram: `[k, k]`, products of class means.
-        target: `[k, k]`.
-
-    Returns:
-        The distance, between 0 and 2; NaN if one of them is zero.
+    It is 0 if G is a positive multiple of T, and NaN if one of them is zero.
 
     Examples:
         >>> distance_to_gram(3 * torch.eye(4), torch.eye(4))

@@ -12,12 +12,11 @@ from torch import Tensor
 from orthoframe._rows import Labels, label_array
 from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._statistics import CHUNK_ELEMENTS, ClassStatistics, between_directions, prepared, with_position
+from orthoframe.geometry._statistics import CHUNK, ClassStatistics, add_rows, between_directions, check_range, prepared
 
-Parts = Callable[[], Iterable[tuple[Tensor, Tensor]]]
+Part = tuple[Tensor | NDArray[Any], Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
 WIDE = 4096
-_ROWS = 8192
 
 
 def measure(
@@ -36,9 +35,6 @@ def measure(
             classes that occur.
         normalize: Whether to divide each row by its norm first, as the loss does.
 
-    Returns:
-        The geometry.
-
     Raises:
         ValueError: For wrong shapes, labels out of range, a value that is not finite (with its position), no rows.
         TypeError: For wrong dtypes.
@@ -55,37 +51,24 @@ def measure(
     classes, names = _numbered(labels, num_classes)
     if len(classes) != len(features):
         raise ValueError(f"features have {len(features)} rows and labels {len(classes)}; they must agree")
-
-    def parts() -> Iterable[tuple[Tensor, Tensor]]:
-        for start in range(0, len(features), _ROWS):
-            part = features[start : start + _ROWS]
-            # A copy of an array, which may be mapped from a read-only file.
-            rows = part if isinstance(part, Tensor) else torch.from_numpy(np.array(part))
-            yield rows, classes[start : start + _ROWS].to(rows.device)
-
-    return measure_parts(parts, int(features.shape[1]), names, normalize=normalize)
+    return measure_parts(lambda: [(features, classes)], int(features.shape[1]), names, normalize=normalize)
 
 
-def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, normalize: bool = True) -> Geometry:
+def measure_parts(
+    parts: Callable[[], Iterable[Part]], dim: int, names: tuple[int | str, ...], *, normalize: bool = True
+) -> Geometry:
     """`measure` for features that do not fit into memory.
 
     Args:
-        parts: Called twice; yields `(features, labels)` of consecutive rows, from the start each time. Labels are
-            class numbers.
+        parts: Called twice; yields features and class numbers of consecutive rows, from the start each time.
         dim: d.
         names: `[k]`, names of the classes.
         normalize: As in `measure`.
-
-    Returns:
-        The geometry.
     """
     statistics = ClassStatistics(len(names), dim, scatter=dim <= WIDE)
     start = 0
     for features, labels in _small(parts(), dim):
-        try:
-            statistics.update(prepared(features, normalize), labels)
-        except ValueError as error:
-            raise with_position(error, features, start) from None
+        add_rows(statistics, features, labels, normalize, start)
         start += len(features)
     if not start:
         raise ValueError("there are no rows to measure")
@@ -104,11 +87,15 @@ def measure_parts(parts: Parts, dim: int, names: tuple[int | str, ...], *, norma
     return geometry_of(statistics, names, trace=trace, accuracy=accuracy_from(sums[:, present], seen))
 
 
-def _small(parts: Iterable[tuple[Tensor, Tensor]], dim: int) -> Iterable[tuple[Tensor, Tensor]]:
-    """The same rows in parts whose float64 copies stay in the cache."""
-    rows = max(1, CHUNK_ELEMENTS // dim)
+def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor]]:
+    """The same rows as tensors, in parts whose float64 copies stay in the cache."""
+    step = max(1, CHUNK // dim)
     for features, labels in parts:
-        yield from zip(torch.split(features, rows), torch.split(labels, rows), strict=True)
+        for start in range(0, len(features), step):
+            rows = features[start : start + step]
+            # A copy of an array, which may be mapped from a read-only file.
+            rows = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows))
+            yield rows, labels[start : start + step].to(rows.device)
 
 
 def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
@@ -121,4 +108,6 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
         return torch.from_numpy(found.classes).long(), found.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-    return torch.from_numpy(array.astype(np.int64)), tuple(range(num_classes))
+    classes = torch.from_numpy(array.astype(np.int64))
+    check_range(classes, num_classes)  # here, where positions are those in the whole
+    return classes, tuple(range(num_classes))

@@ -4,10 +4,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torchmetrics.metric import Metric
 
+from orthoframe._torchmetrics import import_metric
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._statistics import ClassStatistics, prepared, with_position
+from orthoframe.geometry._statistics import ClassStatistics, add_rows
+
+import_metric()
+# isort: split
+from torchmetrics.metric import Metric  # noqa: E402
+
+_MOMENTS = ("counts", "means", "spreads", "within")
 
 
 class GeometryMetric(Metric):
@@ -36,27 +42,18 @@ class GeometryMetric(Metric):
         super().__init__(**options)
         self.num_classes, self.dim, self.normalize = num_classes, dim, normalize
         empty = ClassStatistics(num_classes, dim)
-        assert empty.within is not None
-        for name, value in (
-            ("counts", empty.counts),
-            ("means", empty.means),
-            ("spreads", empty.spreads),
-            ("within", empty.within),
-            ("dead_rows", torch.tensor(0)),
-        ):
-            # Without a reduction the states of all processes arrive stacked, and compute merges them.
-            self.add_state(name, value, dist_reduce_fx=None)
+        # Without a reduction the states of all processes arrive stacked, and compute merges them.
+        for name in _MOMENTS:
+            self.add_state(name, getattr(empty, name), dist_reduce_fx=None)
+        self.add_state("dead_rows", torch.tensor(0), dist_reduce_fx=None)
 
     def update(self, features: Tensor, labels: Tensor) -> None:
         """Add rows `[rows, dim]` with their labels `[rows]`."""
         (statistics,) = self._statistics()
-        try:
-            statistics.update(prepared(features, self.normalize), labels)
-        except ValueError as error:
-            raise with_position(error, features) from None
-        self.counts, self.means, self.spreads = statistics.counts, statistics.means, statistics.spreads
-        assert statistics.within is not None
-        self.within, self.dead_rows = statistics.within, torch.tensor(statistics.dead_rows, device=self.device)
+        add_rows(statistics, features, labels, self.normalize)
+        for name in _MOMENTS:
+            setattr(self, name, getattr(statistics, name))
+        self.dead_rows = torch.tensor(statistics.dead_rows, device=self.device)
 
     def compute(self) -> dict[str, Tensor]:
         """`delta_of`, `delta_etf`, `beta_nc`, `mean_cosine`, `max_cosine`."""
@@ -75,15 +72,13 @@ class GeometryMetric(Metric):
 
     def _statistics(self) -> list[ClassStatistics]:
         """The moments of each process, or only of this one before states have been exchanged."""
-        states = (self.counts, self.means, self.spreads, self.within, self.dead_rows)
-        stacked = self.counts.ndim == 2
+        states = [getattr(self, name) for name in (*_MOMENTS, "dead_rows")]
         found = []
-        for values in zip(*states, strict=True) if stacked else [states]:
+        for *moments, dead_rows in zip(*states, strict=True) if states[0].ndim == 2 else [states]:
             statistics = ClassStatistics(self.num_classes, self.dim)
-            counts, means, spreads, within, dead_rows = values
-            # In float64, even if the states were cast to another dtype.
-            statistics.counts, statistics.means = counts.double().clone(), means.double().clone()
-            statistics.spreads, statistics.within = spreads.double().clone(), within.double().clone()
+            for name, value in zip(_MOMENTS, moments, strict=True):
+                # In float64, even if the states were cast to another dtype.
+                setattr(statistics, name, value.double().clone())
             statistics.dead_rows = int(dead_rows)
             found.append(statistics)
         return found

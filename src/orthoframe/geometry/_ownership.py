@@ -8,12 +8,10 @@ import torch
 from torch import Tensor
 
 from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._statistics import prepared
+from orthoframe.geometry._statistics import not_finite, prepared
 
-# A dimension is called owned from this purity on; nothing else depends on it.
-OWNED = 0.9
-# A dimension with at most this fraction of the largest dimension's energy is dead.
-_DEAD = 1e-12
+_OWNED = 0.9  # a dimension is called owned from this purity on; nothing else depends on it
+_DEAD = 1e-12  # a dimension with at most this fraction of the largest dimension's energy is dead
 
 
 @dataclass(frozen=True)
@@ -37,40 +35,24 @@ class Ownership:
         widest = max(len("class"), *(len(str(name)) for name in names))
         lines = [f"{'class':<{widest}}  dimensions  purity  inside"]
         for c, name in enumerate(names):
-            purity = self.purity[self.owners == c].mean()
-            lines.append(f"{name!s:<{widest}}  {int(self.dimensions[c]):>10}  {_cell(purity)}  {_cell(self.inside[c])}")
+            values = (self.purity[self.owners == c].mean(), self.inside[c])
+            purity, inside = ("-" if value.isnan() else f"{float(value):.4f}" for value in values)
+            lines.append(f"{name!s:<{widest}}  {int(self.dimensions[c]):>10}  {purity:>6}  {inside:>6}")
         return "\n".join(lines)
 
 
 def ownership(means: Tensor) -> Ownership:
-    """Find the owner of each dimension.
-
-    Args:
-        means: `[k, d]`, the class means.
-
-    Returns:
-        The owners, and the block of each class.
-
-    Examples:
-        >>> found = ownership(torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]))
-        >>> found.owners.tolist(), found.dead
-        ([0, 0, 1, -1], 1)
-        >>> print(found.table(["cat", "dog"]))
-        class  dimensions  purity  inside
-        cat             2  1.0000  1.0000
-        dog             1  1.0000  1.0000
-    """
+    """The owner of each dimension, from the class means `[k, d]`."""
     energy = means.square()
     total = energy.sum(0)
     dead = total <= _DEAD * total.max()
     largest, owners = energy.max(0)
     owners = owners.masked_fill(dead, -1)
     purity = (largest / total).masked_fill(dead, math.nan)
-    owned = int((purity >= OWNED).sum())
-    number = int(dead.sum())
+    counts = int((purity >= _OWNED).sum()), int((purity < _OWNED).sum()), int(dead.sum())
     blocks = _block_members(owners, len(means))
     inside = (energy * blocks.T).sum(1) / energy.sum(1)
-    return Ownership(owners, purity, owned, len(total) - number - owned, number, blocks.sum(0).long(), inside)
+    return Ownership(owners, purity, *counts, blocks.sum(0).long(), inside)
 
 
 @dataclass(frozen=True)
@@ -104,12 +86,9 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
         share_c(h) = sum over j in B_c of h_j^2 / ||h||^2
 
     Shares and what lies in dead dimensions add up to 1. At an orthogonal frame a row that has collapsed to its class
-    has a share of 1 there. As the blocks are then disjoint and hold the means, a share is never below the squared
-    cosine to the mean: it counts all energy of a row in the dimensions of a class, in whatever proportions.
-
-    Away from a frame a dimension still goes to the class with the most energy in it, as in `Ownership`. Shares then
-    say which dimensions a row uses, and the nearest centre, which decides, may be that of a class with a small share.
-    They depend on the axes: unless features are non-negative, nothing ties a class to single dimensions.
+    has a share of 1 there, and a share is never below the squared cosine to the mean. Away from a frame shares say
+    which dimensions a row uses, and the nearest centre, which decides, may be that of a class with a small share. They
+    depend on the axes: unless features are non-negative, nothing ties a class to single dimensions.
 
     Args:
         features: `[rows, d]`, of any length; they are divided by their norms.
@@ -136,8 +115,8 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
             f"{list(features.shape)} and {list(centres.shape)}"
         )
     rows = prepared(features).double()
-    if not bool(rows.isfinite().all()):
-        raise ValueError("every feature must be finite; leave out rows that are not")
+    if error := not_finite(features):
+        raise error
     means = centres.to(rows.device, torch.float64)
     owners = ownership(means.nan_to_num()).owners
     energy = rows.square()
@@ -152,7 +131,3 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
 def _block_members(owners: Tensor, k: int) -> Tensor:
     """`[d, k]`, in float64: 1 where a class owns a dimension."""
     return (owners[:, None] == torch.arange(k, device=owners.device)).double()
-
-
-def _cell(value: Tensor) -> str:
-    return f"{'-' if value.isnan() else f'{float(value):.4f}':>6}"

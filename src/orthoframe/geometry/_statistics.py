@@ -1,18 +1,16 @@
 """Counts, means and spread of every class, in one pass over the features."""
 
 import math
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from orthoframe._rows import unit_rows
 
-# Elements of rows that are processed together: few enough that their float64 copies stay in the cache.
-CHUNK_ELEMENTS = 2**19
+# Values of rows that are processed together: few enough that their float64 copies stay in the cache.
+CHUNK = 2**19
 
 
-@dataclass
 class ClassStatistics:
     """Moments of the features of each class, from any number of updates and merges in any order.
 
@@ -41,52 +39,40 @@ class ClassStatistics:
                 [0., 1.]], dtype=torch.float64), tensor([2., 0.], dtype=torch.float64))
     """
 
-    num_classes: int
-    dim: int
-    scatter: bool = True
-    counts: Tensor = field(init=False)
-    means: Tensor = field(init=False)
-    spreads: Tensor = field(init=False)
-    within: Tensor | None = field(init=False)
-    dead_rows: int = field(init=False, default=0)
-
-    def __post_init__(self) -> None:
-        if self.num_classes < 1 or self.dim < 1:
-            raise ValueError(f"num_classes and dim must be at least 1, not {self.num_classes} and {self.dim}")
-        self.counts = torch.zeros(self.num_classes, dtype=torch.float64)
-        self.means = torch.zeros(self.num_classes, self.dim, dtype=torch.float64)
-        self.spreads = torch.zeros(self.num_classes, dtype=torch.float64)
-        self.within = torch.zeros(self.dim, self.dim, dtype=torch.float64) if self.scatter else None
+    def __init__(self, num_classes: int, dim: int, scatter: bool = True) -> None:
+        if num_classes < 1 or dim < 1:
+            raise ValueError(f"num_classes and dim must be at least 1, not {num_classes} and {dim}")
+        self.num_classes, self.dim, self.scatter = num_classes, dim, scatter
+        self.counts = torch.zeros(num_classes, dtype=torch.float64)
+        self.means = torch.zeros(num_classes, dim, dtype=torch.float64)
+        self.spreads = torch.zeros(num_classes, dtype=torch.float64)
+        self.within = torch.zeros(dim, dim, dtype=torch.float64) if scatter else None
+        self.dead_rows = 0
 
     def update(self, features: Tensor, labels: Tensor) -> None:
-        """Add rows.
+        """Add rows `[rows, dim]` of any floating dtype with their labels `[rows]`, from 0 to num_classes - 1.
 
-        Args:
-            features: `[rows, dim]`, any floating dtype, on any device (the first rows decide where the moments are).
-            labels: `[rows]`, integers from 0 to num_classes - 1.
+        The first rows decide on which device the moments are.
 
         Raises:
-            ValueError: For wrong shapes, labels out of range, or a value that is not finite, with its position; nothing
-                is added then.
+            ValueError: For wrong shapes, labels out of range, or a value that is not finite; nothing is added then.
         """
         features, labels = self._checked(features, labels)
-        if not self.counts.any():
-            self._move(features.device)
-        rows = max(1, CHUNK_ELEMENTS // self.dim)
+        rows = max(1, CHUNK // self.dim)
         seen = self._moments(features[:rows], labels[:rows])
         for start in range(rows, len(features), rows):
             seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
         # A value that is not finite makes the mean of its class not finite: no need to check each value.
         if not bool(seen.means.isfinite().all()):
-            _refuse_not_finite(features)
-        self.merge(seen)
+            too_large = ValueError("features are so large that their sums overflow; divide them by a constant first")
+            raise not_finite(features) or too_large
+        if self.counts.any():
+            self.merge(seen)
+        else:
+            vars(self).update(vars(seen))
 
     def merge(self, other: "ClassStatistics") -> None:
-        """Add what another instance has seen.
-
-        Raises:
-            ValueError: If it has another number of classes, dimension or scatter.
-        """
+        """Add what another instance has seen; a `ValueError` unless it has the same classes, dimension and scatter."""
         if (other.num_classes, other.dim, other.scatter) != (self.num_classes, self.dim, self.scatter):
             raise ValueError("only statistics of the same classes, dimension and scatter can be merged")
         device = self.counts.device
@@ -130,27 +116,23 @@ class ClassStatistics:
         if labels.is_floating_point() or labels.is_complex():
             raise TypeError(f"labels must be integers, not {labels.dtype}")
         labels = labels.long()
-        if len(labels):
-            low, high = (int(value) for value in torch.aminmax(labels))
-            if low < 0 or high >= self.num_classes:
-                wrong = low if low < 0 else high
-                position = int((labels == wrong).nonzero()[0, 0])
-                raise ValueError(
-                    f"label {wrong} at position {position}, and num_classes is {self.num_classes}: labels go from 0 to "
-                    f"{self.num_classes - 1}"
-                )
+        check_range(labels, self.num_classes)
         return features.detach(), labels
 
-    def _move(self, device: torch.device) -> None:
-        self.counts, self.means, self.spreads = (t.to(device) for t in (self.counts, self.means, self.spreads))
-        self.within = None if self.within is None else self.within.to(device)
+
+def check_range(labels: Tensor, num_classes: int) -> None:
+    """Refuse labels that are not from 0 to num_classes - 1."""
+    low, high = torch.aminmax(labels) if len(labels) else (0, 0)
+    if low < 0 or high >= num_classes:
+        wrong = int(low if low < 0 else high)
+        raise ValueError(
+            f"label {wrong} at position {int((labels == wrong).nonzero()[0, 0])}, and num_classes is {num_classes}: "
+            f"labels go from 0 to {num_classes - 1}"
+        )
 
 
 def prepared(features: Tensor, normalize: bool = True) -> Tensor:
-    """Rows as they are measured: in float32 or float64, and of unit norm if asked for.
-
-    Zero rows stay zero. Values that are not finite stay so, and are refused later.
-    """
+    """Rows as they are measured: in float32 or float64, and of unit norm if asked for; zero rows stay zero."""
     if not features.is_floating_point():
         raise TypeError(f"features must be floating point, not {features.dtype}")
     if features.dtype in (torch.float16, torch.bfloat16):
@@ -158,31 +140,28 @@ def prepared(features: Tensor, normalize: bool = True) -> Tensor:
     return unit_rows(features)[0] if normalize else features
 
 
-def with_position(error: ValueError, features: Tensor, start: int = 0) -> ValueError:
-    """The same error with the position in the whole, and the value as it was before normalising."""
+def not_finite(features: Tensor, start: int = 0) -> ValueError | None:
+    """An error that names the first value that is not finite, if there is one; `start` is the number of row 0."""
     bad = (~features.isfinite()).nonzero()
     if not len(bad):
-        return error
-    row, column = int(bad[0, 0]), int(bad[0, 1])
+        return None
+    row, column = bad[0].tolist()
     value = float(features[row, column])
     return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
 
 
+def add_rows(seen: ClassStatistics, features: Tensor, labels: Tensor, normalize: bool, start: int = 0) -> None:
+    """Add `prepared` rows; an error names the position in the whole, and the value before normalising."""
+    try:
+        seen.update(prepared(features, normalize), labels)
+    except ValueError as error:
+        raise not_finite(features, start) or error from None
+
+
 def collapse_trace(means: Tensor, within: Tensor, rows: float) -> float:
-    """tr(Sigma_W Sigma_B^+): spread within classes relative to that between them; 0 at neural collapse.
-
-    Args:
-        means: `[k, d]`, class means.
-        within: `[d, d]`, sum of (h - mean)(h - mean)' over all rows.
-        rows: Number of rows.
-
-    Returns:
-        The trace; divided by k it is beta_NC. NaN if all means coincide.
-    """
+    """tr(Sigma_W Sigma_B^+), k times beta_NC, from the sum `within` over all rows; NaN if all means coincide."""
     directions, scale = between_directions(means)
-    if not len(scale):
-        return math.nan  # all means coincide
-    return float(((within @ directions) * directions / scale).sum() / rows)
+    return float(((within @ directions) * directions / scale).sum() / rows) if len(scale) else math.nan
 
 
 def between_directions(means: Tensor) -> tuple[Tensor, Tensor]:
@@ -205,10 +184,3 @@ def _squares(rows: Tensor) -> Tensor:
         torch.mm(rows[:, start:stop].T, rows[:, start:], out=result[start:stop, start:])
         result[stop:, start:stop] = result[start:stop, stop:].T
     return result
-
-
-def _refuse_not_finite(features: Tensor) -> None:
-    if bool(features.isfinite().all()):
-        raise ValueError("features are so large that their sums overflow; divide them by a constant first")
-    row, column = (~features.isfinite()).nonzero()[0].tolist()
-    raise ValueError(f"features[{row}, {column}] is {float(features[row, column])}; every feature must be finite")
