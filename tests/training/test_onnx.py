@@ -47,7 +47,9 @@ def agrees(path, trained, pixels):
     for count in (1, 7, len(pixels)):
         scores, classes, features = run(path, pixels[:count])
         cosines, winners = trained.classify(trained.features(pixels[:count]))
-        assert torch.equal(classes, winners)
+        # Where two centres are equally near, up to the rounding of float32, either is right.
+        lost = cosines.amax(1) - cosines.gather(1, classes[:, None])[:, 0]
+        assert (lost[classes != winners] <= 1e-6).all()
         assert scores.dtype == features.dtype == torch.float32
         assert torch.allclose(scores.double(), cosines, rtol=0, atol=1e-5)
         assert torch.allclose(features, trained.features(pixels[:count]), rtol=0, atol=1e-5)
