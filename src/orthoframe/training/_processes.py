@@ -110,7 +110,7 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
     `refusal` is why this process cannot go on. All raise the first refusal that there is: a process that ended alone
     would leave the others waiting.
     """
-    if refusal is not None and processes.first and isinstance(processes.environment, LightningEnvironment):
+    if refusal is not None and processes.first and not processes.environment.creates_processes_externally:
         raise refusal  # the others are not there yet
     try:
         fabric = Fabric(
