@@ -123,7 +123,8 @@ class RunFolder:
             try:
                 return _read_checkpoint(path), complaints
             except Exception as error:  # a broken file can fail in any way
-                complaints.append(f"{path} is broken ({type(error).__name__}: {str(error).splitlines()[0][:120]})")
+                what = str(error).partition("\n")[0][:120]
+                complaints.append(f"{path} is broken ({type(error).__name__}: {what})")
         if complaints:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to go on from; start a new run")
         return None, complaints
@@ -203,7 +204,7 @@ def load_encoder(folder: Path) -> TrainedEncoder:
         normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
         trained = TrainedEncoder(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
     except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0][:200]
+        what = getattr(error, "strerror", None) or str(error).partition("\n")[0][:200]
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
     encoder.eval()
     return trained

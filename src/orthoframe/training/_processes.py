@@ -123,9 +123,10 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
         )
         fabric.launch()
     except Exception as error:  # of any kind, from the machine, the environment or other processes
-        what = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0][:200]}"
+        what = str(error).partition("\n")[0][:200]
         raise TrainingError(
-            f"the processes of the run cannot be started ({what}); fix that, or train in one process"
+            f"the processes of the run cannot be started ({type(error).__name__}: {what}); fix that, or train in one "
+            "process"
         ) from error
     atexit.unregister(_part)
     atexit.register(_part)
