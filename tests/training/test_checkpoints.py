@@ -9,6 +9,7 @@ import torch
 from tests.training.runs import command, finished, resume, same
 
 from orthoframe.cli import main
+from orthoframe.errors import TrainingError
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
@@ -54,6 +55,15 @@ def test_two_broken_checkpoints(interrupted, capsys):
     for path in (interrupted / CHECKPOINT, interrupted / PREVIOUS):
         assert f"{path} is broken (" in complaint
     assert complaint.endswith("no checkpoint is left to go on from; start a new run\n")
+
+
+def test_a_checkpoint_that_fails_without_a_word(interrupted, monkeypatch):
+    def fails(path):
+        raise EOFError
+
+    monkeypatch.setattr("orthoframe.training._folder._read_checkpoint", fails)
+    with pytest.raises(TrainingError, match=r"is broken \(EOFError: \)"):
+        RunFolder(interrupted).load_checkpoint()
 
 
 def test_what_is_no_checkpoint_is_refused(interrupted):

@@ -14,7 +14,7 @@ from orthoframe.data import Normaliser, load_data
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
 from orthoframe.options import Activation
-from orthoframe.training import TrainedEncoder, _export, export_onnx, images_of_run, load_encoder
+from orthoframe.training import TrainedEncoder, _onnx, export_onnx, images_of_run, load_encoder
 
 OTHERS = [name for name in get_args(Activation) if name not in ("relu", "none")]
 
@@ -47,7 +47,9 @@ def agrees(path, trained, pixels):
     for count in (1, 7, len(pixels)):
         scores, classes, features = run(path, pixels[:count])
         cosines, winners = trained.classify(trained.features(pixels[:count]))
-        assert torch.equal(classes, winners)
+        # Where two centres are equally near, up to the rounding of float32, either is right.
+        lost = cosines.amax(1) - cosines.gather(1, classes[:, None])[:, 0]
+        assert (lost[classes != winners] <= 1e-6).all()
         assert scores.dtype == features.dtype == torch.float32
         assert torch.allclose(scores.double(), cosines, rtol=0, atol=1e-5)
         assert torch.allclose(features, trained.features(pixels[:count]), rtol=0, atol=1e-5)
@@ -100,7 +102,7 @@ def test_what_the_file_says(undisturbed, exported):
     assert (given.name, kind.elem_type) == ("images", onnx.TensorProto.UINT8)
     assert [size.dim_value for size in kind.shape.dim] == [0, 1, 8, 8]  # any number of images
     assert b".py" not in exported.read_bytes()  # no path of this machine
-    assert _export._graph(load_encoder(undisturbed)) == exported.read_bytes()  # the same bytes
+    assert _onnx._graph(load_encoder(undisturbed)) == exported.read_bytes()  # the same bytes
 
 
 def test_real_images_only_where_they_are(undisturbed, tmp_path):
@@ -118,13 +120,13 @@ def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, mo
     trained = load_encoder(undisturbed)
     path = tmp_path / "out.onnx"
     path.write_text("before")
-    monkeypatch.setattr(_export, "_graph", lambda _: exported.read_bytes())
+    monkeypatch.setattr(_onnx, "_graph", lambda _: exported.read_bytes())
     with pytest.raises(TrainingError, match=r"the exported scores differ from torch's by .*; nothing was written"):
         export_onnx(replace(trained, centres=trained.centres.flip(0)), path)
     model = onnx.load(exported)
     for node in model.graph.node:
         node.op_type = "ArgMin" if node.op_type == "ArgMax" else node.op_type
-    monkeypatch.setattr(_export, "_graph", lambda _: model.SerializeToString())
+    monkeypatch.setattr(_onnx, "_graph", lambda _: model.SerializeToString())
     with pytest.raises(TrainingError, match=r"the exported class of \d+ of 32 images is not torch's"):
         export_onnx(trained, path)
     assert path.read_text() == "before"
@@ -136,7 +138,7 @@ def test_without_the_packages(undisturbed, exported, tmp_path, monkeypatch):
     content = exported.read_bytes()
     found = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
-    monkeypatch.setattr(_export, "_graph", lambda _: content)
+    monkeypatch.setattr(_onnx, "_graph", lambda _: content)
     assert "not compared with torch: onnxruntime is not installed" in export_onnx(trained, tmp_path / "out.onnx")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
     with pytest.raises(TrainingError, match=r"pip install 'orthoframe\[onnx\]'"):

@@ -17,7 +17,7 @@ from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
 from orthoframe.training import RunListener, load_encoder
 from orthoframe.training._folder import CHECKPOINT
-from orthoframe.training._processes import find_processes, is_first_process
+from orthoframe.training._processes import find_processes, is_first_process, start
 
 SCRIPT = Path(__file__).with_name("several.py")
 # Batches of 41 rows, 31 of the sampler's and 10 that bind, and a last one of 35: never two equal halves.
@@ -260,10 +260,11 @@ def slurm(count, per_node=None, nodes=None):
 def test_what_a_launcher_has_started(variables, devices, found, environment):
     environment(variables)
     processes = find_processes(devices)
-    assert (processes.per_node, processes.nodes, processes.launched) == found
+    launched = processes.environment.creates_processes_externally
+    assert (processes.per_node, processes.nodes, launched) == found
     assert processes.count == found[0] * found[1]
     assert processes.first
-    assert find_processes(7 if processes.launched else 1, resumed=True).count == processes.count
+    assert find_processes(7 if launched else 1, resumed=True).count == processes.count
 
 
 @pytest.mark.parametrize(
@@ -312,6 +313,27 @@ def test_one_process_speaks(environment):
             for name, value in variables.items():
                 patch.setenv(name, str(value))
             assert is_first_process() is first
+
+
+def test_a_refusal_is_shared_once_the_others_are_there(environment, monkeypatch):
+    """The second run of a program: Fabric has started the other process for the first, and it would wait."""
+
+    class Meeting:
+        world_size = 1
+
+        def __init__(self, **_):
+            pass
+
+        def launch(self):
+            met.append(True)
+
+    met = []
+    monkeypatch.setattr("orthoframe.training._processes.Fabric", Meeting)
+    for variables, meetings in (({}, 0), ({"LOCAL_RANK": 0}, 1)):
+        environment(variables)
+        with pytest.raises(OptionError, match="not so"):
+            start(find_processes(2, resumed=True), "32", OptionError("not so"))
+        assert len(met) == meetings
 
 
 def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):

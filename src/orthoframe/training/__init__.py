@@ -2,91 +2,41 @@
 
 Names are loaded when they are first used: the help of the command needs the settings only.
 """
+# ruff: noqa: F403  # type checkers follow the stars; at run time the table below decides
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orthoframe.training._diagnosis import Diagnosis, LikelyCause, diagnose
-    from orthoframe.training._export import TrainedEncoder, export_onnx, images_of_run, load_encoder
-    from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
-    from orthoframe.training._processes import is_first_process
-    from orthoframe.training._records import (
-        COLUMNS,
-        NON_FINITE_FILE,
-        Cause,
-        CauseRecord,
-        CertificateRecord,
-        ClassMeasurement,
-        Ending,
-        EpochRecord,
-        GeometryMeasurement,
-        Measurement,
-        NonFiniteBatch,
-        OwnershipMeasurement,
-        RunEnvironment,
-        Signature,
-        VerdictRecord,
-        unfinished,
-    )
-    from orthoframe.training._run import Interrupted, RunListener, RunResult, resume, train
-    from orthoframe.training._settings import RECIPES, Settings, TemperatureSchedule
-    from orthoframe.training._task import Evaluation, Task, make_task
+    from orthoframe.training._diagnosis import *
+    from orthoframe.training._folder import *
+    from orthoframe.training._loop import *
+    from orthoframe.training._onnx import *
+    from orthoframe.training._processes import *
+    from orthoframe.training._records import *
+    from orthoframe.training._run import *
+    from orthoframe.training._settings import *
+    from orthoframe.training._task import *
 
-__all__ = [
-    "train",
-    "resume",
-    "Settings",
-    "TemperatureSchedule",
-    "RECIPES",
-    "RunResult",
-    "RunListener",
-    "Interrupted",
-    "Stopped",
-    "NonFiniteLoss",
-    "is_first_process",
-    "Task",
-    "make_task",
-    "Loop",
-    "Evaluation",
-    "diagnose",
-    "Diagnosis",
-    "LikelyCause",
-    "load_encoder",
-    "TrainedEncoder",
-    "export_onnx",
-    "images_of_run",
-    "COLUMNS",
-    "NON_FINITE_FILE",
-    "EpochRecord",
-    "Measurement",
-    "GeometryMeasurement",
-    "ClassMeasurement",
-    "OwnershipMeasurement",
-    "CertificateRecord",
-    "RunEnvironment",
-    "NonFiniteBatch",
-    "VerdictRecord",
-    "CauseRecord",
-    "Signature",
-    "Ending",
-    "Cause",
-    "unfinished",
-]
-
-_MODULES = {
-    "_settings": ("Settings", "TemperatureSchedule", "RECIPES"),
-    "_run": ("train", "resume", "RunResult", "RunListener", "Interrupted"),
-    "_loop": ("Loop", "Stopped", "NonFiniteLoss"),
-    "_processes": ("is_first_process",),
-    "_task": ("Task", "make_task", "Evaluation"),
-    "_diagnosis": ("diagnose", "Diagnosis", "LikelyCause"),
-    "_export": ("load_encoder", "TrainedEncoder", "export_onnx", "images_of_run"),
+_NAMES = {
+    "_run": "train resume RunResult RunListener Interrupted",
+    "_settings": "Settings TemperatureSchedule RECIPES",
+    "_task": "Task make_task Evaluation",
+    "_loop": "Loop Stopped NonFiniteLoss",
+    "_processes": "is_first_process",
+    "_diagnosis": "diagnose Diagnosis LikelyCause",
+    "_folder": "load_encoder TrainedEncoder",
+    "_onnx": "export_onnx images_of_run",
+    "_records": "COLUMNS NON_FINITE_FILE EpochRecord Measurement GeometryMeasurement ClassMeasurement "
+    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord CauseRecord Signature Ending "
+    "Cause unfinished",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
+    if name not in _MODULES:
         raise AttributeError(f"module 'orthoframe.training' has no attribute {name!r}")
-    module = next((module for module, names in _MODULES.items() if name in names), "_records")
-    return getattr(import_module(f"orthoframe.training.{module}"), name)
+    return getattr(import_module(f"orthoframe.training.{_MODULES[name]}"), name)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Literal
 
 from orthoframe.batches import RunCertificate
@@ -111,15 +112,8 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
     if signature is not Signature.FRAME:
         column: Column = "beta_nc" if geometry.orthogonal and records[-1].beta_nc is not None else "delta_of"
         causes, ending = _explain(task, certified, records, found, column)
-    return Diagnosis(
-        signature,
-        ending,
-        tuple(causes),
-        geometry.delta_of,
-        geometry.beta_nc,
-        geometry.spread,
-        found.test.balanced,
-    )
+    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread, found.test.balanced
+    return Diagnosis(signature, ending, tuple(causes), *numbers)
 
 
 def _explain(
@@ -129,7 +123,7 @@ def _explain(
     settings, last = task.settings, records[-1]
     done = 1.0 - (last.relative_gap or 0.0)  # a loss without a floor counts as near it
     column = "gap" if done < _NEAR else column
-    progress = trend(records, column, settings.clean_fraction)
+    progress = _trend(records, column, settings.clean_fraction)
     uncertified, large, hot = _uncertified(settings, certified), _large_lr(settings, done), _too_hot(task)
     causes = _wrong_problem(task)
     causes += [*(uncertified if certified.conclusive else []), *large, *hot, *_dead(settings, found)]
@@ -154,24 +148,15 @@ def _explain(
     return (causes, None) if causes else ([_unexplained(settings, progress)], progress)
 
 
-def trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float) -> Ending:
-    """How a column falls at the end of a run, as a power of the summed learning rate.
+def _trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float) -> Ending:
+    """How a column falls at the end of a run, as a power of the summed learning rate: falling, slow or stalled.
 
-    Epochs in which the learning rate is nearly zero move nothing, and do not tell what more epochs would do.
-
-    Args:
-        records: The rows of `metrics.csv`.
-        column: Where it is known; the gap is taken relative to that of features that are all alike.
-        clean_fraction: The last fraction of the epochs, in which images are not augmented.
-
-    Returns:
-        Falling, slow or stalled; falling, too, with fewer than two values.
+    Epochs in which the learning rate is nearly zero move nothing, and do not tell what more epochs would do. The gap is
+    taken relative to that of features that are all alike. Fewer than two values count as falling.
     """
-    sums, total, before = [], 0.0, 0
-    for record in records:
-        total += record.lr * (record.epoch - before)
-        before = record.epoch
-        sums.append(total)
+    before = [0, *(record.epoch for record in records[:-1])]
+    sums = list(accumulate(record.lr * (record.epoch - last) for record, last in zip(records, before, strict=True)))
+    total = sums[-1]
     values = [record.relative_gap if column == "gap" else getattr(record, column) for record in records]
     known = [(done, value) for done, value in zip(sums, values, strict=True) if value is not None]
     if len(known) < 2:
@@ -292,11 +277,7 @@ def _too_cold(task: Task) -> list[LikelyCause]:
 
 
 def _unexplained(settings: Settings, progress: Ending) -> LikelyCause:
-    ways: list[tuple[Part, ...]] = [
-        ("another ", Option("seed")),
-        ("a wider encoder",),
-        ("a larger ", Option("lr")),
-    ]
+    ways: list[tuple[Part, ...]] = [("another ", Option("seed")), ("a wider encoder",), ("a larger ", Option("lr"))]
     if settings.temperature.first >= settings.temperature.last:
         ways.append(("a temperature schedule such as ", _RISING))
     if progress is Ending.SLOW:

@@ -1,4 +1,4 @@
-"""The folder of a run: its files, its checkpoints, and that only one process writes to it."""
+"""The folder of a run: its one writer, its files, its checkpoints, and the encoder that is handed out."""
 
 import csv
 import io
@@ -7,37 +7,38 @@ import os
 import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
 
-from orthoframe._atomic import json_ready, locked, write_atomic, write_json
+from orthoframe._atomic import json_ready, locked, write_atomic
+from orthoframe.data import Normaliser
+from orthoframe.encoders import FrameEncoder, make_frame_encoder
 from orthoframe.errors import Option, TrainingError
-from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, NonFiniteBatch, RunEnvironment
+from orthoframe.geometry import NearestCentre
+from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
+from orthoframe.training._task import Task, encode
 
 CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+_ENCODER, _CENTRES = "encoder.safetensors", "class_means"
+_ENCODER_SETTINGS = ("width", "head", "features", "activation")
 
 
 class RunFolder:
-    """Where a run keeps its files.
-
-    Args:
-        path: The folder; it need not exist.
-    """
+    """Where a run keeps its files; the folder need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def check_free(self) -> None:
-        """Refuse a folder that has a run in it, before any work.
-
-        Raises:
-            TrainingError: If it has, or if it cannot be looked into.
-        """
+        """Refuse a folder that has a run in it, or that cannot be looked into."""
         try:
             taken = (self.path / "config.json").exists()
         except OSError as error:
@@ -50,14 +51,7 @@ class RunFolder:
 
     @contextmanager
     def opened(self, resumed: bool) -> Iterator[None]:
-        """Keep other processes out; a process that dies lets go.
-
-        Args:
-            resumed: Whether a run is here that goes on; if not, the folder may have to be made.
-
-        Raises:
-            TrainingError: If there is a run in it already, another process is writing to it, or it cannot be made.
-        """
+        """Keep other processes out; a process that dies lets go. A run that is not resumed may have to make it."""
         with ExitStack() as held:
             try:
                 if not resumed:
@@ -74,16 +68,8 @@ class RunFolder:
                 self.check_free()  # now that nobody else can start one
             yield
 
-    def write_settings(self, settings: Settings) -> None:
-        """From here on there is a run in the folder."""
-        write_json(self.path / "config.json", settings.to_dict())
-
     def settings(self) -> Settings:
-        """The settings of the run that is in the folder.
-
-        Raises:
-            TrainingError: If there is none, or they cannot be read.
-        """
+        """The settings of the run that is in the folder."""
         file = self.path / "config.json"
         try:
             data = json.loads(file.read_text())
@@ -96,10 +82,6 @@ class RunFolder:
         except (OSError, ValueError, TypeError) as error:
             raise TrainingError(f"{file}: not the settings of a run ({error})") from None
         return settings
-
-    def write_environment(self, environment: RunEnvironment) -> None:
-        """Write what the run uses."""
-        write_json(self.path / "run.json", asdict(environment))
 
     def environment(self) -> RunEnvironment | None:
         """What the run used before; None if it was killed before it could say."""
@@ -118,18 +100,10 @@ class RunFolder:
         lines = (json.dumps(json_ready(entry)) + "\n" for entry in measurements)
         write_atomic(self.path / "geometry.jsonl", "".join(lines))
 
-    def write_non_finite(self, batch: NonFiniteBatch) -> Path:
-        """Write the batch that stopped the run; the file."""
-        write_json(self.path / NON_FINITE_FILE, asdict(batch))
-        return self.path / NON_FINITE_FILE
-
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Write a checkpoint, and keep the one before it.
 
         A process that is killed meanwhile leaves the old one, the new one, or the old one as the previous.
-
-        Raises:
-            OSError: If it cannot be written; the last good one is left.
         """
         buffer = io.BytesIO()
         torch.save(state, buffer)
@@ -140,14 +114,7 @@ class RunFolder:
         os.replace(fresh, self.path / CHECKPOINT)
 
     def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest checkpoint that is whole.
-
-        Returns:
-            The state, None if the run was killed before its first; and a sentence for each broken one.
-
-        Raises:
-            TrainingError: If there are checkpoints and none is whole.
-        """
+        """The newest state that is whole, None if there is no checkpoint yet; and a sentence for each broken one."""
         complaints: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
             path = self.path / name
@@ -156,17 +123,11 @@ class RunFolder:
             try:
                 return _read_checkpoint(path), complaints
             except Exception as error:  # a broken file can fail in any way
-                complaints.append(f"{path} is broken ({type(error).__name__}: {str(error).splitlines()[0][:120]})")
+                what = str(error).partition("\n")[0][:120]
+                complaints.append(f"{path} is broken ({type(error).__name__}: {what})")
         if complaints:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to go on from; start a new run")
         return None, complaints
-
-    def drop_broken_checkpoint(self) -> None:
-        """Replace the newest checkpoint, which is broken, by the previous one, which the next save would lose.
-
-        To be called by one process, when all have loaded.
-        """
-        os.replace(self.path / PREVIOUS, self.path / CHECKPOINT)
 
     def _unusable(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self.path}: {error.strerror or error}; choose another ", Option("out"))
@@ -181,3 +142,69 @@ def _read_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(state, dict) or "state" not in state:
         raise ValueError("it is not the state of a run")
     return state
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """An encoder with the class means of its training images."""
+
+    encoder: FrameEncoder
+    centres: Tensor  # [k, dim]
+    classes: tuple[str, ...]
+    image_shape: tuple[int, ...]
+    normaliser: Normaliser
+
+    def features(self, pixels: Tensor) -> Tensor:
+        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
+        return encode(self.encoder, pixels, self.normaliser)
+
+    def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
+        scores = NearestCentre(self.centres).scores(features)
+        return scores, scores.argmax(1)
+
+
+def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
+    """Write the encoder and the class means `[k, dim]` to the folder."""
+    about = {
+        **{name: getattr(task.settings, name) for name in ("model", *_ENCODER_SETTINGS)},
+        "image_shape": list(task.train.pixels.shape[1:]),
+        "classes": list(task.train.classes),
+        "mean": list(task.normaliser.mean),
+        "std": list(task.normaliser.std),
+    }
+    weights = task.encoder.state_dict().items()
+    tensors = {f"encoder.{name}": value.detach().cpu().contiguous() for name, value in weights}
+    tensors[_CENTRES] = centres.contiguous()
+    # One entry: the order of several would differ from run to run.
+    write_atomic(folder / _ENCODER, save(tensors, metadata={"orthoframe": json.dumps(about)}))
+
+
+def load_encoder(folder: Path) -> TrainedEncoder:
+    """Read the encoder of a run.
+
+    Args:
+        folder: That of the run, or the file itself.
+
+    Returns:
+        The encoder, in evaluation mode, and all that is needed to classify images with it.
+
+    Raises:
+        TrainingError: If there is none, or it is broken.
+    """
+    path = folder / _ENCODER if folder.is_dir() else folder
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})["orthoframe"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        parts = {name: about[name] for name in _ENCODER_SETTINGS}
+        encoder = make_frame_encoder(about["model"], about["image_shape"], **parts)
+        centres = tensors.pop(_CENTRES)
+        encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in tensors.items()})
+        normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
+        trained = TrainedEncoder(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
+    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
+        what = getattr(error, "strerror", None) or str(error).partition("\n")[0][:200]
+        raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
+    encoder.eval()
+    return trained

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -31,12 +32,7 @@ class Stopped(TrainingError):
 
 
 class NonFiniteLoss(Stopped):
-    """The loss is not finite.
-
-    Args:
-        batch: Which batch it was.
-        file: Where all of its samples are listed, if anywhere.
-    """
+    """The loss of a batch is not finite; all of its samples are listed in the file, if there is one."""
 
     def __init__(self, batch: NonFiniteBatch, file: Path | None = None) -> None:
         self.batch = batch
@@ -75,31 +71,26 @@ class Loop:
     def __init__(self, task: Task, fabric: "Fabric") -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
         encoder: nn.Module = task.encoder
-        self.local_statistics = False
-        if fabric.world_size > 1 and any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules()):
-            self.local_statistics = fabric.device.type == "cpu"  # SyncBatchNorm needs GPUs
-            if not self.local_statistics:
-                encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
+        shared = fabric.world_size > 1 and any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules())
+        self.local_statistics = shared and fabric.device.type == "cpu"  # SyncBatchNorm needs GPUs
+        if shared and not self.local_statistics:
+            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
         if settings.compile:
             encoder = torch.compile(encoder)  # type: ignore[assignment]
-        self.parts = nn.ModuleDict({"encoder": encoder})
+        self.parts = nn.Sequential(OrderedDict(encoder=encoder))  # one module for the gradients of all processes
         if task.classifier is not None:
-            self.parts["classifier"] = task.classifier
+            self.parts.add_module("classifier", task.classifier)
         optimizer = torch.optim.SGD(
             self.parts.parameters(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
         )
-        self.model, self.optimizer = fabric.setup(_Forward(self.parts), optimizer)
+        self.model, self.optimizer = fabric.setup(self.parts, optimizer)
         self.criterion = SupConLoss(denominator=settings.denominator)
         self.meter = GapMeter(denominator=settings.denominator)
         self.pixels, self.labels = task.train.pixels.to(fabric.device), task.train.labels.to(fabric.device)
-        self.prototypes = None if task.prototypes is None else task.prototypes.to(fabric.device)
+        self.keys: tuple[Tensor, ...] = ()  # prototypes, and their classes
+        if task.prototypes is not None:
+            self.keys = task.prototypes.to(fabric.device), torch.arange(len(task.prototypes), device=fabric.device)
         self.state = State()
-
-    @property
-    def measure_every(self) -> int:
-        """Epochs between two measurements."""
-        settings = self.task.settings
-        return settings.measure_every or max(1, settings.epochs // _MEASUREMENTS)
 
     def run_epoch(self, on_step: Callable[[], None] | None = None) -> EpochRecord:
         """Train one epoch, measure if it is due, and keep its record.
@@ -114,9 +105,7 @@ class Loop:
         start = time.perf_counter() - state.seconds
         batches = self.task.plan.batches(epoch)
         temperature = self._set_temperature(epoch)
-        rates = [
-            settings.learning_rate((epoch + number / len(batches)) / settings.epochs) for number in range(len(batches))
-        ]
+        rates = [settings.learning_rate((epoch + n / len(batches)) / settings.epochs) for n in range(len(batches))]
         for number in range(state.steps, len(batches)):
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[number]
@@ -128,22 +117,17 @@ class Loop:
         found = self.meter.read()
         assert found is not None  # every epoch has batches
         self.meter.reset()
-        bounded = settings.loss == "supcon"
-        self.state = State(epoch + 1, records=state.records, measurements=state.measurements)
-        measured = self._measure() if (epoch + 1) % self.measure_every == 0 or epoch + 1 in (1, settings.epochs) else {}
-        record = EpochRecord(
-            epoch=epoch + 1,
-            seconds=round(time.perf_counter() - start, 4),
-            lr=rates[-1],
-            temperature=temperature,
-            loss=found.loss,
-            floor=found.floor if bounded else None,
-            gap=found.gap if bounded else None,
-            collapsed=found.collapsed if bounded else None,
-            **measured,
-        )
-        self.state.records.append(record)
-        return record
+        epoch += 1
+        self.state = State(epoch, records=state.records, measurements=state.measurements)
+        columns: dict[str, Any] = {}
+        if settings.loss == "supcon":
+            columns = {"floor": found.floor, "gap": found.gap, "collapsed": found.collapsed}
+        every = settings.measure_every or max(1, settings.epochs // _MEASUREMENTS)
+        if epoch in (1, settings.epochs) or epoch % every == 0:
+            columns |= self._measure()
+        seconds = round(time.perf_counter() - start, 4)
+        self.state.records.append(EpochRecord(epoch, seconds, rates[-1], temperature, found.loss, **columns))
+        return self.state.records[-1]
 
     def step(self, batch: Integers, epoch: int, number: int) -> float:
         """Draw, encode, compare, update; the loss before the update."""
@@ -188,7 +172,7 @@ class Loop:
 
     def evaluate(self) -> Evaluation:
         """The geometry and the accuracies as they are now."""
-        return self.task.evaluate(self.parts["encoder"])
+        return self.task.evaluate(self.parts[0])
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: types that torch loads with `weights_only=True`."""
@@ -202,11 +186,7 @@ class Loop:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint.
-
-        Raises:
-            TrainingError: If it was made with other batches.
-        """
+        """Go on from a checkpoint, unless it was made with other batches."""
         if state["plan"] != self.task.plan.fingerprint():
             raise TrainingError("the checkpoint was made with other batches: the data or its folder has changed")
         self.parts.load_state_dict(state["parts"])
@@ -225,7 +205,7 @@ class Loop:
     def _row_labels(self, batch: Integers, epoch: int) -> tuple[Tensor, range | None]:
         """Classes of all rows of a batch, in all processes, and of the prototypes."""
         labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views_in(epoch))
-        return labels, None if self.prototypes is None else range(len(self.prototypes))
+        return labels, range(len(self.keys[0])) if self.keys else None
 
     def _loss(self, images: Tensor, labels: Tensor, rows: int) -> Tensor:
         """This process's part of the loss, whose mean over processes is the loss; `rows`: global batch size."""
@@ -234,12 +214,7 @@ class Loop:
             # Not the mean over this process's rows: another process may have one more.
             return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
         # All prototypes are in every process: the loss gathers rows, but not keys.
-        keys = self.prototypes
-        loss: Tensor = (
-            self.criterion(outputs, labels)
-            if keys is None
-            else self.criterion(outputs, labels, keys, torch.arange(len(keys), device=keys.device))
-        )
+        loss: Tensor = self.criterion(outputs, labels, *self.keys)
         return loss
 
     def _checked(self, loss: Tensor, images: Tensor, batch: Integers, epoch: int, number: int) -> float:
@@ -254,8 +229,8 @@ class Loop:
         with torch.no_grad(), self.fabric.autocast():
             found = encoder.head.before_norm(encoder.backbone(images)).abs().max()
         largest = float(self.fabric.all_gather(found).max())  # type: ignore[union-attr]
-        samples = tuple(self.task.train.origins(batch))
         finite = largest if math.isfinite(largest) else None
+        samples = tuple(self.task.train.origins(batch))
         raise NonFiniteLoss(NonFiniteBatch(str(value), number + 1, epoch + 1, samples, finite))
 
     def _measure(self) -> dict[str, Any]:
@@ -267,17 +242,3 @@ class Loop:
             columns = found.columns()
         self.fabric.barrier()
         return columns
-
-
-class _Forward(nn.Module):
-    """Features of images, or their logits: one module for the gradients of all processes."""
-
-    def __init__(self, parts: nn.ModuleDict) -> None:
-        super().__init__()
-        self.parts = parts
-
-    def forward(self, images: Tensor) -> Tensor:
-        features: Tensor = self.parts["encoder"](images)
-        if "classifier" in self.parts:
-            features = self.parts["classifier"](features)
-        return features

@@ -12,35 +12,25 @@ from orthoframe.losses import Gap
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """A row of `metrics.csv`; what was not measured in an epoch, or does not exist for its loss, is None.
+    """A row of `metrics.csv`; what was not measured in an epoch, or does not exist for its loss, is None."""
 
-    Attributes:
-        epoch: From 1.
-        lr: The learning rate of the last step.
-        loss: The mean over the batches of the epoch; `floor`, `gap` and `collapsed` likewise.
-        collapsed: The loss of features that are all alike.
-        balanced_accuracy: Of the training images; `test_*` of the test images.
-        dead_rows: Training images without a feature above zero.
-        live_dimensions: Dimensions that are above zero for some training image.
-    """
-
-    epoch: int
+    epoch: int  # from 1
     seconds: float
-    lr: float
+    lr: float  # of the last step
     temperature: float
-    loss: float
+    loss: float  # the mean over the batches of the epoch, as are the next three
     floor: float | None = None
     gap: float | None = None
-    collapsed: float | None = None
+    collapsed: float | None = None  # the loss of features that are all alike
     delta_of: float | None = None
     delta_etf: float | None = None
     beta_nc: float | None = None
-    balanced_accuracy: float | None = None
+    balanced_accuracy: float | None = None  # of the training images
     worst_accuracy: float | None = None
     test_balanced_accuracy: float | None = None
     test_worst_accuracy: float | None = None
-    dead_rows: int | None = None
-    live_dimensions: int | None = None
+    dead_rows: int | None = None  # training images without a feature above zero
+    live_dimensions: int | None = None  # that are above zero for some training image
 
     @property
     def relative_gap(self) -> float | None:
@@ -109,12 +99,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class CertificateRecord:
-    """`certificate.json`: what the batches of the run guarantee.
-
-    Attributes:
-        epochs: How many epochs were looked at together.
-        conclusive: Whether it is about all batches of the run.
-    """
+    """`certificate.json`: what the batches of the run guarantee."""
 
     holds: bool
     holds_as_stated: bool
@@ -125,8 +110,8 @@ class CertificateRecord:
     memberships: int
     single_class_batches: int
     absent: int
-    epochs: int
-    conclusive: bool = True
+    epochs: int  # that were looked at together
+    conclusive: bool = True  # whether it is about all batches of the run
 
 
 NON_FINITE_FILE = "nan-batch.json"
@@ -135,38 +120,23 @@ NON_FINITE_FILE = "nan-batch.json"
 
 @dataclass(frozen=True)
 class NonFiniteBatch:
-    """A batch whose loss was not finite.
+    """A batch whose loss was not finite."""
 
-    Attributes:
-        loss: `nan` or `inf`.
-        step: From 1, in its epoch.
-        epoch: From 1.
-        indices: The samples, by their place in the data as it was read.
-        largest_feature: Before normalisation; None if it is not finite either.
-    """
-
-    loss: str
-    step: int
-    epoch: int
-    indices: tuple[int, ...]
-    largest_feature: float | None
+    loss: str  # nan or inf
+    step: int  # from 1, in its epoch
+    epoch: int  # from 1
+    indices: tuple[int, ...]  # the samples, by their place in the data as it was read
+    largest_feature: float | None  # before normalisation; None if it is not finite either
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """`run.json`: what a run used, beside what was asked for (`config.json`).
+    """`run.json`: what a run used, beside what was asked for (`config.json`)."""
 
-    Attributes:
-        processes: How many processes shared it.
-        device: `cpu` or `cuda`.
-        precision: As Fabric names it.
-        versions: Of orthoframe, torch and Python.
-    """
-
-    processes: int
-    device: str
-    precision: str
-    versions: dict[str, str]
+    processes: int  # that shared it
+    device: str  # cpu or cuda
+    precision: str  # as Fabric names it
+    versions: dict[str, str]  # of orthoframe, torch and Python
 
 
 class _Coded(StrEnum):
@@ -178,11 +148,6 @@ class _Coded(StrEnum):
         member = str.__new__(cls, code)
         member._value_, member.sentence = code, sentence
         return member
-
-    @property
-    def label(self) -> str:
-        """The code in words."""
-        return self.value.replace("-", " ")
 
 
 class Signature(_Coded):
@@ -264,37 +229,22 @@ class CauseRecord:
 
 @dataclass(frozen=True)
 class VerdictRecord:
-    """`verdict.json`: how a run ended.
-
-    Attributes:
-        sentence: The verdict in words.
-        reached: Whether the frame is reached.
-        signature: What the features look like; None for a run that has not finished.
-        ending: How the run was moving; None where the frame is reached or the causes explain everything.
-        causes: Likely causes, the gravest first.
-    """
+    """`verdict.json`: how a run ended."""
 
     sentence: str
-    reached: bool
-    signature: Signature | None
-    ending: Ending | None
-    causes: tuple[CauseRecord, ...]
+    reached: bool  # whether the frame is reached
+    signature: Signature | None  # None for a run that has not finished
+    ending: Ending | None  # None where the frame is reached or the causes explain everything
+    causes: tuple[CauseRecord, ...]  # likely ones, the gravest first
 
     @property
     def label(self) -> str:
         """Signature and ending in a few words."""
-        return ", ".join(part.label for part in (self.signature, self.ending) if part is not None)
+        return ", ".join(part.replace("-", " ") for part in (self.signature, self.ending) if part is not None)
 
 
 def unfinished(folder: Path, epochs_done: int, epochs: int, *, non_finite: bool) -> VerdictRecord:
-    """In the place of a verdict, for a run that has none yet.
-
-    Args:
-        folder: Its folder.
-        epochs_done: Epochs that have ended.
-        epochs: Epochs that were asked for.
-        non_finite: Whether the loss was not finite.
-    """
+    """In the place of a verdict, for a run that has none yet; `non_finite`: the loss was not finite."""
     if non_finite:
         ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
         advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])

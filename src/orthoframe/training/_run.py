@@ -17,11 +17,10 @@ from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import Option, OrthoframeError, Part
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._export import save_encoder
-from orthoframe.training._folder import RunFolder
+from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
 from orthoframe.training._processes import check_precision, find_processes, start
-from orthoframe.training._records import EpochRecord, RunEnvironment
+from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Evaluation, Progress, Task, make_task
 
@@ -32,8 +31,7 @@ class Interrupted(Exception):
     """Ctrl-C, or a signal to end: the state is saved."""
 
 
-def _nothing(*_: object) -> None:
-    """What is done if nobody listens."""
+def _nothing(*_: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -105,78 +103,53 @@ def resume(out: Path, listener: RunListener | None = None, *, report: bool = Tru
 
 
 def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunListener, report: bool) -> RunResult | None:
-    try:
-        before = folder.environment() if resumed else None
-        processes = find_processes(settings.devices if before is None else before.processes, resumed)
-        with ExitStack() as held:
-            # What a process can do alone comes before others are started, so that a refusal needs none of them.
-            task, refusal = None, None
-            try:
-                if not resumed:
-                    folder.check_free()
-                check_precision(settings.precision)
-                task = make_task(settings, processes.count, listener.on_data)
-                if processes.first:
-                    held.enter_context(folder.opened(resumed))
-            except OrthoframeError as error:
-                refusal = error
-            fabric = start(processes, settings.precision, refusal)
-            assert task is not None  # otherwise there is a refusal
+    """From the settings to the report, in each of the processes that share the run."""
+    before = folder.environment() if resumed else None
+    processes = find_processes(settings.devices if before is None else before.processes, resumed)
+    with _disk_errors(folder.path, f"{folder.path}: ", "what was saved last is whole"), ExitStack() as held:
+        # What a process can do alone comes before others are started, so that a refusal needs none of them.
+        task, refusal = None, None
+        try:
+            if not resumed:
+                folder.check_free()
+            check_precision(settings.precision)
+            task = make_task(settings, processes.count, listener.on_data)
+            if processes.first:
+                held.enter_context(folder.opened(resumed))
+        except OrthoframeError as error:
+            refusal = error
+        fabric = start(processes, settings.precision, refusal)
+        assert task is not None  # otherwise there is a refusal
+        listener = listener if fabric.global_rank == 0 else RunListener()
 
-            first = fabric.global_rank == 0
-            listener = listener if first else RunListener()
-            environment = RunEnvironment(
-                processes.count, fabric.device.type, settings.precision, {**_VERSIONS, "torch": torch.__version__}
-            )
-            certified = task.certificate()
-            loop = Loop(task, fabric)
-            if resumed:
-                _load(loop, folder, listener)
-            for note in _notes(loop, before, environment):
-                listener.on_note(note)
-            if first:
-                if not resumed:
-                    folder.write_settings(settings)  # not earlier: a start that failed leaves no run behind
-                folder.write_environment(environment)
-                certificate = {**certified.certificate.to_dict(), "epochs": certified.epochs}
-                write_json(folder.path / "certificate.json", {**certificate, "conclusive": certified.conclusive})
-            listener.on_start(task, certified, loop.epoch_floor() if settings.loss == "supcon" else None)
+        certified = task.certificate()
+        loop = Loop(task, fabric)
+        if resumed:
+            _load(loop, folder, listener)
+        versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
+        environment = RunEnvironment(processes.count, fabric.device.type, settings.precision, versions)
+        for note in _notes(loop, before, environment):
+            listener.on_note(note)
+        if fabric.global_rank == 0:
+            if not resumed:  # not earlier: a start that failed leaves no run behind
+                write_json(folder.path / "config.json", settings.to_dict())
+            write_json(folder.path / "run.json", asdict(environment))
+            about = {"epochs": certified.epochs, "conclusive": certified.conclusive}
+            write_json(folder.path / "certificate.json", {**certified.certificate.to_dict(), **about})
+        listener.on_start(task, certified, loop.epoch_floor() if settings.loss == "supcon" else None)
 
-            _train(loop, folder, listener)
-            if not first:
-                return None
+        _train(loop, folder, listener)
+        if fabric.global_rank != 0:
+            return None
 
-            evaluation = loop.evaluate()
-            diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-            save_encoder(folder.path, task, evaluation.centres)
-            write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
-            if report:
-                _write_report(folder.path)
-            records = tuple(loop.state.records)
-            return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
-    except OSError as error:
-        raise Stopped(
-            f"{folder.path}: {error.strerror or error}; what was saved last is whole: once there is room, go on with ",
-            Option("resume", str(folder.path)),
-        ) from error
-
-
-_VERSIONS = {"orthoframe": __version__, "python": platform.python_version()}
-
-
-def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
-    """What the user should know before the first step."""
-    notes = loop.task.notes()
-    if before is not None and before.processes != now.processes:
-        notes.append((f"the run was shared by {before.processes} processes before, and by {now.processes} now",))
-    if loop.local_statistics:
-        notes.append(
-            (
-                f"BatchNorm statistics are per process, each of which has a part of every batch ({now.processes} "
-                "processes); SyncBatchNorm needs GPUs",
-            )
-        )
-    return notes
+        evaluation = loop.evaluate()
+        diagnosis = diagnose(task, certified, loop.state.records, evaluation)
+        save_encoder(folder.path, task, evaluation.centres)
+        write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
+        if report:
+            _write_report(folder.path)
+        records = tuple(loop.state.records)
+        return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
 
 
 def _load(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
@@ -187,8 +160,19 @@ def _load(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
     if state is not None:
         loop.load_state_dict(state)
     loop.fabric.barrier()  # every process has read
-    if complaints and loop.fabric.global_rank == 0:
-        folder.drop_broken_checkpoint()
+    if complaints and loop.fabric.global_rank == 0:  # the next save would lose the one that is whole
+        os.replace(folder.path / PREVIOUS, folder.path / CHECKPOINT)
+
+
+def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
+    """What the user should know before the first step."""
+    notes = loop.task.notes()
+    if before is not None and before.processes != now.processes:
+        notes.append((f"the run was shared by {before.processes} processes before, and by {now.processes} now",))
+    if loop.local_statistics:
+        note = "BatchNorm statistics are per process, each of which has a part of every batch"
+        notes.append((f"{note} ({now.processes} processes); SyncBatchNorm needs GPUs",))
+    return notes
 
 
 def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
@@ -224,25 +208,31 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
                 if not first:
                     raise
                 folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
-                raise NonFiniteLoss(error.batch, folder.write_non_finite(error.batch)) from None
+                file = folder.path / NON_FINITE_FILE
+                write_json(file, asdict(error.batch))
+                raise NonFiniteLoss(error.batch, file) from None
         save()
 
 
 def _write_report(path: Path) -> None:
     from orthoframe.reporting import read_run, training_figure, write_report
 
-    try:
+    with _disk_errors(path, "the report cannot be written: ", f"everything else is in {path}"):
         run = read_run(path)
         write_atomic(path / "report.html", lambda file: write_report([run], file))
         os.makedirs(path / "figures", exist_ok=True)
         figure = training_figure(run)
         write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
+
+
+@contextmanager
+def _disk_errors(path: Path, what: str, kept: str) -> Iterator[None]:
+    """Say what the disk refused, what is there all the same, and how to go on."""
+    try:
+        yield
     except OSError as error:
-        raise Stopped(
-            f"the report cannot be written: {error.strerror or error}; everything else is in {path}; once there is "
-            "room, go on with ",
-            Option("resume", str(path)),
-        ) from error
+        sentence = f"{what}{error.strerror or error}; {kept}; once there is room, go on with "
+        raise Stopped(sentence, Option("resume", str(path))) from error
 
 
 @contextmanager

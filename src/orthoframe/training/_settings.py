@@ -5,7 +5,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_origin, get_type_hints
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import (
@@ -25,20 +25,6 @@ from orthoframe.options import (
     check_number,
 )
 
-_CHOICES = {
-    "imbalance": Imbalance,
-    "model": Model,
-    "head": Head,
-    "activation": Activation,
-    "loss": Loss,
-    "denominator": Denominator,
-    "scheme": Scheme,
-    "binding": Binding,
-    "lr_schedule": LearningRateSchedule,
-    "precision": Precision,
-}
-_COUNTS = ("bound_examples", "batch_size", "views", "epochs", "devices")
-_OPTIONAL_COUNTS = ("majority", "width", "features", "bound_classes", "test_images", "measure_every")
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
 
@@ -61,7 +47,7 @@ class TemperatureSchedule:
         if isinstance(given, TemperatureSchedule):
             return given
         first, last = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
-        return cls(first, last)  # type: ignore[arg-type]  # whatever it is, `check` looks at it
+        return cls(first, last)  # type: ignore[arg-type]  # whatever it is, `Settings.check` looks at it
 
     @property
     def constant(self) -> bool:
@@ -72,17 +58,6 @@ class TemperatureSchedule:
         """The temperature of an epoch, counted from 0; a single epoch has the last."""
         done = epoch / (epochs - 1) if epochs > 1 else 1.0
         return self.first if self.constant else self.first * (self.last / self.first) ** done
-
-    def check(self) -> None:
-        """Refuse temperatures that are not positive and finite.
-
-        Raises:
-            OptionError: With a sentence.
-        """
-        for value in (self.first, self.last):
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not 0 < value < math.inf:
-                raise OptionError(Option("temperature"), f" must be positive and finite, not {value!r}; 0.1 is usual")
 
 
 @dataclass(frozen=True)
@@ -195,9 +170,8 @@ class Settings:
         if self.imbalance == "none" and self.ratio not in (Settings.ratio, 1):
             raise OptionError(Option("imbalance", "none"), " has no ", Option("ratio"), "; leave one of them out")
         if self.head == "none" and self.features is not None:
-            raise OptionError(
-                Option("features"), " needs ", Option("head", "linear"), "; without it the width decides the dimension"
-            )
+            otherwise = "; without it the width decides the dimension"
+            raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
         if self.loss == "cross-entropy":
             for name in ("denominator", "prototypes", "temperature"):
                 if getattr(self, name) != getattr(Settings, name):
@@ -205,41 +179,38 @@ class Settings:
         if self.binding in ("none", "present"):
             for name in ("bound_classes", "bound_examples"):
                 if getattr(self, name) != getattr(Settings, name):
-                    raise OptionError(
-                        *(Option(name), " needs ", Option("binding", "fixed")),
-                        f", redrawn or random, not {self.binding}",
-                    )
+                    others = f", redrawn or random, not {self.binding}"
+                    raise OptionError(Option(name), " needs ", Option("binding", "fixed"), others)
         if self.scheme == "full" and self.batch_size != Settings.batch_size:
-            raise OptionError(
-                Option("scheme", "full"), " is one batch of all samples; leave ", Option("batch_size"), " out"
-            )
+            whole = " is one batch of all samples; leave "
+            raise OptionError(Option("scheme", "full"), whole, Option("batch_size"), " out")
         if not self.augment and self.views > 1:
-            raise OptionError(
-                Option("views", self.views), f" without augmentation would be {self.views} times the same image"
-            )
+            same = f" without augmentation would be {self.views} times the same image"
+            raise OptionError(Option("views", self.views), same)
 
     def _check_values(self) -> None:
-        for name, kind in _CHOICES.items():
-            check_choice(name, getattr(self, name), kind)
-        for name in _COUNTS:
-            check_count(name, getattr(self, name))
-        for name in _OPTIONAL_COUNTS:
-            if getattr(self, name) is not None:
-                check_count(name, getattr(self, name))
-        for name in ("prototypes", "augment", "compile"):
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(Option(name), f" must be true or false, not {getattr(self, name)!r}")
+        for name, kind in get_type_hints(Settings).items():
+            value = getattr(self, name)
+            if get_origin(kind) is Literal:
+                check_choice(name, value, kind)
+            elif kind is int or (kind == int | None and value is not None):
+                check_count(name, value, 0 if name == "seed" else 1)
+            elif kind is bool and not isinstance(value, bool):
+                raise OptionError(Option(name), f" must be true or false, not {value!r}")
         if not isinstance(self.data, str):
             raise OptionError(Option("data"), f" must be a string, not {self.data!r}")
         if not isinstance(self.data_dir, Path | str | None):
             raise OptionError(Option("data_dir"), f" must be a folder, not {self.data_dir!r}")
-        if check_count("seed", self.seed, 0) >= 2**63:
+        if self.seed >= 2**63:
             raise OptionError(Option("seed"), f" must be below 2^63, not {self.seed}")
         check_number("ratio", self.ratio, least=1)
         check_number("lr", self.lr, above=0)
         check_number("weight_decay", self.weight_decay, least=0)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
-        self.temperature.check()
+        for tau in (self.temperature.first, self.temperature.last):
+            number = isinstance(tau, int | float) and not isinstance(tau, bool)
+            if not number or not 0 < tau < math.inf:
+                raise OptionError(Option("temperature"), f" must be positive and finite, not {tau!r}; 0.1 is usual")
 
     def to_dict(self) -> dict[str, Any]:
         """Types that JSON has: a temperature is a number, or a list of the first and the last."""

@@ -130,7 +130,10 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
     try:
         data = load_data(settings.data, settings.data_dir, seed=settings.seed, progress=progress)
         train = data.train.subset(_chosen(settings, data))
-        test = _test_images(data.test, settings.test_images, settings.seed)
+        test = data.test
+        if settings.test_images is not None:
+            there = torch.bincount(test.labels, minlength=len(test.classes)).clamp(max=settings.test_images)
+            test = test.subset(imbalanced_indices(test.labels, there.tolist(), seed=settings.seed))
         shape = tuple(train.pixels.shape[1:])
         k = len(train.classes)
         encoder = make_frame_encoder(
@@ -143,6 +146,9 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
             num_classes=k,
             seed=settings.seed,
         )
+        bound = settings.bound_classes
+        if bound is not None and bound > k:
+            raise OptionError(Option("bound_classes"), f" must be at most {k}, the number of classes, not {bound}")
         plan = BatchPlan(
             train.labels.numpy(),
             None if settings.scheme == "full" else settings.batch_size,
@@ -151,46 +157,28 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
             seed=settings.seed,
             views=settings.views_in(settings.epochs - 1),
             bound_examples=settings.bound_examples,
-            bound_classes=_first_classes(settings.bound_classes, k),
+            bound_classes=None if bound is None else range(bound),
         )
         _check_batch_norm(plan, encoder, processes)
     except OrthoframeError:
         raise
     except (ValueError, OSError) as error:
         raise TrainingError(f"{settings.data}: {error}") from error
-    classifier = _classifier(encoder.out_features, k, settings.seed) if settings.loss == "cross-entropy" else None
+    classifier = None
+    if settings.loss == "cross-entropy":
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(settings.seed)
+            classifier = nn.Linear(encoder.out_features, k)
     prototypes = _prototypes(k, encoder.out_features) if settings.prototypes else None
     augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
     return Task(settings, train, test, Normaliser.of(train), augment, plan, encoder, classifier, prototypes)
 
 
-def _classifier(dim: int, k: int, seed: int) -> nn.Linear:
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return nn.Linear(dim, k)
-
-
 def _prototypes(k: int, dim: int) -> Tensor:
     """An orthogonal frame `[k, dim]`: each class has dim // k dimensions to itself."""
-    rows = torch.zeros(k, dim)
     block = dim // k
-    for c in range(k):
-        rows[c, c * block : (c + 1) * block] = block**-0.5
-    return rows
-
-
-def _first_classes(wanted: int | None, k: int) -> range | None:
-    if wanted is not None and wanted > k:
-        raise OptionError(Option("bound_classes"), f" must be at most {k}, the number of classes, not {wanted}")
-    return None if wanted is None else range(wanted)
-
-
-def _test_images(test: LabelledImages, wanted: int | None, seed: int) -> LabelledImages:
-    """At most `wanted` images of each class."""
-    if wanted is None:
-        return test
-    there = torch.bincount(test.labels, minlength=len(test.classes)).clamp(max=wanted)
-    return test.subset(imbalanced_indices(test.labels, there.tolist(), seed=seed))
+    rows = torch.eye(k).repeat_interleave(block, dim=1) * block**-0.5
+    return nn.functional.pad(rows, (0, dim - k * block))
 
 
 def _check_batch_norm(plan: BatchPlan, encoder: FrameEncoder, processes: int) -> None:

@@ -1,4 +1,4 @@
-"""The encoder that is handed out, with its class means: as safetensors, and as one ONNX graph."""
+"""The trained encoder, with its class means, as one ONNX graph."""
 
 import importlib.util
 import io
@@ -6,104 +6,23 @@ import json
 import logging
 import warnings
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor, nn
 
 from orthoframe._atomic import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
-from orthoframe.data import Normaliser, load_data
-from orthoframe.encoders import FrameEncoder, make_frame_encoder
+from orthoframe.data import load_data
 from orthoframe.errors import OrthoframeError, TrainingError
-from orthoframe.geometry import NearestCentre
-from orthoframe.training._folder import RunFolder
-from orthoframe.training._task import Task, encode
+from orthoframe.training._folder import RunFolder, TrainedEncoder
 
-_FILE, _CENTRES = "encoder.safetensors", "class_means"
 _OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
-_OUTPUTS = ("scores", "class", "features")
 _RANDOM, _REAL = 32, 64  # images that are compared
 # Scores are cosines of float32 features, a hundred products each: this is far above rounding, and far below what a
 # wrong graph gives.
 _TOLERANCE = 1e-4
-
-
-@dataclass(frozen=True)
-class TrainedEncoder:
-    """An encoder with the class means of its training images."""
-
-    encoder: FrameEncoder
-    centres: Tensor  # [k, dim]
-    classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    normaliser: Normaliser
-
-    def features(self, pixels: Tensor) -> Tensor:
-        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
-        return encode(self.encoder, pixels, self.normaliser)
-
-    def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
-        scores = NearestCentre(self.centres).scores(features)
-        return scores, scores.argmax(1)
-
-
-def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
-    """Write the encoder and the class means to the folder."""
-    about: dict[str, Any] = {
-        "model": task.settings.model,
-        "image_shape": list(task.train.pixels.shape[1:]),
-        "width": task.settings.width,
-        "head": task.settings.head,
-        "features": task.settings.features,
-        "activation": task.settings.activation,
-        "classes": list(task.train.classes),
-        "mean": list(task.normaliser.mean),
-        "std": list(task.normaliser.std),
-    }
-    tensors = {
-        f"encoder.{name}": value.detach().cpu().contiguous() for name, value in task.encoder.state_dict().items()
-    }
-    tensors[_CENTRES] = centres.contiguous()
-    # One entry: the order of several would differ from run to run.
-    content = save(tensors, metadata={"orthoframe": json.dumps(about)})
-    write_atomic(folder / _FILE, content)
-
-
-def load_encoder(folder: Path) -> TrainedEncoder:
-    """Read what `save_encoder` wrote.
-
-    Raises:
-        TrainingError: If there is none, or it is broken.
-    """
-    path = folder / _FILE if folder.is_dir() else folder
-    try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["orthoframe"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        encoder = make_frame_encoder(
-            about["model"],
-            about["image_shape"],
-            width=about["width"],
-            head=about["head"],
-            features=about["features"],
-            activation=about["activation"],
-        )
-        centres = tensors.pop(_CENTRES)
-        encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in tensors.items()})
-        normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
-        trained = TrainedEncoder(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else str(error).splitlines()[0][:200]
-        raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
-    encoder.eval()
-    return trained
 
 
 class _Graph(nn.Module):
@@ -191,7 +110,7 @@ def _graph(trained: TrainedEncoder) -> bytes:
                 dynamo=True,
                 opset_version=_OPSET,
                 input_names=["images"],
-                output_names=list(_OUTPUTS),
+                output_names=["scores", "class", "features"],
                 dynamic_shapes=({0: torch.export.Dim("n")},),
                 verbose=False,
             )
@@ -201,12 +120,8 @@ def _graph(trained: TrainedEncoder) -> bytes:
     model = program.model_proto
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         part.ClearField("metadata_props")  # where each node was in our source: paths of this machine
-    about = {
-        "orthoframe": __version__,
-        "classes": json.dumps(trained.classes),
-        "image_shape": json.dumps(trained.image_shape),
-    }
-    onnx.helper.set_model_props(model, about)
+    about = {"classes": json.dumps(trained.classes), "image_shape": json.dumps(trained.image_shape)}
+    onnx.helper.set_model_props(model, {"orthoframe": __version__, **about})
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
 
@@ -220,14 +135,11 @@ def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    generator = torch.Generator().manual_seed(0)
     shape = (_RANDOM, *trained.image_shape)
-    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
-    real = 0 if images is None else len(images)
+    pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     pixels = pixels if images is None else torch.cat([pixels, images])
-    features = trained.features(pixels)
     scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
-    wanted, _ = trained.classify(features)
+    wanted, _ = trained.classify(trained.features(pixels))
     known = ~trained.centres.isnan().any(1)
     apart = float((scores - wanted)[:, known].abs().max())
     if not apart <= _TOLERANCE:
@@ -238,4 +150,5 @@ def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> 
         raise TrainingError(
             f"the exported class of {wrong} of {len(pixels)} images is not torch's; nothing was written"
         )
+    real = len(pixels) - _RANDOM
     return f"compared with torch on {_RANDOM} random and {real} real images: the same classes, scores to {apart:.1g}"
