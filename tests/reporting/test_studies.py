@@ -15,10 +15,11 @@ import study_results as made
 from orthoframe.errors import InputError
 from orthoframe.reporting import study_figure, write_claims_page, write_study, write_study_page
 from orthoframe.reporting._format import NOTHING
+from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._study_axes import legends_below
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
 from orthoframe.reporting._study_layout import lay_out, styles
-from orthoframe.reporting._study_pages import markdown, study_text
+from orthoframe.reporting._study_pages import study_text
 from orthoframe.studies import STUDIES as CATALOGUE
 from orthoframe.studies import read_result
 
@@ -266,6 +267,7 @@ def test_the_page_in_html():
     assert len(pictures(text)) == (2 + 1 + 1) + (1 + 1)
     assert all(picture.startswith(b"\x89PNG") for picture in pictures(text))
     assert text.count('class="mark bad"') == 2 * 2 + 2  # two claims, twice each, and both studies
+    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1." in text
     assert "the loss is not finite" in text
     assert "<script" not in text
 

@@ -11,7 +11,7 @@ from orthoframe.errors import InputError
 from orthoframe.geometry import Accuracy
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING, RUN_COLOURS
-from orthoframe.reporting._html import write_page
+from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
 from orthoframe.reporting._run import Run
 from orthoframe.training import VerdictRecord

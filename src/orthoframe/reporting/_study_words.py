@@ -1,6 +1,5 @@
 """What a study's quantities, coordinates, rules and numbers are called."""
 
-import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,15 +8,6 @@ from orthoframe.reporting._format import NOTHING, lasted, plain, short
 from orthoframe.studies import Claim, Failure, Finding, Interval, StudyResult
 
 NOT_REACHED = "not reached"
-MEANS = "Means over seeds (geometric for distances and times), with their 95 % intervals."
-RULE = (
-    "The threshold of each claim was fixed before the runs that decide it. A claim is supported if the 95 % interval "
-    "of every cell keeps to the threshold, and not supported if that of one cell is beyond it."
-)
-KEY = (
-    "Large marks are means over seeds, small ones are seeds; bars are 95 % intervals of the mean, and an arrow says "
-    "that one goes on to zero. Bands go from the smallest to the largest seed."
-)
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
@@ -211,11 +201,6 @@ def made(study: StudyResult) -> dict[str, str]:
         "commits of the runs": ", ".join(study.run_commits) or NOTHING,
         "time of all runs, one after the other": lasted(study.seconds),
     }
-
-
-def for_html(text: Any) -> str:
-    """Text as HTML, with real subscripts."""
-    return re.sub(r"([Δβ])_([A-Z]+)", r"\1<sub>\2</sub>", html.escape(str(text)))
 
 
 def for_matplotlib(text: Any, longest: int = 200) -> str:
