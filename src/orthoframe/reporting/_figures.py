@@ -157,10 +157,8 @@ def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> Ax
     if k <= pictures.NUMBERED:
         _number_cells(axes, cosines, ".2f", 6, np.abs(cosines) > 0.6)
     if k <= pictures.NAMED:
-        names = [plain(name) for name in picture.classes]
-        counts = [""] * k if picture.counts is None else [f" ({count:,})" for count in picture.counts]
-        axes.set_yticks(range(k), [name + count for name, count in zip(names, counts, strict=True)])
-        axes.set_xticks(range(k), names, rotation=90)
+        axes.set_yticks(range(k), picture.labels(plain))
+        axes.set_xticks(range(k), [plain(name) for name in picture.classes], rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
     axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8))).ax.tick_params(labelsize=7)
     axes.set_anchor("W")

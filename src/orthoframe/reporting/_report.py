@@ -60,10 +60,8 @@ def _one(run: Run) -> dict[str, Any]:
 
 
 def _environment(run: Run) -> dict[str, str]:
-    if run.environment is None:
-        return {}
-    used = asdict(run.environment)
-    versions = {f"{name} version": version for name, version in used.pop("versions").items()}
+    used = {} if run.environment is None else asdict(run.environment)
+    versions = {f"{name} version": version for name, version in used.pop("versions", {}).items()}
     return {name: _setting(value) for name, value in {**used, **versions}.items()}
 
 

@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._figures import draw_cosines
-from orthoframe.reporting._format import GREY, INK, LINE, MUTED, NOTHING, short
+from orthoframe.reporting._format import GREY, INK, LINE, MUTED, NOTHING, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
 from orthoframe.reporting._study_layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
 from orthoframe.reporting._study_words import for_matplotlib
@@ -232,8 +232,7 @@ def _set_ticks(axis: Any, log: bool, limits: Limits, whole: bool = False) -> Non
         axis.set_major_locator(LogLocator(10, numticks=8))
         axis.set_minor_locator(LogLocator(10, subs=range(2, 10), numticks=99) if decades < 6 else NullLocator())
     else:
-        powers = range(math.floor(math.log10(limits[0])), math.ceil(math.log10(limits[1])) + 1)
-        axis.set_major_locator(FixedLocator([digit * 10.0**power for power in powers for digit in (1, 2, 5)]))
+        axis.set_major_locator(FixedLocator(ticks_around(*limits)))
         axis.set_minor_locator(NullLocator())
     if decades <= 1.8 or (limits[0] > 5e-4 and limits[1] < 1e5):
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
