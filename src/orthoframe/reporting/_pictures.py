@@ -21,7 +21,7 @@ SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")  # colours of parts from 0 to 1
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
-_SECOND, _TRAIN, _SIZE = "#d9822b", "#a9c6e8", "#b8c0ca"  # the second of two lines, training accuracy, class sizes
+_TRAIN, _SIZE = "#a9c6e8", "#b8c0ca"  # training accuracy, class sizes
 _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
@@ -246,7 +246,7 @@ def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], colu
     for number, run in enumerate(runs):
         for place, (column, words) in enumerate(columns.items()):
             if len(runs) == 1:
-                lines.append(_line(run, column, words, (ACCENT, _SECOND)[place], positive=True))
+                lines.append(_line(run, column, words, RUN_COLOURS[place], positive=True))
             else:
                 lines.append(_line(run, column, run.name, *_run_style(number), positive=True))
     return _curves(name, label, lines, y_title, len(runs), logarithmic=True)

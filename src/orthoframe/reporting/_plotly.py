@@ -84,17 +84,7 @@ def _trace(line: pictures.Curve, x_title: str) -> dict[str, Any]:
 def _(picture: pictures.CosineMap) -> Plot:
     k, last = len(picture.classes), picture.frames[-1]
     names = _categories(picture.classes)
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "x": names,
-        "y": names,
-        "z": _numbers(last.values),
-        "zmin": -1,
-        "zmax": 1,
-        "colorscale": _colour_scale(pictures.DIVERGING),
-        "hovertemplate": "%{y} and %{x}: %{z:.4f}<extra></extra>",
-        "hoverongaps": False,
-    }
+    trace = _heat_map(names, names, _numbers(last.values), -1, pictures.DIVERGING, "%{y} and %{x}: %{z:.4f}")
     if k <= (pictures.NUMBERED // 2 if picture.small else pictures.NUMBERED):
         trace |= {"texttemplate": "%{z:.2f}", "textfont": {"size": 10}}
     square: dict[str, Any] = {"constrain": "domain", "showline": False}
@@ -155,19 +145,12 @@ def _(picture: pictures.OwnershipMap) -> Plot:
     # Only the owner's cell of each dimension is given, and plotly leaves the others empty. The first column is
     # complete, because otherwise classes without a dimension would be missing from the grid.
     empty = [c for c in range(k) if c not in picture.owners[:1]]
-    trace = {
-        "type": "heatmap",
-        "x": [*range(len(picture.owners)), *([0] * len(empty))],
-        "y": [*(names[owner] for owner in picture.owners), *(names[c] for c in empty)],
-        "z": [*map(rounded, picture.parts), *([None] * len(empty))],
-        "customdata": [*picture.dimensions, *([None] * len(empty))],
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": _colour_scale(pictures.SEQUENTIAL),
-        "hoverongaps": False,
-        "hovertemplate": "dimension %{customdata}: %{y} has %{z:.4f} of it<extra></extra>",
-        "colorbar": {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25},
-    }
+    x = [*range(len(picture.owners)), *([0] * len(empty))]
+    y = [names[c] for c in (*picture.owners, *empty)]
+    z = [*map(rounded, picture.parts), *([None] * len(empty))]
+    trace = _heat_map(x, y, z, 0, pictures.SEQUENTIAL, "dimension %{customdata}: %{y} has %{z:.4f} of it")
+    trace["customdata"] = [*picture.dimensions, *([None] * len(empty))]
+    trace["colorbar"] = {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25}
     layout = _layout(
         margin={"l": 20, "r": 10, "t": 12, "b": 44},
         xaxis=_axis("live dimensions, in the order of their owners", showgrid=False, rangemode="nonnegative"),
@@ -260,8 +243,11 @@ def _class_axis(
     return _axis(type="category", categoryorder="array", categoryarray=whole, showgrid=False, **{**ticks, **more})
 
 
-def _colour_scale(colours: Sequence[str]) -> list[list[Any]]:
-    return [[number / (len(colours) - 1), colour] for number, colour in enumerate(colours)]
+def _heat_map(x: Any, y: Any, z: Any, low: int, colours: Sequence[str], hover: str) -> dict[str, Any]:
+    """A heat map of values from `low` to 1."""
+    values = {"x": x, "y": y, "z": z, "zmin": low, "zmax": 1, "hoverongaps": False}
+    scale = [[number / (len(colours) - 1), colour] for number, colour in enumerate(colours)]
+    return {"type": "heatmap", **values, "colorscale": scale, "hovertemplate": f"{hover}<extra></extra>"}
 
 
 def _text(name: str, longest: int = 18) -> str:

@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._figures import draw_cosines
-from orthoframe.reporting._format import GREY, INK, LINE, MUTED, NOTHING, short, ticks_around
+from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, NOTHING, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
 from orthoframe.reporting._study_layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
 from orthoframe.reporting._study_words import for_matplotlib
@@ -27,7 +27,7 @@ _WIDTHS = {1: 6.4, 2: 4.7, 3: 3.75}
 _HEIGHT = 3.3
 _ROWS = 40  # comparisons of a claim that are drawn, the worst for it first
 _MAPS = 8
-_LOOKS = {"good": ("#1a7f5a", "o"), "wait": ("#a8690c", "D"), "bad": ("#b83227", "X")}  # of a decision
+_LOOKS = {"good": (GOOD, "o"), "wait": ("#a8690c", "D"), "bad": ("#b83227", "X")}  # of a decision
 
 
 def study_figure(study: StudyResult) -> Figure:
@@ -272,8 +272,8 @@ def _handle(chart: Chart, line: Line | None) -> Line2D:
     if line is None:  # what was not reached
         style = {"marker": "^", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": MUTED}
         return Line2D([], [], linestyle="none", **style)
-    style = {"color": line.style.colour, "linestyle": line.style.dash, "linewidth": 1.7}
+    dash = line.style.dash if chart.curves or chart.joined else "none"
+    style = {"color": line.style.colour, "linestyle": dash, "linewidth": 1.7}
     if not chart.curves:
         style |= {"marker": line.style.mark, "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.7}
-        style["linestyle"] = line.style.dash if chart.joined else "none"
     return Line2D([], [], **style)

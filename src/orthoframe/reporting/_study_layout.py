@@ -123,19 +123,21 @@ def lay_out(study: StudyResult, panel: Panel) -> Chart:
         limits = limits_of(places, log_x, 0.06) if numeric else (-0.5, max(len(places), 1) - 0.5)
         spots = places if numeric else range(len(places))
         ticks = {repr(place): (float(spot), value_words(place)) for place, spot in zip(places, spots, strict=True)}
-        # Lines stand beside one another at each place: these are parts of the axis between two of them.
-        count = 1 if coloured else len(groups)
-        step, edge = (min(0.008, 0.04 / max(count, 1)), 0.03) if numeric else (0.7 / max(count * len(places), 1),) * 2
         lines = []
         for number, (key, group) in enumerate(groups.items()):
-            aside, points = 0.0 if coloured else number - (count - 1) / 2, []
+            # Lines stand side by side at each place, and marks of what was not reached further apart.
+            steps = (min(0.008, 0.04 / len(groups)), 0.03) if numeric else (0.7 / len(groups) / len(places),) * 2
+            aside = 0.0 if coloured else number - (len(groups) - 1) / 2
+            points = []
             for cell in group:
                 place, found = ticks[repr(cell.where[x])][0], cell.over_seeds(panel.quantity)
-                spot, rim = (_moved(place, part * aside, limits, log_x) for part in (step, edge))
-                points.append(Point(spot, found, *_bar(found, log_y), rim))
+                spot, edge = [_moved(place, step * aside, limits, log_x) for step in steps]
+                points.append(Point(spot, found, *_bar(found, log_y), edge))
             lines.append(Line(looks[key], points=tuple(sorted(points, key=lambda point: point.x))))
     y_limits, top = _vertical(lines, panel.level, log_y)
-    named = len(places) <= 7 and (log_x or _even(places)) if numeric else True
+    # Names of numbers need room between them.
+    even = numeric and min(after - before for before, after in pairwise(places)) * 8 >= places[-1] - places[0]
+    named = not numeric or (len(places) <= 7 and (log_x or even))
     return Chart(
         title=panel.title,
         x_title=coordinate_words(x),
@@ -275,11 +277,6 @@ def limits_of(values: Iterable[float], log: bool, room: float, right: float | No
     if low == high:
         low, high = low - (abs(low) * 0.2 or 1.0), high + (abs(high) * 0.2 or 1.0)
     return low - (high - low) * room, high + (high - low) * right
-
-
-def _even(places: Sequence[float]) -> bool:
-    """Whether the names of these places would be far enough from one another."""
-    return min(after - before for before, after in pairwise(places)) * 8 >= places[-1] - places[0]
 
 
 def _vertical(lines: Sequence[Line], level: float | None, log: bool) -> tuple[Limits, float | None]:
