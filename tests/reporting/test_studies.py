@@ -15,12 +15,13 @@ import study_results as made
 from orthoframe.errors import InputError
 from orthoframe.reporting import study_figure, write_claims_page, write_study, write_study_page
 from orthoframe.reporting._format import NOTHING
-from orthoframe.reporting._study_axes import legends_below
+from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
-from orthoframe.reporting._study_layout import lay_out, styles
-from orthoframe.reporting._study_pages import markdown, study_text
+from orthoframe.reporting._study_layout import lay_out, legends_below, styles
+from orthoframe.reporting._study_pages import study_text
+from orthoframe.reporting._study_words import interval_words, quantity_words, where_words
 from orthoframe.studies import STUDIES as CATALOGUE
-from orthoframe.studies import read_result
+from orthoframe.studies import Interval, read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -124,13 +125,14 @@ def test_neighbours_share_a_legend_that_tells_the_lines_of_both():
 def test_more_values_than_colours_look_different(values):
     cells = made.cells({"way": values}, lambda where, draw, seed: made.result({"delta_of": 0.5}))
     _, looks = styles(cells, [(value,) for value in values], ["way"])
-    assert len({(look.colour, look.kind) for look in looks.values()}) == len(values)
+    assert len({(look.colour, look.mark, look.dash) for look in looks.values()}) == len(values)
 
 
 def test_times_that_were_not_reached_stand_at_the_top():
     found = first_chart(STUDIES["extreme"])
     missing = [point for line in found.lines for point in line.points if point.found.missing]
-    assert [(point.name, point.found.missing, point.found.mean) for point in missing] == [("10,000", 3, None)]
+    assert [(point.found.missing, point.found.mean) for point in missing] == [(3, None)]
+    assert missing[0].x == pytest.approx(10_000, rel=0.1)  # beside the points of other lines
     reached = [value for line in found.lines for point in line.points for value in point.found.known]
     assert max(reached) < found.top < found.y_limits[1]
 
@@ -205,6 +207,15 @@ def test_text_stays_text(text, expected):
     assert markdown(text, paragraph=True) == expected
 
 
+def test_numbers_and_places_in_words():
+    assert interval_words(Interval(0.02, 0.01, 0.03, {})) == "0.02 [0.01, 0.03]"
+    assert interval_words(Interval(None, 40.0, None, {})) == "more than 40"
+    assert interval_words(Interval(None, 0.0, 0.4, {})) == "less than 0.4"
+    where = {"data": "digits", "ratio": 10, "batch_size": 64, "activation": "none"}
+    assert where_words(where) == "digits, R 10, batch size 64, activation none"
+    assert (quantity_words("beta_nc"), quantity_words("not_known_here")) == ("collapse, β_NC", "not known here")
+
+
 def test_files_are_whole_and_the_same(tmp_path):
     for folder in ("a", "b"):
         write_study(STUDIES["imbalance"], tmp_path / folder / "deep")
@@ -266,6 +277,7 @@ def test_the_page_in_html():
     assert len(pictures(text)) == (2 + 1 + 1) + (1 + 1)
     assert all(picture.startswith(b"\x89PNG") for picture in pictures(text))
     assert text.count('class="mark bad"') == 2 * 2 + 2  # two claims, twice each, and both studies
+    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1." in text
     assert "the loss is not finite" in text
     assert "<script" not in text
 

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.image import AxesImage
+from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -30,11 +31,6 @@ _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
 _MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
 
 
-def new_figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, that finds its own margins."""
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def training_figure(run: "Run") -> Figure:
     """Draw a run: loss with its floor, distance to a frame with beta_NC, and the cosines at the end.
 
@@ -44,10 +40,10 @@ def training_figure(run: "Run") -> Figure:
     Returns:
         A figure, to be saved with `figure.savefig(path)`.
     """
-    figure = new_figure(14.0, 4.4)
+    figure = Figure(figsize=(14.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
-    draw_curves(left, pictures.loss_curves([run]), "Loss")
-    draw_curves(middle, pictures.geometry_curves(run), "Geometry of the class means")
+    _draw_curves(left, pictures.loss_curves([run]), "Loss")
+    _draw_curves(middle, pictures.geometry_curves(run), "Geometry of the class means")
     if run.measurements:
         end = run.measurements[-1:]
         draw_cosines(right, pictures.cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
@@ -66,13 +62,13 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     Returns:
         A figure, to be saved with `figure.savefig(path)`.
     """
-    figure = new_figure(13.0, 4.4)
+    figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
     found = geometry.ownership
     owners = pictures.ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
     parts = f"Owner's part of each dimension: {found.owned} owned, {found.shared} shared, {found.dead} dead"
     draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
-    draw_ownership(middle, owners, parts)
+    _draw_ownership(middle, owners, parts)
     _draw_histogram(right, geometry)
     figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
     return figure
@@ -89,7 +85,7 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
         A figure, to be saved with `figure.savefig(path)`.
     """
     panels = 2 if predicted is None else 3
-    figure = new_figure(5.0 * panels, 4.6)
+    figure = Figure(figsize=(5.0 * panels, 4.6), layout="constrained")
     axes = figure.subplots(1, panels)
     title = f"Cosines of class means; distance to a frame {solution.geometry.delta_of:.2g}"
     draw_cosines(axes[0], _cosine_map(solution.geometry, solution.geometry.cosines), title)
@@ -101,7 +97,7 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
     line = pictures.Curve("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
-    draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    _draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
     figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
     return figure
 
@@ -119,7 +115,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     k = len(certificate.classes)
     worst = sorted(range(k), key=lambda c: -certificate.classes[c].components)[:_BARS]
     height = min(7.0, max(4.0, 1.2 + 0.2 * k))
-    figure = new_figure(2.0 * height + 1.4, height)
+    figure = Figure(figsize=(2.0 * height + 1.4, height), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.1, 1.0])
     _draw_meetings(left, certificate, meetings)
     _draw_pieces(right, certificate, sorted(worst))
@@ -128,48 +124,56 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     return figure
 
 
-def draw_curves(axes: Axes, picture: pictures.Curves, title: str = "") -> None:
-    """Draw lines over epochs or steps."""
+def _label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(x, fontsize=8)
+    axes.set_ylabel(y, fontsize=8)
+    axes.tick_params(labelsize=7, which="both")
+
+
+def _draw_curves(axes: Axes, picture: pictures.Curves, title: str = "") -> None:
     for line in picture.lines:
         marker = "." if line.marked or len(line.x) == 1 else ""
         style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.7 * line.width}
         axes.plot(line.x, line.y, label=plain(line.name, 40), marker=marker, markersize=4, **style)
     if picture.logarithmic and picture.lines:
         axes.set_yscale("log")
-    axes.set_title(title, fontsize=9)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half epoch
-    axes.set_xlabel(picture.x_title, fontsize=8)
-    axes.set_ylabel(picture.y_title, fontsize=8)
-    axes.tick_params(labelsize=7, which="both")
+    _label(axes, title, picture.x_title, picture.y_title)
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
     if picture.legend:
         axes.legend(frameon=False, fontsize=8)
 
 
-def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> None:
-    """Draw the last frame of a heat map of cosines."""
+def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> AxesImage:
+    """Draw the last frame of a heat map of cosines; a small one has neither names nor numbers nor a colour bar."""
     cosines, k = picture.frames[-1].values, len(picture.classes)
     image = axes.imshow(cosines, cmap=_colour_map(pictures.DIVERGING), vmin=-1, vmax=1)
+    _label(axes, title)
+    if picture.small:
+        axes.set(xticks=[], yticks=[])
+        return image
     if k <= pictures.NUMBERED:
-        for (row, column), value in np.ndenumerate(cosines):
-            ink = "white" if abs(value) > 0.6 else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=6, color=ink, in_layout=False)
-    names = [plain(name) for name in picture.classes]
-    sized = names
-    if picture.counts is not None:
-        sized = [f"{name} ({count:,})" for name, count in zip(names, picture.counts, strict=True)]
+        _number_cells(axes, cosines, ".2f", 6, np.abs(cosines) > 0.6)
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), sized, fontsize=7)
-        axes.set_xticks(range(k), names, fontsize=7, rotation=90)
+        axes.set_yticks(range(k), picture.labels(plain))
+        axes.set_xticks(range(k), [plain(name) for name in picture.classes], rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
     axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8))).ax.tick_params(labelsize=7)
     axes.set_anchor("W")
-    axes.set_title(title, fontsize=9)
+    return image
 
 
-def draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str = "") -> None:
-    """Draw live dimensions in the order of their owners: the darker, the larger the owner's part."""
+def _number_cells(axes: Axes, values: NDArray[Any], digits: str, size: int, dark: NDArray[np.bool_]) -> None:
+    """Write the numbers of a `[k, k]` heat map into its cells, in white where they are dark."""
+    for (row, column), value in np.ndenumerate(values):
+        style: dict[str, Any] = {"fontsize": size, "color": "white" if dark[row, column] else "black"}
+        axes.text(column, row, f"{value:{digits}}", ha="center", va="center", in_layout=False, **style)
+
+
+def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> None:
+    """Live dimensions in the order of their owners: the darker, the larger the owner's part."""
     k, d = len(picture.classes), len(picture.owners)
     table = np.full((k, max(1, d)), np.nan)
     table[list(picture.owners), np.arange(d)] = np.array(picture.parts, float)
@@ -177,10 +181,8 @@ def draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str = "") 
     colours = _colour_map(pictures.SEQUENTIAL)
     image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), [plain(name) for name in picture.classes], fontsize=7)
-    axes.tick_params(axis="x", labelsize=7)
-    axes.set_xlabel("live dimensions, in the order of their owners", fontsize=8)
-    axes.set_title(title, fontsize=9)
+        axes.set_yticks(range(k), [plain(name) for name in picture.classes])
+    _label(axes, title, "live dimensions, in the order of their owners")
     axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
 
 
@@ -198,12 +200,10 @@ def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:
         axes.axvline(-1 / (k - 1), color="tab:red", linewidth=1, linestyle="--", label="simplex ETF")
     axes.set_xlim(-1, 1)
     axes.margins(y=0.25)  # room for the legend
-    axes.set_xlabel("cosine of two class means", fontsize=8)
-    axes.set_ylabel("pairs of classes", fontsize=8)
-    axes.tick_params(labelsize=7)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=7)
-    axes.set_title(f"Distance to a frame {geometry.delta_of:.3f}, beta_NC {geometry.beta_nc:.2g}", fontsize=9)
+    title = f"Distance to a frame {geometry.delta_of:.3f}, beta_NC {geometry.beta_nc:.2g}"
+    _label(axes, title, "cosine of two class means", "pairs of classes")
 
 
 def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any]) -> None:
@@ -220,18 +220,15 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
         marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
         axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if k <= _MEETING_NAMES:
-        axes.set_xticks(range(k), [plain(name) for name in names], fontsize=7, rotation=90)
-        axes.set_yticks(range(k), [plain(name) for name in names], fontsize=7)
+        axes.set_xticks(range(k), [plain(name) for name in names], rotation=90)
+        axes.set_yticks(range(k), [plain(name) for name in names])
     if k <= _MEETING_COUNTS:
-        for (row, column), count in np.ndenumerate(meetings):
-            ink = "black" if np.log1p(count) / np.log1p(most) > 0.7 or not count else "white"
-            axes.text(column, row, f"{count}", ha="center", va="center", fontsize=7, color=ink, in_layout=False)
+        _number_cells(axes, meetings, "d", 7, (meetings > 0) & (np.log1p(meetings) <= 0.7 * np.log1p(most)))
     crosses = ", red: not pushed apart" if missing else ""
-    axes.set_title(f"Batches that two classes share (grey: none{crosses})", fontsize=9)
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.85)
-    digits = (1, 2, 5) if most >= 10 else range(1, 10)
-    ticks = [digit * 10**power for power in range(len(str(most))) for digit in digits if digit * 10**power <= most]
-    bar.set_ticks(ticks, labels=[f"{tick:,}" for tick in ticks], fontsize=7)
+    _label(axes, f"Batches that two classes share (grey: none{crosses})")
+    ticks = LogLocator(subs=(1, 2, 5) if most >= 10 else range(1, 10))
+    bar = axes.figure.colorbar(image, ax=axes, shrink=0.85, ticks=ticks, format="{x:,.0f}")
+    bar.ax.tick_params(labelsize=7)
     bar.minorticks_off()
 
 
@@ -240,27 +237,24 @@ def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -
     for row, c in enumerate(shown):
         report = certificate.classes[c]
         pieces = sizes[report.name]
-        colours = ("tab:blue",) if len(pieces) == 1 else ("tab:orange", "navajowhite")
-        start = 0.0
-        for number, size in enumerate(pieces[:_PIECES]):
-            colour, share = colours[number % len(colours)], size / report.samples
-            axes.barh(row, share, left=start, color=colour, edgecolor="white", linewidth=0.5)
-            start += share
+        shares = np.array(pieces[:_PIECES]) / report.samples
+        starts = np.cumsum(shares) - shares
+        colours = ["tab:blue"] if len(pieces) == 1 else ["tab:orange", "navajowhite"] * len(shares)
+        axes.barh([row] * len(shares), shares, left=starts, color=colours, edgecolor="white", linewidth=0.5)
         if len(pieces) > _PIECES:
-            hatched = True
-            axes.barh(row, 1 - start, left=start, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
+            hatched, rest = True, 1 - shares.sum()
+            axes.barh(row, rest, left=1 - rest, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
         word = "piece" if len(pieces) == 1 else "pieces"
         axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
-    names = [plain(certificate.classes[c].name) for c in shown]
-    axes.set_yticks(range(len(shown)), names, fontsize=7)
-    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"], fontsize=7)
+    axes.set_yticks(range(len(shown)), [plain(certificate.classes[c].name) for c in shown])
+    axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
     axes.set_xlim(0, 1.45)
     axes.spines["bottom"].set_bounds(0, 1)
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     more = len(certificate.classes) - len(shown)
     title = "Pieces of each class" + (f" (the worst; {more} more)" if more else "")
-    axes.set_title(title + (" (hatched: smaller ones)" if hatched else ""), fontsize=9)
+    _label(axes, title + (" (hatched: smaller ones)" if hatched else ""))
 
 
 def _colour_map(colours: Sequence[str]) -> Colormap:
@@ -279,17 +273,15 @@ def write_sphere_gif(file: IO[bytes], flow: "Flow", classes: NDArray[np.int64]) 
     durations = [80] * (len(frames) - 1) + [2500]  # milliseconds; the end stays longer
     # One palette for all frames, because otherwise colours flicker.
     palette = frames[0].quantize(256)
-    paletted = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
-    paletted[0].save(
-        file, format="GIF", save_all=True, append_images=paletted[1:], duration=durations, loop=0, optimize=True
-    )
+    first, *others = [frame.quantize(palette=palette, dither=Image.Dither.NONE) for frame in frames]
+    first.save(file, format="GIF", save_all=True, append_images=others, duration=durations, loop=0, optimize=True)
 
 
 def _frames(flow: "Flow", classes: NDArray[np.int64]) -> Iterator[Image.Image]:
     from mpl_toolkits.mplot3d.axes3d import Axes3D
 
     features = flow.features.numpy()
-    figure = new_figure(4.6, 4.6)
+    figure = Figure(figsize=(4.6, 4.6), layout="constrained")
     figure.set_dpi(90)
     axes = figure.add_subplot(projection="3d")
     assert isinstance(axes, Axes3D)

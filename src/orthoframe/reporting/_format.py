@@ -21,6 +21,12 @@ def short(value: float | None, digits: int = 3) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def ticks_around(low: float, high: float) -> list[float]:
+    """Ticks of a logarithmic axis of few decades: 1, 2 and 5 times each power of ten."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+
+
 def rounded(value: float | None) -> float | None:
     """Six digits: more than a picture shows, and fewer bytes."""
     return None if value is None or not math.isfinite(value) else float(f"{value:.6g}")

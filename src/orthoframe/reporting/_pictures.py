@@ -1,7 +1,8 @@
 """What is drawn: one description per picture, which `_plotly` renders for pages and `_figures` for files."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,18 +14,14 @@ if TYPE_CHECKING:
     from orthoframe.reporting._run import Run
     from orthoframe.training import Measurement
 
-NAMED = 30
-"""Axes of more classes than this have no names: they would overlap."""
-NUMBERED = 12
-"""Cells of heat maps of at most this many classes show their number."""
-DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")
-"""Colours of cosines from -1 to 1."""
-SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")
-"""Colours of parts from 0 to 1."""
+NAMED = 30  # axes of more classes than this have no names: they would overlap
+NUMBERED = 12  # cells of heat maps of at most this many classes show their number
+DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # colours of cosines from -1 to 1
+SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")  # colours of parts from 0 to 1
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
-_SECOND, _TRAIN, _SIZE = "#d9822b", "#a9c6e8", "#b8c0ca"  # the second of two lines, training accuracy, class sizes
+_TRAIN, _SIZE = "#a9c6e8", "#b8c0ca"  # training accuracy, class sizes
 _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
@@ -75,12 +72,16 @@ class CosineMap:
     counts: tuple[int, ...] | None = None  # of rows, shown beside the names
     small: bool = False
 
+    def labels(self, shown: Callable[[str], str]) -> list[str]:
+        """The names, each as `shown` writes it, with the number of rows if that is known."""
+        rows = [""] * len(self.classes) if self.counts is None else [f" ({count:,})" for count in self.counts]
+        return [shown(name) + row for name, row in zip(self.classes, rows, strict=True)]
+
 
 @dataclass(frozen=True)
 class OwnershipMap:
     """Live dimensions in the order of their owners, and the owner's part of the energy of each."""
 
-    name: str
     classes: tuple[str, ...]
     dimensions: tuple[int, ...]  # their numbers
     owners: tuple[int, ...]  # positions among the classes
@@ -100,7 +101,6 @@ class Series:
 class ClassBars:
     """Accuracy of each class above its size, for one or more series of each."""
 
-    name: str
     classes: tuple[str, ...]  # from left to right
     accuracies: tuple[Series, ...]
     sizes: tuple[Series, ...]
@@ -128,8 +128,7 @@ def loss_curves(runs: Sequence["Run"]) -> Curves:
 
 def gap_curves(runs: Sequence["Run"]) -> Curves:
     """The loss above its floor, on a logarithmic axis."""
-    title = "loss above its floor"
-    return _log_curves("gap", "Loss above its floor over epochs", title, runs, {"gap": "gap"})
+    return _log_curves("gap", "Loss above its floor over epochs", "loss above its floor", runs, {"gap": "gap"})
 
 
 def frame_curves(runs: Sequence["Run"]) -> Curves:
@@ -153,76 +152,55 @@ def geometry_curves(run: "Run") -> Curves:
 
 def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
     """Cosines of class means at the measured epochs: all of them, or evenly spaced ones if there are many."""
-    end = measurements[-1].train
-    most = max(1, min(_POSITIONS, _CELLS // len(end.classes) ** 2, len(measurements)))
+    sizes = _sizes(measurements[-1])
+    most = max(1, min(_POSITIONS, _CELLS // len(sizes) ** 2, len(measurements)))
     places = np.linspace(len(measurements) - 1, 0, most)[::-1]
     shown = [measurements[place] for place in sorted({round(place) for place in places.tolist()})]
-    return CosineMap(
-        "plot-cosines",
-        class_names(entry.name for entry in end.classes),
-        tuple(_cosines(found) for found in shown),
-        tuple(entry.rows for entry in end.classes),
-    )
+    return CosineMap("plot-cosines", tuple(sizes), tuple(map(_cosines, shown)), tuple(sizes.values()))
 
 
 def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
     """A small map of the cosines at one epoch, to stand beside those of other runs."""
-    names = class_names(entry.name for entry in measurement.train.classes)
-    return CosineMap(name, names, (_cosines(measurement),), small=True)
+    return CosineMap(name, tuple(_sizes(measurement)), (_cosines(measurement),), small=True)
 
 
-def ownership_map(
-    classes: Iterable[int | str], owners: Sequence[int], purity: Sequence[float | None], name: str = "plot-ownership"
-) -> OwnershipMap:
-    """Sort the live dimensions by owner, the purest first.
-
-    Args:
-        classes: `[k]`, names.
-        owners: `[d]`, positions of classes; -1 where the dimension is dead.
-        purity: `[d]`, the owner's part of the energy.
-        name: Of the element on a page.
-    """
+def ownership_map(classes: Iterable[int | str], owners: Sequence[int], purity: Sequence[float | None]) -> OwnershipMap:
+    """The live dimensions by owner, the purest first; `owners` are positions of classes, -1 of a dead dimension."""
     live = [d for d, owner in enumerate(owners) if owner >= 0]
     live.sort(key=lambda d: (owners[d], -(purity[d] or 0.0)))
     ordered = tuple(owners[d] for d in live), tuple(purity[d] for d in live)
-    return OwnershipMap(name, class_names(classes), tuple(live), *ordered)
+    return OwnershipMap(class_names(classes), tuple(live), *ordered)
 
 
 def accuracy_bars(measurement: "Measurement") -> ClassBars:
     """Train and test accuracy of each class, the largest class first, above the sizes."""
+    sizes = _sizes(measurement)
     found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, _TRAIN))
-    names = class_names(entry.name for entry in measurement.train.classes)
-    return ClassBars(
-        "plot-accuracy",
-        _by_size([measurement]),
-        tuple(
-            Series(name, colour, dict(zip(names, accuracy.by_class, strict=True)))
-            for name, accuracy, colour in found
-            if accuracy is not None
-        ),
-        (Series("training rows", _SIZE, _sizes(measurement)),),
-    )
+    accuracies = [
+        Series(name, colour, dict(zip(sizes, accuracy.by_class, strict=True)))
+        for name, accuracy, colour in found
+        if accuracy is not None
+    ]
+    return ClassBars(_by_size([sizes]), tuple(accuracies), (Series("training rows", _SIZE, sizes),))
 
 
 def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
     """Accuracy of each class in several runs: of the test set where there is one, or else of the training set."""
-    accuracies, sizes = [], dict[tuple[tuple[str, int], ...], Series]()
+    accuracies, drawn = [], list[Series]()
     for number, run in enumerate(runs):
         if not run.measurements:
             continue
         end, (colour, _) = run.measurements[-1], _run_style(number)
-        found = end.test or end.train.accuracy
+        sizes, found = _sizes(end), end.test or end.train.accuracy
         if found is not None:
-            names = class_names(entry.name for entry in end.train.classes)
-            accuracies.append(Series(run.name, colour, dict(zip(names, found.by_class, strict=True))))
+            accuracies.append(Series(run.name, colour, dict(zip(sizes, found.by_class, strict=True))))
         # Runs on the same data have the same sizes, which are drawn once.
-        counts = _sizes(end)
-        sizes.setdefault(tuple(counts.items()), Series(f"{run.name}: rows", colour, counts))
-    drawn = tuple(sizes.values())
+        if sizes not in [series.values for series in drawn]:
+            drawn.append(Series(f"{run.name}: rows", colour, sizes))
+    classes = _by_size([series.values for series in drawn])
     if len(drawn) == 1:
-        drawn = (Series(drawn[0].name, _SIZE, drawn[0].values),)
-    ends = [run.measurements[-1] for run in runs if run.measurements]
-    return ClassBars("plot-accuracy", _by_size(ends), tuple(accuracies), drawn, legend=False)
+        drawn = [replace(drawn[0], colour=_SIZE)]
+    return ClassBars(classes, tuple(accuracies), tuple(drawn), legend=False)
 
 
 def class_names(names: Iterable[int | str]) -> tuple[str, ...]:
@@ -236,16 +214,14 @@ def _cosines(measurement: "Measurement") -> Cosines:
 
 
 def _sizes(measurement: "Measurement") -> dict[str, int]:
+    """The rows of each class by its name, in the order of the classes."""
     classes = measurement.train.classes
     return dict(zip(class_names(entry.name for entry in classes), (entry.rows for entry in classes), strict=True))
 
 
-def _by_size(measurements: Iterable["Measurement"]) -> tuple[str, ...]:
-    """Classes of all measurements, the largest first: then the effect of a tail is seen from left to right."""
-    largest: dict[str, int] = {}
-    for found in measurements:
-        for name, rows in _sizes(found).items():
-            largest[name] = max(rows, largest.get(name, 0))
+def _by_size(sizes: Sequence[dict[str, int]]) -> tuple[str, ...]:
+    """All classes, the largest first: then the effect of a tail is seen from left to right."""
+    largest = {name: max(rows.get(name, 0) for rows in sizes) for name in dict.fromkeys(chain(*sizes))}
     return tuple(sorted(largest, key=lambda name: -largest[name]))
 
 
@@ -270,7 +246,7 @@ def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], colu
     for number, run in enumerate(runs):
         for place, (column, words) in enumerate(columns.items()):
             if len(runs) == 1:
-                lines.append(_line(run, column, words, (ACCENT, _SECOND)[place], positive=True))
+                lines.append(_line(run, column, words, RUN_COLOURS[place], positive=True))
             else:
                 lines.append(_line(run, column, run.name, *_run_style(number), positive=True))
     return _curves(name, label, lines, y_title, len(runs), logarithmic=True)

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._format import GREY, INK, LINE, MUTED, clipped, rounded, short
+from orthoframe.reporting._format import GREY, INK, LINE, MUTED, clipped, rounded, short, ticks_around
 
 _MOST_BARS = 240  # more are too thin to tell apart: points instead
 
@@ -84,17 +84,7 @@ def _trace(line: pictures.Curve, x_title: str) -> dict[str, Any]:
 def _(picture: pictures.CosineMap) -> Plot:
     k, last = len(picture.classes), picture.frames[-1]
     names = _categories(picture.classes)
-    trace: dict[str, Any] = {
-        "type": "heatmap",
-        "x": names,
-        "y": names,
-        "z": _numbers(last.values),
-        "zmin": -1,
-        "zmax": 1,
-        "colorscale": _colour_scale(pictures.DIVERGING),
-        "hovertemplate": "%{y} and %{x}: %{z:.4f}<extra></extra>",
-        "hoverongaps": False,
-    }
+    trace = _heat_map(names, names, _numbers(last.values), -1, pictures.DIVERGING, "%{y} and %{x}: %{z:.4f}")
     if k <= (pictures.NUMBERED // 2 if picture.small else pictures.NUMBERED):
         trace |= {"texttemplate": "%{z:.2f}", "textfont": {"size": 10}}
     square: dict[str, Any] = {"constrain": "domain", "showline": False}
@@ -108,9 +98,7 @@ def _(picture: pictures.CosineMap) -> Plot:
         label = "Cosines of class means at the last epoch"
         return Plot(picture.name, label, 320, [{**trace, "showscale": False}], layout)
     trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.5}
-    labels = [_text(name) for name in picture.classes]
-    if picture.counts is not None:
-        labels = [f"{name} ({count:,})" for name, count in zip(labels, picture.counts, strict=True)]
+    labels = picture.labels(_text)
     centred = {"x": 0.5, "xanchor": "center", "y": 0.985, "yanchor": "top", "font": {"size": 15}}
     layout = _layout(
         margin={"l": 20, "r": 10, "t": 98 if len(picture.frames) > 1 else 40, "b": 20},
@@ -135,27 +123,17 @@ def _frame_title(frame: pictures.Cosines) -> str:
 
 
 def _slider(frames: Sequence[pictures.Cosines]) -> dict[str, Any]:
+    changes = [({"z": [_numbers(frame.values)]}, {"title.text": _frame_title(frame)}) for frame in frames]
     return {
         "active": len(frames) - 1,
         "steps": [
-            {
-                "label": str(frame.epoch),
-                "method": "update",
-                "args": [{"z": [_numbers(frame.values)]}, {"title.text": _frame_title(frame)}],
-            }
-            for frame in frames
+            {"label": str(frame.epoch), "method": "update", "args": change}
+            for frame, change in zip(frames, changes, strict=True)
         ],
         "currentvalue": {"visible": False},  # the title says it
         # Above the map, where no class name can reach it.
-        "x": 0.05,
-        "len": 0.9,
-        "y": 1,
-        "yanchor": "bottom",
-        "pad": {"t": 0, "b": 14},
-        "bgcolor": LINE,
-        "bordercolor": GREY,
-        "activebgcolor": GREY,
-        "tickcolor": GREY,
+        **{"x": 0.05, "len": 0.9, "y": 1, "yanchor": "bottom", "pad": {"t": 0, "b": 14}},
+        **{"bgcolor": LINE, "bordercolor": GREY, "activebgcolor": GREY, "tickcolor": GREY},
         "font": {"size": 11, "color": MUTED},
         "transition": {"duration": 0},
     }
@@ -167,26 +145,19 @@ def _(picture: pictures.OwnershipMap) -> Plot:
     # Only the owner's cell of each dimension is given, and plotly leaves the others empty. The first column is
     # complete, because otherwise classes without a dimension would be missing from the grid.
     empty = [c for c in range(k) if c not in picture.owners[:1]]
-    trace = {
-        "type": "heatmap",
-        "x": [*range(len(picture.owners)), *([0] * len(empty))],
-        "y": [*(names[owner] for owner in picture.owners), *(names[c] for c in empty)],
-        "z": [*map(rounded, picture.parts), *([None] * len(empty))],
-        "customdata": [*picture.dimensions, *([None] * len(empty))],
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": _colour_scale(pictures.SEQUENTIAL),
-        "hoverongaps": False,
-        "hovertemplate": "dimension %{customdata}: %{y} has %{z:.4f} of it<extra></extra>",
-        "colorbar": {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25},
-    }
+    x = [*range(len(picture.owners)), *([0] * len(empty))]
+    y = [names[c] for c in (*picture.owners, *empty)]
+    z = [*map(rounded, picture.parts), *([None] * len(empty))]
+    trace = _heat_map(x, y, z, 0, pictures.SEQUENTIAL, "dimension %{customdata}: %{y} has %{z:.4f} of it")
+    trace["customdata"] = [*picture.dimensions, *([None] * len(empty))]
+    trace["colorbar"] = {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25}
     layout = _layout(
         margin={"l": 20, "r": 10, "t": 12, "b": 44},
         xaxis=_axis("live dimensions, in the order of their owners", showgrid=False, rangemode="nonnegative"),
         yaxis=_class_axis(picture.classes, autorange="reversed", title="owner"),
     )
     height = max(220, 120 + (min(24 * k, 420) if k <= pictures.NAMED else 400))
-    return Plot(picture.name, "Which class owns each dimension, and how much of it", height, [trace], layout)
+    return Plot("plot-ownership", "Which class owns each dimension, and how much of it", height, [trace], layout)
 
 
 @plot.register
@@ -196,6 +167,7 @@ def _(picture: pictures.ClassBars) -> Plot:
     data += [{**_bars(picture.classes, series, "%{x}: %{y:,} rows"), "yaxis": "y2"} for series in picture.sizes]
     most = max([1, *(count for series in picture.sizes for count in series.values.values())])
     ticks = [10**power for power in range(len(str(most)) + 1)]
+    scale = {"type": "log", "range": [-0.3, len(str(most))]}  # from below 1: a class of one row has a bar too
     layout = _layout(
         barmode="group",
         bargap=0.25,
@@ -203,17 +175,9 @@ def _(picture: pictures.ClassBars) -> Plot:
         margin={"l": 64, "r": 16, "t": 34, "b": 20},
         xaxis=_class_axis(picture.classes, anchor="y2", linecolor=GREY),
         yaxis=_axis("accuracy", domain=[0.36, 1], range=[0, 1.02], dtick=0.2),
-        # It starts below 1, so that a class of one row has a bar too.
-        yaxis2=_axis(
-            "rows",
-            domain=[0, 0.28],
-            type="log",
-            range=[-0.3, len(str(most))],
-            tickvals=ticks,
-            ticktext=[f"{tick:,}" for tick in ticks],
-        ),
+        yaxis2=_axis("rows", domain=[0, 0.28], tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks], **scale),
     )
-    return Plot(picture.name, "Accuracy of each class, and its size", 420, data, layout)
+    return Plot("plot-accuracy", "Accuracy of each class, and its size", 420, data, layout)
 
 
 def _bars(classes: Sequence[str], series: pictures.Series, hover: str, points: bool = False) -> dict[str, Any]:
@@ -231,13 +195,10 @@ def _bars(classes: Sequence[str], series: pictures.Series, hover: str, points: b
 
 def _layout(**more: Any) -> dict[str, Any]:
     """A layout in the report's type and colours."""
+    family = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
     return {
         "autosize": True,
-        "font": {
-            "family": "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif",
-            "size": 12,
-            "color": INK,
-        },
+        "font": {"family": family, "size": 12, "color": INK},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "#ffffff",
         "hoverlabel": {"bgcolor": "#ffffff", "bordercolor": GREY, "font": {"color": INK}, "namelength": 40},
@@ -264,8 +225,7 @@ def _log_axis(values: Iterable[float], title: str = "") -> dict[str, Any]:
         return _axis(title, type="log", exponentformat="power", **decades)
     # At least a decade, or rounding would look like a mountain range.
     low, high = (low + high) / 2 - 0.8, (low + high) / 2 + 0.8
-    powers = range(math.floor(low), math.ceil(high) + 1)
-    ticks = [digit * 10.0**power for power in powers for digit in (1, 2, 5)]
+    ticks = ticks_around(10**low, 10**high)
     return _axis(title, type="log", range=[low, high], tickvals=ticks, ticktext=[short(tick) for tick in ticks])
 
 
@@ -283,8 +243,11 @@ def _class_axis(
     return _axis(type="category", categoryorder="array", categoryarray=whole, showgrid=False, **{**ticks, **more})
 
 
-def _colour_scale(colours: Sequence[str]) -> list[list[Any]]:
-    return [[number / (len(colours) - 1), colour] for number, colour in enumerate(colours)]
+def _heat_map(x: Any, y: Any, z: Any, low: int, colours: Sequence[str], hover: str) -> dict[str, Any]:
+    """A heat map of values from `low` to 1."""
+    values = {"x": x, "y": y, "z": z, "zmin": low, "zmax": 1, "hoverongaps": False}
+    scale = [[number / (len(colours) - 1), colour] for number, colour in enumerate(colours)]
+    return {"type": "heatmap", **values, "colorscale": scale, "hovertemplate": f"{hover}<extra></extra>"}
 
 
 def _text(name: str, longest: int = 18) -> str:

@@ -11,7 +11,7 @@ from orthoframe.errors import InputError
 from orthoframe.geometry import Accuracy
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING, RUN_COLOURS
-from orthoframe.reporting._html import write_page
+from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
 from orthoframe.reporting._run import Run
 from orthoframe.training import VerdictRecord
@@ -60,10 +60,8 @@ def _one(run: Run) -> dict[str, Any]:
 
 
 def _environment(run: Run) -> dict[str, str]:
-    if run.environment is None:
-        return {}
-    used = asdict(run.environment)
-    versions = {f"{name} version": version for name, version in used.pop("versions").items()}
+    used = {} if run.environment is None else asdict(run.environment)
+    versions = {f"{name} version": version for name, version in used.pop("versions", {}).items()}
     return {name: _setting(value) for name, value in {**used, **versions}.items()}
 
 

@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -95,12 +96,12 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:
-    return _decoded(lambda: msgspec.json.decode(_read_bytes(path), type=kind), str(path))
+    return _decoded(msgspec.json.Decoder(kind).decode, _read_bytes(path), str(path))
 
 
-def _decoded(decode: Callable[[], _T], where: str) -> _T:
+def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
     try:
-        return decode()
+        return decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{where}: {error}") from None
 
@@ -115,7 +116,8 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
-    text = _decoded(_read_bytes(path).decode, str(path))
+    convert = partial(msgspec.convert, type=EpochRecord, strict=False)
+    text = _decoded(bytes.decode, _read_bytes(path), str(path))
     rows, records = csv.DictReader(io.StringIO(text, newline=""), strict=True), list[EpochRecord]()
     try:
         for row in rows:
@@ -123,8 +125,8 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
             if None in row or None in row.values():
                 raise InputError(f"{where}: the header has {len(rows.fieldnames or ())} fields, and the line has not")
             entries = {name: text for name, text in row.items() if text.strip()}
-            record = _decoded(lambda data=entries: msgspec.convert(data, EpochRecord, strict=False), where)  # type: ignore[misc]
-            _check_order([entry.epoch for entry in records], record.epoch, where)
+            record = _decoded(convert, entries, where)
+            _check_order(records, record.epoch, where)
             records.append(record)
     except csv.Error as error:
         raise InputError(f"{path}, line {rows.reader.line_num}: not a .csv file ({error})") from None
@@ -138,8 +140,8 @@ def _read_measurements(path: Path) -> tuple[Measurement, ...]:
         if not line.strip():
             continue
         where = f"{path}, line {number}"
-        entry = _decoded(lambda data=line: decoder.decode(data), where)  # type: ignore[misc]
-        _check_order([before.epoch for before in found], entry.epoch, where)
+        entry = _decoded(decoder.decode, line, where)
+        _check_order(found, entry.epoch, where)
         _check_shapes(entry, where)
         if found and _classes(entry) != _classes(found[0]):
             raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
@@ -151,8 +153,8 @@ def _classes(measurement: Measurement) -> list[tuple[int | str, int]]:
     return [(entry.name, entry.rows) for entry in measurement.train.classes]
 
 
-def _check_order(before: Sequence[int], epoch: int, where: str) -> None:
-    last = before[-1] if before else -1
+def _check_order(before: Sequence[EpochRecord | Measurement], epoch: int, where: str) -> None:
+    last = before[-1].epoch if before else -1
     if epoch <= last:
         raise InputError(f"{where}: epochs must be 0 or more and increase, and {epoch} is not more than {last}")
 

@@ -1,6 +1,5 @@
 """What a study's quantities, coordinates, rules and numbers are called."""
 
-import html
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -9,15 +8,6 @@ from orthoframe.reporting._format import NOTHING, lasted, plain, short
 from orthoframe.studies import Claim, Failure, Finding, Interval, StudyResult
 
 NOT_REACHED = "not reached"
-MEANS = "Means over seeds (geometric for distances and times), with their 95 % intervals."
-RULE = (
-    "The threshold of each claim was fixed before the runs that decide it. A claim is supported if the 95 % interval "
-    "of every cell keeps to the threshold, and not supported if that of one cell is beyond it."
-)
-KEY = (
-    "Large marks are means over seeds, small ones are seeds; bars are 95 % intervals of the mean, and an arrow says "
-    "that one goes on to zero. Bands go from the smallest to the largest seed."
-)
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
@@ -57,12 +47,7 @@ _COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
 
 
 def quantity_words(name: str) -> str:
-    """A quantity in words.
-
-    Examples:
-        >>> quantity_words("beta_nc"), quantity_words("not_known_here")
-        ('collapse, β_NC', 'not known here')
-    """
+    """A quantity in words."""
     return _QUANTITIES.get(name) or name.replace("_", " ")
 
 
@@ -86,12 +71,7 @@ def value_words(value: Any) -> str:
 
 
 def where_words(where: Mapping[str, Any], names: Iterable[str] | None = None) -> str:
-    """Coordinates as a reader would say them: with their names, unless the value says what it is.
-
-    Examples:
-        >>> where_words({"data": "digits", "ratio": 10, "batch_size": 64, "activation": "none"})
-        'digits, R 10, batch size 64, activation none'
-    """
+    """Coordinates as a reader would say them: with their names, unless the value says what it is."""
     parts = [
         value_words(where[name])
         if name in _BARE
@@ -111,14 +91,7 @@ def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def interval_words(found: Interval) -> str:
-    """A mean with its interval, or what is known instead.
-
-    Examples:
-        >>> interval_words(Interval(0.02, 0.01, 0.03, {})), interval_words(Interval(None, 40.0, None, {}))
-        ('0.02 [0.01, 0.03]', 'more than 40')
-        >>> interval_words(Interval(None, 0.0, 0.4, {}))
-        'less than 0.4'
-    """
+    """A mean with its interval, or what is known instead."""
     mean, low, high = found.mean, found.low, found.high
     if mean is not None:
         return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
@@ -128,7 +101,18 @@ def interval_words(found: Interval) -> str:
 
 
 def cell_words(found: Interval, quantity: str) -> str:
-    """A quantity of a cell, as a field of a table."""
+    """A quantity of a cell, as a field of a table.
+
+    Args:
+        found: The quantity over seeds.
+        quantity: Its name.
+
+    Examples:
+        >>> cell_words(Interval(0.02, 0.01, 0.03, {0: 0.02}), "gap"), cell_words(Interval(1, 1, 1, {0: 1}), "certified")
+        ('0.02 [0.01, 0.03]', '1 of 1')
+        >>> cell_words(Interval(None, 40.0, None, {0: None}), "epochs_to_of")
+        'not reached'
+    """
     if found.missing:
         return f"{NOT_REACHED} by {found.missing} of {len(found.values)}" if found.known else NOT_REACHED
     if quantity in _COUNTED and found.known:
@@ -137,12 +121,7 @@ def cell_words(found: Interval, quantity: str) -> str:
 
 
 def measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
-    """What a claim measures.
-
-    Examples:
-        >>> measured_words(Claim("", "", "gap", {}, versus={"binding": "none"}, at_most=0.5))
-        'loss above its floor, ratio to binding none'
-    """
+    """What a claim measures."""
     if claim.versus is None:
         return name(claim.quantity)
     against = ", ".join(f"{name} {value}" for name, value in claim.versus.items())
@@ -171,7 +150,11 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
 
 
 def found_words(finding: Finding) -> str:
-    """The numbers of the comparison that decides."""
+    """The numbers of the comparison that decides a claim, and where it is.
+
+    Args:
+        finding: The claim, and what was found.
+    """
     worst = finding.deciding
     if worst is None:
         return "no cell decides it"
@@ -211,11 +194,6 @@ def made(study: StudyResult) -> dict[str, str]:
         "commits of the runs": ", ".join(study.run_commits) or NOTHING,
         "time of all runs, one after the other": lasted(study.seconds),
     }
-
-
-def for_html(text: Any) -> str:
-    """Text as HTML, with real subscripts."""
-    return re.sub(r"([Δβ])_([A-Z]+)", r"\1<sub>\2</sub>", html.escape(str(text)))
 
 
 def for_matplotlib(text: Any, longest: int = 200) -> str:
