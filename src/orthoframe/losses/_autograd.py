@@ -16,8 +16,6 @@ from orthoframe.losses._kernels import Batch, LossSpec, class_sums, first
 Average = Literal["none", "present", "all"]
 """What a sum of terms is divided by: nothing, the anchors that have a term, or all anchors."""
 
-_AS_IT_IS = nullcontext()
-
 
 class Terms(NamedTuple):
     """What the forward pass found."""
@@ -95,7 +93,7 @@ def _backward(
 
 def _full_precision(rows: Tensor) -> AbstractContextManager[Any]:
     device = rows.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else _AS_IT_IS
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _refuse_singleton(labels: Tensor, batch: Batch) -> None:

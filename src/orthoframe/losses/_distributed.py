@@ -77,11 +77,9 @@ def _all_gather(tensor: Tensor) -> list[Tensor]:
     return received
 
 
+# Written with the public collectives alone.
 class _AllGather(torch.autograd.Function):
-    """`[rows, dim]` of each process to `[processes, rows, dim]` on all; a gradient returns to the owner of its row.
-
-    Written with the public collectives alone.
-    """
+    """`[rows, dim]` of each process to `[processes, rows, dim]` on all; a gradient returns to the owner of its row."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:

@@ -96,12 +96,7 @@ def collapsed_loss(
 
 
 def angle_bound(
-    gap: Number,
-    positives: Number,
-    negatives: Number,
-    *,
-    temperature: float = 0.1,
-    denominator: Denominator = "all",
+    gap: Number, positives: Number, negatives: Number, *, temperature: float = 0.1, denominator: Denominator = "all"
 ) -> Tensor:
     r"""Largest deviation from an orthogonal frame that a gap above the floor allows.
 
@@ -255,7 +250,8 @@ def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: s
         terms = negatives.log() + log_push
         missing |= negatives == 0
     else:
-        terms = (((total > 0).sum() - 1.0) * push).log1p().expand_as(total)
+        other_classes = torch.full_like(total, int((total > 0).sum()) - 1)
+        terms = (other_classes * push).log1p()
     terms = terms.masked_fill(missing, 0.0)
     refused = missing & (anchors > 0)
     if singletons == "error" and bool(refused.any()):

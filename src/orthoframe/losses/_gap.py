@@ -60,9 +60,7 @@ class GapMeter:
     def __init__(
         self, temperature: float = 0.1, denominator: Denominator = "all", singletons: Singletons = "skip"
     ) -> None:
-        self.temperature = temperature
-        self.denominator = denominator
-        self.singletons = singletons
+        self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
         self.reset()
 
     def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
@@ -76,7 +74,7 @@ class GapMeter:
         """Add one batch: its mean loss, the class of each row, and of each key (a row that is not an anchor)."""
         # Copies, because the next step may write its loss or labels to the same place.
         self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
-        if any(isinstance(given, Tensor) and given.device.type != "cpu" for given in (labels, key_labels)):
+        if _is_remote(labels) or _is_remote(key_labels):
             now = GapMeter(self.temperature, self.denominator, self.singletons)
             self._bounds.append(partial(now.bounds, _copied(labels), _copied(key_labels)))
         else:
@@ -102,11 +100,8 @@ class GapMeter:
             self._losses = [next(read) if isinstance(loss, Tensor) else loss for loss in self._losses]
         bounds = [bound() if isinstance(bound, partial) else bound for bound in self._bounds]
         self._bounds = [*bounds]
-        return {
-            "loss": [float(loss) for loss in self._losses],
-            "floor": [floor for floor, _ in bounds],
-            "collapsed": [collapsed for _, collapsed in bounds],
-        }
+        floors, collapsed = [floor for floor, _ in bounds], [collapsed for _, collapsed in bounds]
+        return {"loss": [float(loss) for loss in self._losses], "floor": floors, "collapsed": collapsed}
 
     def load_state_dict(self, state: dict[str, list[float]]) -> None:
         """Go on with the batches of a `state_dict`."""
@@ -122,6 +117,10 @@ def _bounds(
     batch: dict[str, Any] = {"class_counts": rows, "key_counts": keys}
     batch |= {"denominator": denominator, "singletons": singletons}
     return float(loss_floor(temperature=temperature, **batch)), float(collapsed_loss(**batch))
+
+
+def _is_remote(labels: object) -> bool:
+    return isinstance(labels, Tensor) and labels.device.type != "cpu"
 
 
 def _copied(labels: Any) -> Any:

@@ -96,20 +96,20 @@ def backward(
     gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, denominators: Tensor, tiles: list[Tensor]
 ) -> None:
     """Add the gradient of sum_i w_i log D_i, that of keys only if the spec asks for it; weights are written over."""
-    if not _is_symmetric(batch, spec):
+    if _is_symmetric(batch, spec):
+        if batch.rows.shape[0] > 1:  # a row all by itself has an empty denominator, and no weight
+            weights.div_(denominators)
+        _symmetric_backward(gradient, batch, spec, weights, tiles)
+    else:
         _general_backward(gradient, batch, spec, weights, denominators)
-        return
-    if batch.rows.shape[0] > 1:  # a row all by itself has an empty denominator, and no weight
-        weights = weights.div_(denominators)
-    _symmetric_backward(gradient, batch, spec, weights, tiles)
 
 
 def _is_symmetric(batch: Batch, spec: LossSpec) -> bool:
     if spec.denominator != "all":
         return False
     # Without a shift, e^(s/tau) and its inverse must stay in range for every pair of rows.
-    squares = 1.0 if spec.normalize or not batch.rows.numel() else float(batch.rows.square().sum(1).max())
-    return squares / spec.temperature <= _LARGEST_EXPONENT[batch.rows.dtype]
+    largest = 1.0 if spec.normalize or not batch.rows.numel() else float(batch.rows.square().sum(1).max())
+    return largest / spec.temperature <= _LARGEST_EXPONENT[batch.rows.dtype]
 
 
 def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tuple[Tensor, list[Tensor]]:

@@ -115,15 +115,13 @@ class SupConLoss(nn.Module):
     ) -> None:
         super().__init__()
         _check_options(temperature, denominator, singletons)
-        self.temperature = temperature
-        self.denominator = denominator
-        self.singletons = singletons
-        self.gather = gather
+        self.temperature, self.denominator = temperature, denominator
+        self.singletons, self.gather = singletons, gather
 
     def forward(
         self, features: Tensor, labels: Tensor, keys: Tensor | None = None, key_labels: Tensor | None = None
     ) -> Tensor:
-        """Loss of the rows of this process, a scalar; the arguments are those of `supcon_loss`, keys are not sent."""
+        """Loss of the rows of this process; arguments as in `supcon_loss`, where keys stay on their process."""
         if self.gather and rank_and_world_size()[1] > 1:
             return self._across_processes(features, labels, keys, key_labels)
         return supcon_loss(features, labels, keys=keys, key_labels=key_labels, **self._options())
