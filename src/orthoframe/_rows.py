@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -38,7 +37,9 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     # In float64: the squares of long rows would leave the range of float32.
     norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True, dtype=torch.float64)
     # The inverse of infinity, and not a choice between two results: behind a choice the gradient of 1/0 is NaN.
-    inverse = F.threshold(norm, SMALLEST_NORM, torch.inf).reciprocal().to(rows.dtype)
+    in_place = not norm.requires_grad  # small batches feel each allocation
+    finite = (torch.threshold_ if in_place else torch.threshold)(norm, SMALLEST_NORM, torch.inf)
+    inverse = (finite.reciprocal_() if in_place else finite.reciprocal()).to(rows.dtype)
     return rows * inverse, inverse if scale is None else inverse / scale
 
 

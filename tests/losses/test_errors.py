@@ -44,7 +44,7 @@ FEATURES, LABELS = torch.rand(4, 3), torch.tensor([0, 0, 1, 1])
             LABELS,
             {"keys": FEATURES, "key_labels": LABELS[:2]},
             ValueError,
-            r"key_labels must have shape \[4\], one for each row of keys",
+            r"key_labels must have shape \[4\], one per row of keys",
         ),
     ],
 )

@@ -191,7 +191,7 @@ def test_tiles_change_nothing(kept, tile, monkeypatch):
 def test_blocks_change_nothing(denominator, block, monkeypatch):
     features, labels = draw(30), torch.arange(30) % 4
     expected = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
-    monkeypatch.setattr(_kernels, "_fits", lambda *_: False)
+    monkeypatch.setattr(_kernels, "_is_symmetric", lambda *_: False)
     monkeypatch.setattr(_kernels, "BLOCK", block)
     value, (gradient,) = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
     assert torch.allclose(value, expected[0], rtol=1e-12)

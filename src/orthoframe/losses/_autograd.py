@@ -5,7 +5,6 @@
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -17,8 +16,6 @@ from orthoframe.losses._kernels import Batch, LossSpec, class_sums, first
 Average = Literal["none", "present", "all"]
 """What a sum of terms is divided by: nothing, the anchors that have a term, or all anchors."""
 
-_AS_IT_IS = nullcontext()
-
 
 class Terms(NamedTuple):
     """What the forward pass found."""
@@ -26,35 +23,37 @@ class Terms(NamedTuple):
     values: Tensor  # [anchors], l_i, 0 where the anchor has no term
     denominators: Tensor  # [anchors], for the backward pass
     tiles: list[Tensor]  # kept for the backward pass
-    num_missing: Tensor  # scalar, how many anchors have no term
+    num_missing: int  # how many anchors have no term
 
 
-def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> tuple[Tensor, Tensor]:
-    """Term of each anchor, and whether it has none; the first rows are the anchors, the others are keys."""
+def supcon_terms(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> Tensor:
+    """Term of each anchor, 0 where it has none; the first rows are the anchors, the others are keys."""
     if torch.compiler.is_compiling():
-        values, missing, _ = terms_operator(rows, labels, anchors, **asdict(spec))
-        return values, missing
-    values, missing = _SupConTerms.apply(rows, labels, anchors, spec)  # type: ignore[no-untyped-call]
-    return values, missing
+        values: Tensor = terms_operator(rows, labels, anchors, *spec)[0]
+    else:
+        values = _SupConTerms.apply(rows, labels, anchors, spec)  # type: ignore[no-untyped-call]
+    return values
 
 
-def supcon_total(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec, average: Average) -> tuple[Tensor, Tensor]:
+def supcon_total(
+    rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec, average: Average
+) -> tuple[Tensor, Tensor | int]:
     """Sum or mean of the terms, and how many anchors have none; faster than summing `supcon_terms`."""
     if torch.compiler.is_compiling():
-        terms, without = supcon_terms(rows, labels, anchors, spec)
-        missing = without.sum()
+        values, missing, _ = terms_operator(rows, labels, anchors, *spec)
+        num_missing = missing.sum()
         if average == "none":
-            return terms.sum(), missing
-        count = anchors - missing if average == "present" else anchors + 0 * missing
-        return terms.sum() / count.clamp(min=1), missing
-    value, missing = _SupConTotal.apply(rows, labels, anchors, spec, average)  # type: ignore[no-untyped-call]
-    return value, missing
+            return values.sum(), num_missing
+        count = anchors - num_missing if average == "present" else anchors + 0 * num_missing
+        return values.sum() / count.clamp(min=1), num_missing
+    total: tuple[Tensor, int] = _SupConTotal.apply(rows, labels, anchors, spec, average)  # type: ignore[no-untyped-call]
+    return total
 
 
 def _forward(rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec, keep_bytes: int) -> tuple[Batch, Terms]:
     with _full_precision(rows):
         batch = Batch.of(rows, labels, anchors, spec)
-        num_missing = batch.missing.sum()
+        num_missing = int(torch.count_nonzero(batch.missing))
         if spec.forbid_singletons and num_missing:
             _refuse_singleton(labels, batch)
         logs, denominators, tiles = _kernels.forward(batch, spec, keep_bytes)
@@ -94,7 +93,7 @@ def _backward(
 
 def _full_precision(rows: Tensor) -> AbstractContextManager[Any]:
     device = rows.device.type
-    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else _AS_IT_IS
+    return torch.autocast(device, enabled=False) if torch.is_autocast_enabled(device) else nullcontext()
 
 
 def _refuse_singleton(labels: Tensor, batch: Batch) -> None:
@@ -113,15 +112,14 @@ def _refuse_singleton(labels: Tensor, batch: Batch) -> None:
 
 class _SupConTerms(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec) -> Tensor:
         batch, terms = _forward(rows, labels, anchors, spec, _kernels.KEEP_BYTES if ctx.needs_input_grad[0] else 0)
         ctx.save_for_backward(*batch, terms.denominators, *terms.tiles)
         ctx.spec = spec
-        ctx.mark_non_differentiable(batch.missing)
-        return terms.values, batch.missing
+        return terms.values
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         _refuse_second_derivative()
         fields = len(Batch._fields)
         batch, (denominators, *tiles) = Batch(*ctx.saved_tensors[:fields]), ctx.saved_tensors[fields:]
@@ -133,24 +131,22 @@ class _SupConTotal(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, rows: Tensor, labels: Tensor, anchors: int, spec: LossSpec, average: Average
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, int]:
         learns = ctx.needs_input_grad[0]
         batch, terms = _forward(rows, labels, anchors, spec, _kernels.KEEP_BYTES if learns else 0)
-        count = {"none": 1, "all": anchors, "present": anchors - int(terms.num_missing)}[average]
+        count = {"none": 1, "all": anchors, "present": anchors - terms.num_missing}[average]
         weight = 1.0 / max(1, count)
         if learns:  # the gradient is known at once, up to a factor
             weights = rows.new_full((anchors,), weight)
             if terms.num_missing:
                 weights.masked_fill_(batch.missing, 0.0)
             ctx.save_for_backward(_backward(batch, spec, weights, terms.denominators, terms.tiles, uniform=True))
-        ctx.mark_non_differentiable(terms.num_missing)
-        ctx.set_materialize_grads(False)
         return terms.values.sum().mul_(weight), terms.num_missing
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor | None, _: Any) -> tuple[Tensor | None, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor, _: None) -> tuple[Tensor, None, None, None, None]:
         _refuse_second_derivative()
-        return None if grad is None else ctx.saved_tensors[0] * grad, None, None, None, None
+        return ctx.saved_tensors[0] * grad, None, None, None, None
 
 
 def _refuse_second_derivative() -> None:
@@ -160,20 +156,14 @@ def _refuse_second_derivative() -> None:
 
 # The same as operators for torch.compile, which must not look inside: it would unroll the loops over tiles.
 
+_SPEC = "float temperature, str denominator, bool normalize, bool key_gradient, bool forbid_singletons"  # LossSpec
+_TERMS = f"(Tensor rows, Tensor labels, SymInt anchors, {_SPEC}) -> (Tensor, Tensor, Tensor)"
+_GRADIENT = f"(Tensor rows, Tensor labels, Tensor weights, Tensor denominators, {_SPEC}) -> Tensor"
 
-@torch.library.custom_op("orthoframe::supcon_terms", mutates_args=())
-def terms_operator(
-    rows: Tensor,
-    labels: Tensor,
-    anchors: int,
-    temperature: float,
-    denominator: str,
-    normalize: bool,
-    key_gradient: bool,
-    forbid_singletons: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
-    spec = LossSpec(temperature, denominator, normalize, key_gradient, forbid_singletons)
-    batch, terms = _forward(rows, labels, anchors, spec, keep_bytes=0)
+
+@torch.library.custom_op("orthoframe::supcon_terms", mutates_args=(), schema=_TERMS)
+def terms_operator(rows: Tensor, labels: Tensor, anchors: int, *spec: Any) -> tuple[Tensor, Tensor, Tensor]:
+    batch, terms = _forward(rows, labels, anchors, LossSpec(*spec), keep_bytes=0)
     return terms.values, batch.missing, terms.denominators
 
 
@@ -182,19 +172,9 @@ def _(rows: Tensor, labels: Tensor, anchors: int, *_: Any) -> tuple[Tensor, Tens
     return rows.new_empty(anchors), rows.new_empty(anchors, dtype=torch.bool), rows.new_empty(anchors)
 
 
-@torch.library.custom_op("orthoframe::supcon_terms_backward", mutates_args=())
-def _backward_operator(
-    rows: Tensor,
-    labels: Tensor,
-    weights: Tensor,
-    denominators: Tensor,
-    temperature: float,
-    denominator: str,
-    normalize: bool,
-    key_gradient: bool,
-    forbid_singletons: bool,
-) -> Tensor:
-    spec = LossSpec(temperature, denominator, normalize, key_gradient, forbid_singletons)
+@torch.library.custom_op("orthoframe::supcon_terms_backward", mutates_args=(), schema=_GRADIENT)
+def _backward_operator(rows: Tensor, labels: Tensor, weights: Tensor, denominators: Tensor, *options: Any) -> Tensor:
+    spec = LossSpec(*options)
     with _full_precision(rows):
         batch = Batch.of(rows, labels, len(weights), spec)
     return _backward(batch, spec, weights.masked_fill(batch.missing, 0.0), denominators, tiles=[])
@@ -206,15 +186,13 @@ def _(rows: Tensor, *_: Any) -> Tensor:
 
 
 def _save_for_operator(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    rows, labels, _, *spec = inputs
-    _, _, denominators = output
-    ctx.save_for_backward(rows, labels, denominators)
-    ctx.spec = LossSpec(*spec)
+    rows, labels, _, *ctx.spec = inputs
+    ctx.save_for_backward(rows, labels, output[2])
 
 
 def _operator_gradient(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
     rows, labels, denominators = ctx.saved_tensors
-    return _backward_operator(rows, labels, grad, denominators, **asdict(ctx.spec)), *(None,) * 7
+    return _backward_operator(rows, labels, grad, denominators, *ctx.spec), *(None,) * 7
 
 
 terms_operator.register_autograd(_operator_gradient, setup_context=_save_for_operator)

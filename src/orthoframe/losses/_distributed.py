@@ -8,8 +8,6 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 
-from orthoframe._rows import rank_and_world_size
-
 _DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -24,27 +22,20 @@ class Header(NamedTuple):
     refused: int  # whether the process refuses its own batch
 
 
-def exchange_headers(features: Tensor, options: tuple[object, ...], refused: bool) -> list[Header]:
-    """Exchange headers, so that a batch which one process refuses stops every process instead of hanging the others.
+def exchange_headers(features: Tensor, options: dict[str, Any], refused: bool) -> list[Header]:
+    """The headers of all processes, in the order of ranks; raises on every process if they do not fit together.
 
-    Args:
-        features: The rows of this process.
-        options: What must be the same on all processes.
-        refused: Whether this process has refused its own batch.
-
-    Returns:
-        The headers of all processes, in the order of ranks.
-
-    Raises:
-        ValueError: On every process, if the batches of two processes do not fit together.
-        RuntimeError: On the processes whose own batch is sound, if another process refused its own.
+    A batch that one process refuses stops every process: the others raise instead of waiting for its rows.
     """
     mine = Header(0, 0, 0, 0, 0, refused=1)
     if not refused:
         learns = features.requires_grad and torch.is_grad_enabled()
         checksum = zlib.crc32(repr(options).encode())
         mine = Header(len(features), features.shape[1], _DTYPES.index(features.dtype), int(learns), checksum, refused=0)
-    headers = [Header(*header.tolist()) for header in _all_gather(torch.tensor(mine, device=_device(features)))]
+    # A refused batch may not be a tensor at all, and NCCL takes only tensors of its own device.
+    own = "cuda" if dist.get_backend() == "nccl" else "cpu"
+    device = features.device if isinstance(features, Tensor) else torch.device(own)
+    headers = [Header(*header.tolist()) for header in _all_gather(torch.tensor(mine, device=device))]
     refusing = [rank for rank, header in enumerate(headers) if header.refused]
     if refusing and not refused:
         raise RuntimeError(f"the batch of rank {refusing[0]} was refused; the error of that rank says why")
@@ -58,34 +49,20 @@ def exchange_headers(features: Tensor, options: tuple[object, ...], refused: boo
 
 
 def gather_others(features: Tensor, labels: Tensor, headers: list[Header]) -> tuple[Tensor, Tensor]:
-    """Rows and labels of all other processes, in the order of ranks.
-
-    Batches may differ in size: each is padded to the largest to be sent. The gradient of a row that was used elsewhere
-    is summed over the processes and returned to the process that owns the row.
-    """
-    rank, longest = dist.get_rank(), max(header.rows for header in headers)
-    padding = longest - len(features)
+    """Rows and labels of all other processes, in the order of ranks; batches may differ in size."""
+    padding = max(header.rows for header in headers) - len(features)
     rows: Tensor = _AllGather.apply(F.pad(features, (0, 0, 0, padding)))  # type: ignore[no-untyped-call]
     row_labels = _all_gather(F.pad(labels, (0, padding)))
-    others = [(other, header.rows) for other, header in enumerate(headers) if other != rank]
-    return (
-        torch.cat([rows[other, :count] for other, count in others]),
-        torch.cat([row_labels[other][:count] for other, count in others]),
-    )
+    others = [(rank, header.rows) for rank, header in enumerate(headers) if rank != dist.get_rank()]
+    other_rows, other_labels = ([each[rank][:count] for rank, count in others] for each in (rows, row_labels))
+    return torch.cat(other_rows), torch.cat(other_labels)
 
 
 def sum_over_processes(*values: Tensor | int, device: torch.device) -> list[int]:
     """Integer sums over all processes, in one exchange."""
     total = torch.tensor([int(value) for value in values], device=device)
     dist.all_reduce(total)
-    return [int(value) for value in total]
-
-
-def _device(features: object) -> torch.device:
-    # A refused batch may not be a tensor at all, and NCCL takes only tensors of its own device.
-    if isinstance(features, Tensor):
-        return features.device
-    return torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
+    return total.tolist()
 
 
 def _check_equal(what: str, values: list[Any]) -> None:
@@ -95,13 +72,14 @@ def _check_equal(what: str, values: list[Any]) -> None:
 
 def _all_gather(tensor: Tensor) -> list[Tensor]:
     tensor = tensor.contiguous()
-    received = [torch.empty_like(tensor) for _ in range(rank_and_world_size()[1])]
+    received = [torch.empty_like(tensor) for _ in range(dist.get_world_size())]
     dist.all_gather(received, tensor)
     return received
 
 
+# Written with the public collectives alone.
 class _AllGather(torch.autograd.Function):
-    """`[rows, dim]` of each process to `[processes, rows, dim]` on all; written with the public collectives alone."""
+    """`[rows, dim]` of each process to `[processes, rows, dim]` on all; a gradient returns to the owner of its row."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor) -> Tensor:

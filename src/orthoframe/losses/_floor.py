@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from orthoframe.options import Denominator, Reduction, Singletons, check_choice,
 AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
 Counts = Tensor | NDArray[Any] | Sequence[int]
 Number = float | Tensor
+# Anchors and keys of each class, float64 [k]; and the numbered labels, if labels were given, not counts.
+_Counted = tuple[Tensor, Tensor, Labels | None]
 
 
 def loss_floor(
@@ -65,8 +67,8 @@ def loss_floor(
         tensor(2.6370, dtype=torch.float64)
     """
     check_temperature(temperature)
-    sizes = _sizes(labels, class_counts, key_labels, key_counts)
-    return _reduced(sizes, -1.0 / temperature, denominator, singletons, reduction)
+    counted = _counted(labels, class_counts, key_labels, key_counts)
+    return _reduced(counted, -1.0 / temperature, denominator, singletons, reduction)
 
 
 def collapsed_loss(
@@ -89,17 +91,12 @@ def collapsed_loss(
         >>> collapsed_loss(class_counts=[256, 256])  # log(511)
         tensor(6.2364, dtype=torch.float64)
     """
-    sizes = _sizes(labels, class_counts, key_labels, key_counts)
-    return _reduced(sizes, 0.0, denominator, singletons, reduction)
+    counted = _counted(labels, class_counts, key_labels, key_counts)
+    return _reduced(counted, 0.0, denominator, singletons, reduction)
 
 
 def angle_bound(
-    gap: Number,
-    positives: Number,
-    negatives: Number,
-    *,
-    temperature: float = 0.1,
-    denominator: Denominator = "all",
+    gap: Number, positives: Number, negatives: Number, *, temperature: float = 0.1, denominator: Denominator = "all"
 ) -> Tensor:
     r"""Largest deviation from an orthogonal frame that a gap above the floor allows.
 
@@ -194,19 +191,9 @@ def fastest_temperature(positives: Number, negatives: Number, *, denominator: De
         raise OptionError(Option("denominator", denominator), " has no fastest temperature: its forces scale as 1/tau")
     from scipy.special import lambertw  # here, because importing orthoframe should not load scipy
 
-    positives, negatives = _doubles(positives, negatives)
-    rho = negatives / positives if denominator == "all" else negatives + torch.zeros_like(positives)
+    near, far = _doubles(positives, negatives)
+    rho = far / (near if denominator == "all" else torch.ones_like(near))
     return 1.0 / (1.0 + torch.as_tensor(lambertw((rho / math.e).numpy()).real))
-
-
-class _Sizes(NamedTuple):
-    """What the anchors of each class are compared with; float64 `[k]`."""
-
-    anchors: Tensor
-    positives: Tensor
-    negatives: Tensor
-    other_classes: Tensor
-    labels: Labels | None  # if labels were given, not counts
 
 
 def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labels, Integers, Integers]:
@@ -218,30 +205,21 @@ def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labe
     return found, anchors, found.counts - anchors
 
 
-def _sizes(
+def _counted(
     labels: AnyLabels | None, class_counts: Counts | None, key_labels: AnyLabels | None, key_counts: Counts | None
-) -> _Sizes:
+) -> _Counted:
     if (labels is None) == (class_counts is None):
         raise ValueError("give labels or class_counts, one of the two")
     if (key_labels is not None and labels is None) or (key_counts is not None and class_counts is None):
         raise ValueError("key_labels go with labels, and key_counts with class_counts")
-    found = None
     if labels is not None:
         found, rows, extra = count_classes(labels, key_labels)
-        anchors, keys = torch.from_numpy(rows), torch.from_numpy(extra)
-    else:
-        anchors = _whole("class_counts", class_counts)
-        keys = torch.zeros_like(anchors) if key_counts is None else _whole("key_counts", key_counts)
-        if len(keys) != len(anchors):
-            raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
-    total = (anchors + keys).double()
-    return _Sizes(
-        anchors=anchors.double(),
-        positives=total - 1,
-        negatives=total.sum() - total,
-        other_classes=(total > 0).sum() - 1.0 + torch.zeros_like(total),
-        labels=found,
-    )
+        return torch.from_numpy(rows).double(), torch.from_numpy(extra).double(), found
+    anchors = _whole("class_counts", class_counts)
+    keys = torch.zeros_like(anchors) if key_counts is None else _whole("key_counts", key_counts)
+    if len(keys) != len(anchors):
+        raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
+    return anchors, keys, None
 
 
 def _whole(name: str, counts: Counts | None) -> Tensor:
@@ -252,43 +230,43 @@ def _whole(name: str, counts: Counts | None) -> Tensor:
         raise TypeError(f"{name} must be integers, not {tensor.dtype}")
     if bool((tensor < 0).any()):
         raise ValueError(f"{name} must not be negative, not {int(tensor.min())}")
-    return tensor.long()
+    return tensor.double()
 
 
-def _reduced(sizes: _Sizes, log_push: float, denominator: str, singletons: str, reduction: str) -> Tensor:
+def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: str, reduction: str) -> Tensor:
     """Reduce the terms of classes whose negatives weigh e^log_push, relative to their positives."""
     check_choice("denominator", denominator, Denominator)
     check_choice("singletons", singletons, Singletons)
     check_choice("reduction", reduction, Reduction)
-    push = math.exp(log_push)
+    anchors, keys, labels = counted
+    push, total = math.exp(log_push), anchors + keys
+    negatives = total.sum() - total
+    missing = total < 2
     if denominator == "all":
-        terms = (sizes.positives + sizes.negatives * push).log()
+        terms = (total - 1 + negatives * push).log()
     elif denominator == "sincere":
-        terms = (sizes.negatives * push).log1p()
+        terms = (negatives * push).log1p()
     elif denominator == "negatives":
-        terms = sizes.negatives.log() + log_push
+        terms = negatives.log() + log_push
+        missing |= negatives == 0
     else:
-        terms = (sizes.other_classes * push).log1p()
-    missing = sizes.positives < 1
-    if denominator == "negatives":
-        missing |= sizes.negatives == 0
+        other_classes = torch.full_like(total, int((total > 0).sum()) - 1)
+        terms = (other_classes * push).log1p()
     terms = terms.masked_fill(missing, 0.0)
-    refused = missing & (sizes.anchors > 0)
+    refused = missing & (anchors > 0)
     if singletons == "error" and bool(refused.any()):
         number = int(refused.nonzero()[0, 0])
-        raise ValueError(
-            f"class {number if sizes.labels is None else sizes.labels.names[number]} has no positive or no negative in "
-            'the batch, and singletons="error"; '
-            'use "skip", or bind the class'
-        )
+        name = number if labels is None else labels.names[number]
+        reason = 'has no positive or no negative in the batch, and singletons="error"'
+        raise ValueError(f'class {name} {reason}; use "skip", or bind the class')
     if reduction == "none":
         # The numbers of the keys are behind those of the rows.
-        return terms if sizes.labels is None else terms[sizes.labels.classes[: int(sizes.anchors.sum())]]
-    total = (terms * sizes.anchors).sum()
+        return terms if labels is None else terms[labels.classes[: int(anchors.sum())]]
+    loss = (terms * anchors).sum()
     if reduction == "sum":
-        return total
-    counted = sizes.anchors if singletons == "count" else sizes.anchors.masked_fill(missing, 0.0)
-    return total / counted.sum().clamp(min=1)
+        return loss
+    averaged = anchors if singletons == "count" else anchors.masked_fill(missing, 0.0)
+    return loss / averaged.sum().clamp(min=1)
 
 
 def _log_share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
@@ -305,11 +283,10 @@ def _log_share(positives: Number, negatives: Number, temperature: float, denomin
 
 
 def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
-    positives = torch.as_tensor(positives, dtype=torch.float64, device="cpu")
-    negatives = torch.as_tensor(negatives, dtype=torch.float64, device="cpu")
-    if bool((positives < 1).any()) or bool((negatives < 0).any()):
+    near, far = (torch.as_tensor(count, dtype=torch.float64, device="cpu") for count in (positives, negatives))
+    if bool((near < 1).any()) or bool((far < 0).any()):
         raise ValueError("positives must be at least 1, and negatives at least 0")
-    return positives, negatives
+    return near, far
 
 
 def check_temperature(temperature: object) -> None:

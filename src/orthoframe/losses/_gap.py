@@ -60,31 +60,18 @@ class GapMeter:
     def __init__(
         self, temperature: float = 0.1, denominator: Denominator = "all", singletons: Singletons = "skip"
     ) -> None:
-        self.temperature = temperature
-        self.denominator = denominator
-        self.singletons = singletons
+        self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
         self.reset()
 
     def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
-        """Floor of one batch, and its loss if all features coincide.
-
-        Args:
-            labels: `[rows]`, the class of each row, integers or strings.
-            key_labels: `[keys]`, the classes of the rows that are not anchors.
-        """
+        """Floor of one batch, from the classes of its rows and keys, and its loss if all features coincide."""
         singletons: Singletons = "skip" if self.singletons == "error" else self.singletons
         _, rows, keys = count_classes(labels, key_labels)
         counts = tuple(sorted(zip(rows.tolist(), keys.tolist(), strict=True)))  # nothing else matters
         return _bounds(counts, float(self.temperature), self.denominator, singletons)
 
     def add(self, loss: float | Tensor, labels: AnyLabels, key_labels: AnyLabels | None = None) -> None:
-        """Add one batch.
-
-        Args:
-            loss: Its mean loss.
-            labels: As in `bounds`.
-            key_labels: As in `bounds`.
-        """
+        """Add one batch: its mean loss, the class of each row, and of each key (a row that is not an anchor)."""
         # Copies, because the next step may write its loss or labels to the same place.
         self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
         if _is_remote(labels) or _is_remote(key_labels):
@@ -113,11 +100,8 @@ class GapMeter:
             self._losses = [next(read) if isinstance(loss, Tensor) else loss for loss in self._losses]
         bounds = [bound() if isinstance(bound, partial) else bound for bound in self._bounds]
         self._bounds = [*bounds]
-        return {
-            "loss": [float(loss) for loss in self._losses],
-            "floor": [floor for floor, _ in bounds],
-            "collapsed": [collapsed for _, collapsed in bounds],
-        }
+        floors, collapsed = [floor for floor, _ in bounds], [collapsed for _, collapsed in bounds]
+        return {"loss": [float(loss) for loss in self._losses], "floor": floors, "collapsed": collapsed}
 
     def load_state_dict(self, state: dict[str, list[float]]) -> None:
         """Go on with the batches of a `state_dict`."""
@@ -130,11 +114,9 @@ def _bounds(
     counts: tuple[tuple[int, int], ...], temperature: float, denominator: Denominator, singletons: Singletons
 ) -> tuple[float, float]:
     rows, keys = [pair[0] for pair in counts], [pair[1] for pair in counts]
-    collapsed = collapsed_loss(class_counts=rows, key_counts=keys, denominator=denominator, singletons=singletons)
-    floor = loss_floor(
-        class_counts=rows, key_counts=keys, temperature=temperature, denominator=denominator, singletons=singletons
-    )
-    return float(floor), float(collapsed)
+    batch: dict[str, Any] = {"class_counts": rows, "key_counts": keys}
+    batch |= {"denominator": denominator, "singletons": singletons}
+    return float(loss_floor(temperature=temperature, **batch)), float(collapsed_loss(**batch))
 
 
 def _is_remote(labels: object) -> bool:

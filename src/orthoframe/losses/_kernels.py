@@ -8,7 +8,6 @@ able to treat an anchor's own class apart.
 """
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -26,8 +25,7 @@ BLOCK = 2**21
 _LARGEST_EXPONENT = {torch.float32: 60.0, torch.float64: 600.0}
 
 
-@dataclass(frozen=True)
-class LossSpec:
+class LossSpec(NamedTuple):
     """Which loss is computed, and for which rows a gradient is needed."""
 
     temperature: float
@@ -79,11 +77,10 @@ def class_sums(rows: Tensor, classes: Tensor, num_classes: int) -> Tensor:
 
 
 def forward(batch: Batch, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]]:
-    """Denominators: sums of e^(s_il/tau) over the rows l that an anchor i is compared with.
+    """Denominators D_i: sums of e^(s_il/tau) over the rows l that an anchor i is compared with.
 
-    Returns:
-        Their logarithms (for `sincere` the mean over positives) and what `backward` needs of them, both `[anchors]`;
-        and the first tiles, up to `keep_bytes`.
+    Returns their logarithms `[anchors]` (for `sincere` the mean over positives), and for `backward` the denominators
+    `[anchors]` and the first tiles, up to `keep_bytes`.
     """
     if _is_symmetric(batch, spec):
         denominators, tiles = _symmetric_forward(batch, spec.temperature, keep_bytes)
@@ -99,47 +96,40 @@ def backward(
     gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, denominators: Tensor, tiles: list[Tensor]
 ) -> None:
     """Add the gradient of sum_i w_i log D_i, that of keys only if the spec asks for it; weights are written over."""
-    if not _is_symmetric(batch, spec):
+    if _is_symmetric(batch, spec):
+        if batch.rows.shape[0] > 1:  # a row all by itself has an empty denominator, and no weight
+            weights.div_(denominators)
+        _symmetric_backward(gradient, batch, spec, weights, tiles)
+    else:
         _general_backward(gradient, batch, spec, weights, denominators)
-        return
-    if batch.rows.shape[0] > 1:  # a row all by itself has an empty denominator, and no weight
-        weights = weights.div_(denominators)
-    _symmetric_backward(gradient, batch, spec, weights, tiles)
 
 
 def _is_symmetric(batch: Batch, spec: LossSpec) -> bool:
-    return spec.denominator == "all" and _fits(batch.rows, spec)
-
-
-def _fits(rows: Tensor, spec: LossSpec) -> bool:
-    """Whether e^(s/tau) and its inverse stay in range for every pair of rows without a shift."""
-    largest = 1.0 if spec.normalize else float(rows.detach().square().sum(1).max()) if rows.numel() else 0.0
-    return largest / spec.temperature <= _LARGEST_EXPONENT[rows.dtype]
+    if spec.denominator != "all":
+        return False
+    # Without a shift, e^(s/tau) and its inverse must stay in range for every pair of rows.
+    largest = 1.0 if spec.normalize or not batch.rows.numel() else float(batch.rows.square().sum(1).max())
+    return largest / spec.temperature <= _LARGEST_EXPONENT[batch.rows.dtype]
 
 
 def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tuple[Tensor, list[Tensor]]:
-    rows, count = batch.rows, -(-batch.num_anchors // TILE)  # blocks of anchors
-    blocks = _blocks(rows, batch.num_anchors)
-    sums: dict[int, Tensor] = {}
+    denominators = batch.rows.new_zeros(batch.num_anchors)
+    blocks, sums = _blocks(batch.rows, batch.num_anchors), _blocks(denominators, batch.num_anchors)
     tiles: list[Tensor] = []
     buffer = None
-    for i in range(count):
+    for i in range(len(sums)):
         for j in range(i, len(blocks)):
-            size = blocks[i].shape[0] * blocks[j].shape[0] * rows.element_size()
+            size = blocks[i].shape[0] * blocks[j].shape[0] * batch.rows.element_size()
             if buffer is None and size > keep_bytes:
                 buffer = _buffer(blocks)
             exponentials = _exponentials(blocks[i], blocks[j], temperature, i == j, buffer)
             if buffer is None:
                 keep_bytes -= size
                 tiles.append(exponentials)
-            across = exponentials.sum(1)
-            sums[i] = sums[i].add_(across) if i in sums else across
-            if i < j < count:
-                down = exponentials.sum(0)
-                sums[j] = sums[j].add_(down) if j in sums else down
-    if count == 1:
-        return sums[0], tiles
-    return torch.cat([rows.new_empty(0), *(sums[i] for i in range(count))]), tiles
+            sums[i].add_(exponentials.sum(1))
+            if i < j < len(sums):
+                sums[j].add_(exponentials.sum(0))
+    return denominators, tiles
 
 
 def _symmetric_backward(gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, tiles: list[Tensor]) -> None:
@@ -239,16 +229,14 @@ def _general_backward(gradient: Tensor, batch: Batch, spec: LossSpec, weights: T
         sums = log_sums[part, None]
         # An empty denominator pulls nothing: exp(-inf - inf) is 0, where exp(-inf + inf) would be NaN.
         finite = torch.where(torch.isneginf(sums), torch.inf, sums)
-        shares = None
         if spec.denominator == "sincere":
             count = batch.positives[part, None]
             own = torch.where(positives, torch.sigmoid(logits - sums), 0.0) / count
             # Not 1 - own.sum(): near the optimum that difference is all rounding.
             rest = torch.where(positives, torch.sigmoid(sums - logits), 0.0).sum(1, keepdim=True) / count
-            shares = own, rest
         pull = _weighted(logits, positives, batch, part, spec.denominator).sub_(finite).exp_()
-        if shares is not None:
-            pull.mul_(shares[1]).add_(shares[0])
+        if spec.denominator == "sincere":
+            pull.mul_(rest).add_(own)
         pull *= weights[part, None]
         gradient[part].addmm_(pull, rows, alpha=1.0 / spec.temperature)
         gradient[:reach].addmm_(pull[:, :reach].T, rows[part], alpha=1.0 / spec.temperature)

@@ -1,6 +1,6 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
-from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -73,16 +73,11 @@ def supcon_loss(
     _check_options(temperature, denominator, singletons)
     check_choice("reduction", reduction, Reduction)
     labels, key_labels = _check_batch(features, labels, keys, key_labels)
-    spec = LossSpec(
-        temperature=float(temperature),
-        denominator=denominator,
-        normalize=normalize,
-        key_gradient=keys is not None and keys.requires_grad,
-        forbid_singletons=singletons == "error",
-    )
+    keys_learn = keys is not None and keys.requires_grad
+    spec = LossSpec(float(temperature), denominator, normalize, keys_learn, forbid_singletons=singletons == "error")
     rows, labels = _joined(features, labels, keys, key_labels)
     if reduction == "none":
-        return supcon_terms(rows, labels, len(features), spec)[0]
+        return supcon_terms(rows, labels, len(features), spec)
     average: Average = "none" if reduction == "sum" else "all" if singletons == "count" else "present"
     return supcon_total(rows, labels, len(features), spec, average)[0]
 
@@ -120,44 +115,24 @@ class SupConLoss(nn.Module):
     ) -> None:
         super().__init__()
         _check_options(temperature, denominator, singletons)
-        self.temperature = temperature
-        self.denominator = denominator
-        self.singletons = singletons
-        self.gather = gather
+        self.temperature, self.denominator = temperature, denominator
+        self.singletons, self.gather = singletons, gather
 
     def forward(
         self, features: Tensor, labels: Tensor, keys: Tensor | None = None, key_labels: Tensor | None = None
     ) -> Tensor:
-        """Loss of a batch, or of the part of it that this process has.
-
-        Args:
-            features: `[rows, dim]`.
-            labels: `[rows]`.
-            keys: `[keys, dim]`, rows to compare with that are not anchors; those of this process only.
-            key_labels: `[keys]`.
-
-        Returns:
-            A scalar.
-        """
+        """Loss of the rows of this process; arguments as in `supcon_loss`, where keys stay on their process."""
         if self.gather and rank_and_world_size()[1] > 1:
             return self._across_processes(features, labels, keys, key_labels)
-        return supcon_loss(
-            features,
-            labels,
-            keys=keys,
-            key_labels=key_labels,
-            temperature=self.temperature,
-            denominator=self.denominator,
-            singletons=self.singletons,
-        )
+        return supcon_loss(features, labels, keys=keys, key_labels=key_labels, **self._options())
 
     def _across_processes(
         self, features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
     ) -> Tensor:
-        options = (self.temperature, self.denominator, self.singletons)
+        options = self._options()
         refused: Exception | None = None
         try:
-            _check_options(*options)
+            _check_options(**options)
             labels, key_labels = _check_batch(features, labels, keys, key_labels)
         except Exception as error:  # whatever it is, the other processes must be told
             refused = error
@@ -174,8 +149,8 @@ class SupConLoss(nn.Module):
         total, missing = supcon_total(rows, row_labels, len(features), spec, "none")
         all_missing, anchors = sum_over_processes(missing, len(features), device=features.device)
         if self.singletons == "error" and all_missing:
-            if int(missing):
-                supcon_total(rows, row_labels, len(features), replace(spec, forbid_singletons=True), "none")
+            if missing:
+                supcon_total(rows, row_labels, len(features), spec._replace(forbid_singletons=True), "none")
             raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
         # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
         count = anchors - all_missing if self.singletons == "skip" else anchors
@@ -183,10 +158,10 @@ class SupConLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
-        return (
-            f"temperature={self.temperature}, denominator={self.denominator!r}, singletons={self.singletons!r}, "
-            f"gather={self.gather}"
-        )
+        return ", ".join(f"{name}={value!r}" for name, value in {**self._options(), "gather": self.gather}.items())
+
+    def _options(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("temperature", "denominator", "singletons")}
 
 
 def _check_options(temperature: object, denominator: str, singletons: str) -> None:
@@ -228,9 +203,7 @@ def _check_rows(rows: Tensor, labels: Tensor, name: str, label_name: str) -> Ten
     except (TypeError, ValueError, RuntimeError):
         raise TypeError(f"{label_name} must be integers, not {type(labels).__name__}") from None
     if labels.shape != rows.shape[:1]:
-        raise ValueError(
-            f"{label_name} must have shape [{rows.shape[0]}], one for each row of {name}, not {list(labels.shape)}"
-        )
+        raise ValueError(f"{label_name} must have shape [{len(rows)}], one per row of {name}, not {list(labels.shape)}")
     # An empty list has no dtype of its own.
     if len(labels) and (labels.is_floating_point() or labels.is_complex()):
         raise TypeError(f"{label_name} must be integers, not {labels.dtype}; convert them with {label_name}.long()")

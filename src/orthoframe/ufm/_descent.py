@@ -8,7 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-Function = Callable[[Tensor], tuple[float, Tensor]]
+from orthoframe.ufm._objective import Objective
+
+Listener = Callable[[float], None]
 
 # A step must end below the highest of the last few values, by this part of the decrease that its length promises.
 _MEMORY, _DECREASE = 8, 1e-4
@@ -44,35 +46,16 @@ class Descent:
 
 
 def descend(
-    function: Function,
-    start: Tensor,
-    *,
-    nonnegative: bool,
-    max_steps: int,
-    rounding: float,
-    at_floor: Callable[[float], bool],
-    on_step: Callable[[float], None] | None = None,
+    objective: Objective, rows: Tensor, nonnegative: bool, max_steps: int, tolerance: float, on_step: Listener | None
 ) -> Descent:
-    """Minimise a function of unit rows.
+    """Unit rows with the lowest value, and among those that rounding cannot tell apart, with the smallest slope.
 
     Each step follows the tangential gradient and is projected back. Its size is that of Barzilai and Borwein, whose two
     forms alternate: the inverse of the curvature along the last step. It is shortened until the value is below the
     highest of the last few.
-
-    Args:
-        function: Returns the value and the gradient.
-        start: `[rows, dim]`, unit rows.
-        nonnegative: Whether entries must not be negative.
-        max_steps: The largest number of steps.
-        rounding: Values that differ by less count as equal.
-        at_floor: Whether a value is low enough to stop.
-        on_step: Called with the value after each step.
-
-    Returns:
-        The rows with the lowest value, and among those that rounding cannot tell apart, with the smallest slope.
     """
-    rows = start
-    value, gradient = function(rows)
+    rounding = objective.rounding
+    value, gradient = objective(rows)
     slope = tangent(gradient, rows)
     size = 1.0 / max(float(torch.linalg.vector_norm(slope, dim=1).max()), 1e-300)
     losses, evaluations, sizes = [value], 1, [size]
@@ -80,7 +63,9 @@ def descend(
     best, flattest = value, float(projected_slope(slope, rows, nonnegative).norm())
     reason = Reason.STEPS
     while True:
-        if at_floor(value):
+        gap = value - objective.floor
+        # Without the constraint the minimum is flat: at its floor, features may still be far away.
+        if nonnegative and (gap <= rounding or objective.angle(gap) <= tolerance):
             reason = Reason.FLOOR
             break
         longest = max(sizes[-_MEMORY:])
@@ -95,7 +80,7 @@ def descend(
             moved = project(rows - size * slope, nonnegative)
             step = moved - rows
             length = float(step.square().sum())
-            moved_value, moved_gradient = function(moved)
+            moved_value, moved_gradient = objective(moved)
             evaluations += 1
             if moved_value <= highest - _DECREASE * length / (2 * size) or length == 0:
                 break
@@ -123,11 +108,6 @@ def project(rows: Tensor, nonnegative: bool) -> Tensor:
     """Nearest unit rows; with `nonnegative`, the nearest without negative entries.
 
     Entries below 0 become exactly 0. A row without a positive entry becomes the axis of its largest entry.
-
-    Examples:
-        >>> project(torch.tensor([[3.0, -1.0, 4.0], [-2.0, -1.0, -3.0]]), nonnegative=True)
-        tensor([[0.6000, 0.0000, 0.8000],
-                [0.0000, 1.0000, 0.0000]])
     """
     if nonnegative:
         clipped = rows.clamp(min=0.0)

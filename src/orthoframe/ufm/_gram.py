@@ -1,6 +1,6 @@
 """Where training ends if features may be negative: the optimal Gram matrix of class means."""
 
-import math
+import reprlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from orthoframe.errors import OptionError
 from orthoframe.options import Denominator, check_choice, check_number
@@ -71,7 +72,7 @@ def predict_gram(
         if change <= _STILL:
             return groups.gram(point)
     raise RuntimeError(
-        f"no optimum was found to {_STILL} for counts {_shortened(counts)} at temperature {temperature}; "
+        f"no optimum was found to {_STILL} for counts {reprlib.repr(counts.tolist())} at temperature {temperature}; "
         "fewer different counts, or another temperature, may help"
     )
 
@@ -98,7 +99,8 @@ class _Groups:
 
     def __init__(self, counts: Tensor, temperature: float, denominator: Denominator) -> None:
         found, self.group, sizes = torch.unique(counts, return_inverse=True, return_counts=True)
-        rows, self.sizes = found.double(), sizes.double()
+        rows: Tensor = found.double()
+        self.sizes: Tensor = sizes.double()
         self.temperature, self.logarithm = temperature, denominator != "negatives"
         weights = torch.ones_like(rows) if denominator == "class-average" else rows
         own = rows - 1 if denominator == "all" else torch.ones_like(rows)
@@ -107,14 +109,13 @@ class _Groups:
         self.log_own = own[self.anchors].log()
         others = weights * self.sizes - torch.diag(weights)
         self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
-        self.alone = self.sizes == 1
         # The force on a group grows with its rows: on this scale, unknowns have comparable curvatures.
-        self.scale = (self.sizes * rows).sqrt()[:, None]
+        self.scale: Tensor = (self.sizes * rows).sqrt()[:, None]
         self.shape = (len(rows), len(rows) + 1)
 
     def cosines(self, point: Tensor) -> Tensor:
         """`[groups, groups]`: cosines of classes in two groups; on the diagonal, of two classes in one."""
-        extra = point[:, -1:].masked_fill(self.alone[:, None], 0.0)
+        extra = point[:, -1:].masked_fill((self.sizes == 1)[:, None], 0.0)
         free = torch.cat([point[:, :-1], extra], 1)
         shared = (free / torch.linalg.vector_norm(free, dim=1, keepdim=True))[:, :-1]
         between = shared @ shared.T
@@ -126,13 +127,11 @@ class _Groups:
         cosines = self.cosines(point)[self.anchors]
         pushed = torch.logsumexp(self.log_weights + (cosines - 1) / self.temperature, 1)
         if not self.logarithm:
-            mean: Tensor = (self.log_force.softmax(0) * pushed).sum()
-            return mean
+            return torch.dot(self.log_force.softmax(0), pushed)
         share = pushed - self.log_own
         # log(log(1 + e^share)), which is share where that is far below 0
         terms = torch.where(share < -36, share, torch.logaddexp(share.clamp(min=-36), torch.zeros_like(share)).log())
-        total: Tensor = torch.logsumexp(self.log_force + terms, 0)
-        return total
+        return torch.logsumexp(self.log_force + terms, 0)
 
     def gram(self, point: Tensor) -> Tensor:
         """`[k, k]`, the Gram matrix of all classes."""
@@ -142,21 +141,18 @@ class _Groups:
 
 def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
     """L-BFGS from a random start, then Newton steps; the point, and the largest change of a cosine in the last step."""
-    shape = groups.shape
 
     def slope(flat: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        point = torch.from_numpy(flat.copy()).view(shape).requires_grad_()
+        point = torch.from_numpy(flat.copy()).view(groups.shape).requires_grad_()
         value = groups(point / groups.scale)
         (gradient,) = torch.autograd.grad(value, point)
         return float(value.detach()), gradient.reshape(-1).numpy()
 
-    start = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+    start = torch.randn(groups.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 30}
-    start = groups.scale * start / torch.linalg.vector_norm(start, dim=1, keepdim=True)
+    start = groups.scale * normalize(start, dim=1)
     found = minimize(slope, start.reshape(-1).numpy(), jac=True, method="L-BFGS-B", options=options)
-    point = torch.from_numpy(found.x).view(shape) / groups.scale
-    point = point / torch.linalg.vector_norm(point, dim=1, keepdim=True)
-    change = math.inf
+    point = normalize(torch.from_numpy(found.x).view(groups.shape), dim=1)
     for number in range(_NEWTON_STEPS):
         value = float(groups(point))
         dense = point.numel() <= (_DENSE if number < _IN_VAIN else _LARGEST)
@@ -165,7 +161,7 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
             step = step / 4
         moved = point + step
         change = float((groups.cosines(moved) - groups.cosines(point)).abs().max())
-        point = moved / torch.linalg.vector_norm(moved, dim=1, keepdim=True)
+        point = normalize(moved, dim=1)
         if change <= _STILL:
             break
     return point, change
@@ -173,45 +169,32 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
 
 def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
     """A step by the inverse Hessian; not along rotations and lengths, which change nothing."""
-    scaled: Tensor = (point * groups.scale).detach().requires_grad_()
-    step: Tensor
+    scaled = (point * groups.scale).detach().requires_grad_()
     (gradient,) = torch.autograd.grad(groups(scaled / groups.scale), scaled, create_graph=True)
 
-    def product(direction: Tensor) -> Tensor:
-        result: Tensor = torch.autograd.grad(gradient, scaled, direction, retain_graph=True)[0]
-        return result
+    def product(flat: Tensor) -> Tensor:
+        result: Tensor = torch.autograd.grad(gradient, scaled, flat.view_as(scaled), retain_graph=True)[0]
+        return result.reshape(-1)
 
     size, slope = scaled.numel(), gradient.detach().reshape(-1)
-    if not dense:
-        operator = LinearOperator(
-            (size, size), matvec=lambda v: product(torch.from_numpy(v.copy()).view_as(scaled)).reshape(-1).numpy()
-        )
-        flat, _ = minres(operator, -slope.numpy(), rtol=_RESIDUAL, maxiter=_PRODUCTS)
-        step = torch.from_numpy(flat)
-    else:
-        unit = torch.eye(size, dtype=scaled.dtype).view(size, *scaled.shape)
-        hessian = torch.vmap(product)(unit).reshape(size, size)
+    if dense:
+        hessian = torch.vmap(product)(torch.eye(size, dtype=scaled.dtype)).reshape(size, size)
         values, vectors = torch.linalg.eigh((hessian + hessian.T) / 2)
-        flat_directions = values.abs() <= _LEVEL * values.abs().max()
-        inverse = values.abs().reciprocal().masked_fill(flat_directions, 0.0)
-        step = vectors @ (inverse * (vectors.T @ -slope))
-    unscaled: Tensor = step.view_as(scaled) / groups.scale
-    return unscaled
+        flat = values.abs() <= _LEVEL * values.abs().max()
+        step: Tensor = vectors @ (values.abs().reciprocal().masked_fill(flat, 0.0) * (vectors.T @ -slope))
+    else:
+        operator = LinearOperator((size, size), matvec=lambda v: product(torch.from_numpy(v.copy())).numpy())
+        step = torch.from_numpy(minres(operator, -slope.numpy(), rtol=_RESIDUAL, maxiter=_PRODUCTS)[0])
+    return step.view_as(scaled) / groups.scale
 
 
 def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
     counts = torch.as_tensor(class_counts, device="cpu")
-    if counts.dtype in (torch.uint16, torch.uint32, torch.uint64):
-        counts = counts.long()  # torch cannot compare these
     if counts.ndim != 1 or not len(counts):
         raise ValueError(f"class_counts must be a list of at least one count, not of shape {list(counts.shape)}")
     if counts.is_floating_point() or counts.is_complex() or counts.dtype == torch.bool:
         raise ValueError(f"class_counts must be integers, not {counts.dtype}")
+    counts = counts.long()  # torch cannot compare unsigned ones
     if bool((counts < 1).any()):
         raise ValueError(f"class_counts must be at least 1, not {int(counts.min())}; leave out classes without rows")
-    return counts.long()
-
-
-def _shortened(counts: Tensor) -> str:
-    shown = ", ".join(map(str, counts[:12].tolist()))
-    return f"[{shown}, ...]" if len(counts) > 12 else f"[{shown}]"
+    return counts

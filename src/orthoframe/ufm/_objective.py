@@ -24,23 +24,10 @@ _RIGHT_ANGLE = 1e-6
 
 
 class Objective:
-    """The sum of the losses of batches, as a function of the features of all samples.
-
-    Args:
-        labels: `[samples]`, integers or strings.
-        batches: Lists of sample indices; one batch of everything if `None`.
-        temperature: tau.
-        denominator: As in `supcon_loss`.
-        prototypes: `[k, dim]`, one fixed row per class that is part of every batch.
-    """
+    """The sum of the losses of batches, as a function of the features of all samples; arguments as in `solve_ufm`."""
 
     def __init__(
-        self,
-        labels: Any,
-        batches: Iterable[Any] | None,
-        temperature: float,
-        denominator: Denominator,
-        prototypes: Tensor | None,
+        self, labels: Any, batches: Any, temperature: float, denominator: Denominator, prototypes: Tensor | None
     ) -> None:
         check_choice("denominator", denominator, Denominator)
         temperature = check_number("temperature", temperature, above=0, advice=("0.1 is usual",))
@@ -68,22 +55,19 @@ class Objective:
             )
 
     def _count_rows(self) -> None:
-        """Count positives, negatives and anchors of each class in each batch."""
-        positives, negatives, weights = [], [], []
+        """Count positives, negatives and anchors of each class in each batch, and find the floor."""
+        found = [torch.zeros(3, 0, dtype=torch.long)]
         for batch in self.batches:
             counts = torch.bincount(self.labels[batch], minlength=self.num_classes)
-            several = counts > 1
-            if self.denominator == "negatives" and int((counts > 0).sum()) < 2:
-                continue
-            others = (counts > 0).sum() - 1 if self.denominator == "class-average" else len(batch) - counts[several]
-            positives.append(counts[several] - 1)
-            negatives.append(others.expand(int(several.sum())))
-            weights.append(counts[several])
-        self._positives, self._negatives, self._weights = (
-            torch.cat(parts) if parts else torch.zeros(0, dtype=torch.long) for parts in (positives, negatives, weights)
-        )
+            present, own = int((counts > 0).sum()), counts[counts > 1]
+            if self.denominator != "negatives" or present > 1:
+                others = len(batch) - own if self.denominator != "class-average" else torch.full_like(own, present - 1)
+                found.append(torch.stack([own - 1, others, own]))
+        self._positives, self._negatives, self._weights = torch.cat(found, 1)
         self.anchors = int(self._weights.sum())
-        self.floor = self._floor()
+        # An orthogonal frame is optimal in every batch, among non-negative rows.
+        floors = (float(loss_floor(self.labels[batch], reduction="sum", **self._options())) for batch in self.batches)
+        self.floor = math.fsum(floors) / max(self.anchors, 1)
         largest = max((1, *map(len, self.batches)))
         self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
 
@@ -110,57 +94,31 @@ class Objective:
         """The loss, as a mean over anchors, and its gradient `[samples, dim]`; features must be unit rows."""
         free = features.detach().requires_grad_()
         rows = free if self.prototypes is None else torch.cat([free, self.prototypes])
-        total = torch.zeros((), dtype=torch.float64)
+        total, options = torch.zeros((), dtype=torch.float64), self._options()
         for batch in self.batches:
-            total = total + supcon_loss(
-                rows[batch],
-                self.labels[batch],
-                temperature=self.temperature,
-                denominator=self.denominator,
-                reduction="sum",
-                normalize=False,
-            )
+            total = total + supcon_loss(rows[batch], self.labels[batch], reduction="sum", normalize=False, **options)
         (gradient,) = torch.autograd.grad(total / self.anchors, free)
         return float(total.detach()) / self.anchors, gradient
 
-    def _floor(self) -> float:
-        """The lowest mean over anchors of non-negative rows: an orthogonal frame is optimal in every batch."""
-        options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
-        floors = (float(loss_floor(self.labels[batch], reduction="sum", **options)) for batch in self.batches)
-        return math.fsum(floors) / max(self.anchors, 1)
+    def _options(self) -> dict[str, Any]:
+        return {"temperature": self.temperature, "denominator": self.denominator}
 
     def free_floor(self) -> float | None:
         """The lowest mean over anchors of any unit rows; only known for a single batch without prototypes."""
         if len(self.batches) > 1 or self.prototypes is not None:
             return None
-        counts = torch.bincount(self.labels[self.batches[0]], minlength=self.num_classes)
-        counts = counts[counts > 0]
-        options: dict[str, Any] = {"temperature": self.temperature, "denominator": self.denominator}
+        counts = torch.unique(self.labels[self.batches[0]], return_counts=True)[1]
         try:
-            gram = predict_gram(counts, **options)
+            gram = predict_gram(counts, **self._options())
         except RuntimeError:  # too many different counts
             return None
-        return gram_loss(gram, counts, **options) / self.anchors
-
-    def near_floor(self, loss: float, tolerance: float) -> bool:
-        """Whether non-negative rows are at the floor, to rounding or by the angles that the gap proves."""
-        gap = loss - self.floor
-        return gap <= self.rounding or self.angle(gap) <= tolerance
+        return gram_loss(gram, counts, **self._options()) / self.anchors
 
     def angle(self, gap: float) -> float:
-        """Largest deviation from an orthogonal frame, over batches and their classes, that a gap allows.
-
-        Every class is at or above its floor in every batch, so the gap of one is at most that of all together.
-        """
-        total = (max(gap, 0.0) + self.rounding) * self.anchors
-        bound = angle_bound(
-            total / self._weights.double(),
-            self._positives,
-            self._negatives,
-            temperature=self.temperature,
-            denominator=self.denominator,
-        )
-        return float(bound.max())
+        """Largest deviation from an orthogonal frame, over batches and their classes, that a gap allows."""
+        # Every class is at or above its floor in every batch, so the gap of one is at most that of all together.
+        gaps = (max(gap, 0.0) + self.rounding) * self.anchors / self._weights.double()
+        return float(angle_bound(gaps, self._positives, self._negatives, **self._options()).max())
 
 
 def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_classes: int) -> Tensor:

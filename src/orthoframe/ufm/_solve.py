@@ -18,7 +18,8 @@ from orthoframe.ufm._objective import Objective
 
 # Starts after the first begin at this temperature, at which classes rarely merge.
 _PARTING = 0.1
-# Without the constraint every start begins at this temperature, if its own is smaller.
+# Without the constraint every start begins at this temperature, if its own is smaller: at a small one distant features
+# exert hardly any force.
 _FEELING = 0.5
 # A stationary point within this many rounding errors of the floor counts as at the floor.
 _NEAR = 20.0
@@ -157,36 +158,22 @@ def solve_ufm(
     objective = Objective(labels, batches, temperature, denominator, prototypes)
     objective.check_prototypes(dim, nonnegative)
     if nonnegative and dim < objective.num_classes:
-        warnings.warn(
-            f"{dim} dimensions are too few for {objective.num_classes} classes: there is no orthogonal frame, and the "
-            "floor may be out of reach",
-            stacklevel=2,
-        )
+        outlook = "there is no orthogonal frame, and the floor may be out of reach"
+        warnings.warn(f"{dim} dimensions are too few for {objective.num_classes} classes: {outlook}", stacklevel=2)
     given = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
     if given is not None and given.shape[1] != dim:
         raise ValueError(f"start has {given.shape[1]} dimensions, but dim is {dim}")
     floor = objective.floor if nonnegative else objective.free_floor()
     best: tuple[Descent, int] | None = None
-    evaluations = number = 0
-    while number < (starts if given is None else 1):
-        rows = random_rows(objective.num_samples, dim, nonnegative, seed, number) if given is None else given
-        steps = 0
-        before = [] if given is not None else _before(objective, nonnegative, number)
-        for stage in [*before, objective]:
-            found = descend(
-                stage,
-                rows,
-                nonnegative=nonnegative,
-                max_steps=max_steps,
-                rounding=stage.rounding,
-                on_step=None if on_step is None else partial(on_step, number + 1),
-                # Without the constraint the minimum is flat: at its floor, features may still be far away.
-                at_floor=partial(stage.near_floor, tolerance=tolerance) if nonnegative else _never,
-            )
+    evaluations = 0
+    for number in range(1, 1 + (starts if given is None else 1)):
+        rows = random_rows(objective.num_samples, dim, nonnegative, seed, number - 1) if given is None else given
+        steps, listener = 0, None if on_step is None else partial(on_step, number)
+        for stage in [objective] if given is not None else _stages(objective, nonnegative, number):
+            found = descend(stage, rows, nonnegative, max_steps, tolerance, listener)
             rows = found.features
             steps += len(found.losses) - 1
             evaluations += found.evaluations
-        number += 1
         if best is None or found.loss < best[0].loss:
             best = found, steps
         if floor is not None and (found.reason == Reason.FLOOR or found.loss <= floor + objective.rounding):
@@ -210,12 +197,11 @@ def solve_ufm(
     )
 
 
-def _before(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
-    """The same objective at other temperatures, which a start goes through first."""
-    if not nonnegative:
-        # At a small temperature distant features exert hardly any force; a larger one brings them near the optimum.
-        return [objective.at_temperature(_FEELING)] if objective.temperature < _FEELING else []
-    return [objective.at_temperature(_PARTING)] if number > 0 and objective.temperature != _PARTING else []
+def _stages(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
+    """The objective, preceded by itself at another temperature if a random start begins there."""
+    own = objective.temperature
+    first = max(own, _FEELING) if not nonnegative else _PARTING if number > 1 else own
+    return [objective] if first == own else [objective.at_temperature(first), objective]
 
 
 def _converged(found: Descent, gap: float | None, rounding: float) -> bool:
@@ -223,7 +209,3 @@ def _converged(found: Descent, gap: float | None, rounding: float) -> bool:
         return found.reason == Reason.STATIONARY and len(found.losses) > 1
     near = _NEAR * rounding if found.reason == Reason.STATIONARY else rounding
     return found.reason == Reason.FLOOR or gap <= near
-
-
-def _never(loss: float) -> bool:
-    return False
