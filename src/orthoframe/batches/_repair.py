@@ -1,6 +1,8 @@
 """Few samples to add to batches so that the orthogonal frame becomes their only optimum."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -54,25 +56,27 @@ def mend(labels: Labels, batches: list[Integers], views: int, representatives: I
     samples = representatives
     if samples is None:
         samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
-    additions: list[list[int]] = [[] for _ in batches]
-    components = found.components.copy()
+    components = deepcopy(found.components)
     mended = [batch.number for batch in _mends(components, found.single)]
-    _bring_guests(found, batches, additions, mended, components, samples)
-    _tie(found, batches, additions, views, components, representatives)
-    return _cover_pairs(labels, _joined(batches, additions), views, samples)
+    batches = _extended(batches, _guests(found, batches, mended, components, samples))
+    batches = _extended(batches, _ties(labels, batches, views, components, representatives))
+    return _cover_pairs(labels, batches, views, samples)
 
 
-def _joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
-    """Batches with their additions at the end."""
+def _extended(batches: list[Integers], additions: Iterable[tuple[int, int]]) -> list[Integers]:
+    """Batches with additions, pairs of a batch and a sample, at the end of each."""
+    added: dict[int, list[int]] = defaultdict(list)
+    for number, sample in additions:
+        added[number].append(sample)
     return [
-        np.concatenate([batch, np.array(added, dtype=batch.dtype)]) if added else batch
-        for batch, added in zip(batches, additions, strict=True)
+        np.concatenate([batch, np.array(added[number], dtype=batch.dtype)]) if number in added else batch
+        for number, batch in enumerate(batches)
     ]
 
 
 def additions_to_connect(found: Scan) -> int:
     """The number of additions that `repair` makes to connect every class."""
-    components = found.components.copy() if found.single else found.components
+    components = deepcopy(found.components) if found.single else found.components
     mends = sum(1 for _ in _mends(components, found.single))
     pieces = components.pieces()
     unseen, alone = map(len, _homeless(found, pieces))
@@ -127,18 +131,13 @@ def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
     return np.flatnonzero(homeless & ~seen).tolist(), np.flatnonzero(homeless & seen).tolist()
 
 
-def _bring_guests(
-    found: Scan,
-    batches: list[Integers],
-    additions: list[list[int]],
-    mended: list[int],
-    components: Components,
-    samples: Integers,
-) -> None:
-    """Add a sample of another class to each mended batch; homeless classes first, because they need a batch anyway."""
+def _guests(
+    found: Scan, batches: list[Integers], mended: list[int], components: Components, samples: Integers
+) -> list[tuple[int, int]]:
+    """Additions of another class to each mended batch; homeless classes first, because they need a batch anyway."""
     classes, k = found.labels.classes, len(found.labels.names)
     unseen, alone = _homeless(found, components.pieces())
-    met = found.met.copy()
+    met, placed = found.met.copy(), []
     for number in mended:
         host = int(classes[batches[number][0]])
         if unseen or alone:
@@ -146,37 +145,31 @@ def _bring_guests(
         else:  # if possible, a class that is not pushed away from the host yet
             guest = int(np.argmin(met[host])) if not met[host].all() else (host + 1) % k
         met[host, guest] = met[guest, host] = True
-        # If there is only one class, repeating a row of the batch makes it collapse too.
-        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+        placed.append((number, guest))
     homes = {int(classes[batch[0]]): number for number, batch in enumerate(batches) if len(batch) == 1}
     while unseen or alone:
         guest = (unseen or alone).pop()
         if alone:
             number = homes[alone.pop()]
         else:
-            number = next(
-                (n for n, batch in enumerate(batches) if (classes[batch] != guest).any()), homes.get(guest, 0)
-            )
-        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+            others = (number for number, batch in enumerate(batches) if (classes[batch] != guest).any())
+            number = next(others, homes.get(guest, 0))
+        placed.append((number, guest))
+    # If there is only one class, repeating a row of the batch makes it collapse too.
+    return [(number, int(samples[guest] if k > 1 else batches[number][0])) for number, guest in placed]
 
 
-def _tie(
-    found: Scan,
-    batches: list[Integers],
-    additions: list[list[int]],
-    views: int,
-    components: Components,
-    representatives: Integers | None,
-) -> None:
-    """Add a representative of each class to one batch of each of its other pieces."""
-    classes = found.labels.classes
+def _ties(
+    labels: Labels, batches: list[Integers], views: int, components: Components, representatives: Integers | None
+) -> Iterator[tuple[int, int]]:
+    """Additions of a representative of each class to one batch of each of its other pieces."""
     roots = components.roots()
     # Every batch of two or more rows now holds two classes or rows that coincide, so an added row joins them.
     batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
-    for number, batch in enumerate(_joined(batches, additions)):
+    for number, batch in enumerate(batches):
         if len(batch) * views > 1:
             batch_of[roots[batch]] = number
-    for members in found.labels.members():
+    for c, members in enumerate(labels.members()):
         pieces, first, sizes = np.unique(roots[members], return_index=True, return_counts=True)
         if len(pieces) < 2:
             continue
@@ -185,16 +178,16 @@ def _tie(
             centre = int(np.argmax(np.where(somewhere, sizes, 0)))
             representative = int(members[first[centre]])
         else:
-            representative = int(representatives[classes[members[0]]])
+            representative = int(representatives[c])
             centre = int(np.flatnonzero(pieces == roots[representative])[0])
         base = int(batch_of[pieces[centre if somewhere[centre] else int(np.argmax(somewhere))]])
         for piece in range(len(pieces)):
             if piece == centre:
                 continue
             if somewhere[piece]:
-                additions[int(batch_of[pieces[piece]])].append(representative)
+                yield int(batch_of[pieces[piece]]), representative
             else:  # in no batch or alone in one: add it to a batch of the others
-                additions[base].append(int(members[first[piece]]))
+                yield base, int(members[first[piece]])
 
 
 def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: Integers) -> list[Integers]:
@@ -207,18 +200,16 @@ def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: I
     missing = ~scan(labels, batches, views).met
     if not missing.any():
         return batches
-    classes, k = labels.classes, len(labels.names)
-    places = _candidate_batches(batches, classes, missing)
-    rows = np.stack([np.bincount(classes[batches[place]], minlength=k) for place in places]) * views
-    batches = list(batches)
+    places = _candidate_batches(batches, labels.classes, missing)
+    held = [np.bincount(labels.classes[batches[place]], minlength=len(missing)) for place in places]
+    rows, batches = np.stack(held) * views, list(batches)
     while missing.any():
         place, guest, number = _best_move(rows, missing, views)
-        added = np.full(number, samples[guest], dtype=batches[places[place]].dtype)
-        batches[places[place]] = np.concatenate([batches[places[place]], added])
+        batch = batches[places[place]]
+        batches[places[place]] = np.append(batch, np.full(number, samples[guest], dtype=batch.dtype))
         rows[place, guest] += number * views
         counts = rows[place]
-        apart = (np.minimum.outer(counts, counts) > 0) & (np.maximum.outer(counts, counts) > 1)
-        missing &= ~apart
+        missing &= (np.minimum.outer(counts, counts) == 0) | (np.maximum.outer(counts, counts) == 1)
     return batches
 
 
@@ -228,8 +219,7 @@ def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flag
     order = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
     places = order[:_CANDIDATES]
     wanted = np.asarray(missing.any(axis=1))
-    for names in (held[place] for place in places):
-        wanted[names] = False
+    wanted[np.concatenate([held[place] for place in places])] = False
     for place in order[_CANDIDATES:]:
         if wanted[held[place]].any():
             places.append(place)

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,22 +15,20 @@ from orthoframe.batches._lists import Chunk, chunks, end_to_end
 
 Flags = NDArray[np.bool_]
 
+# A table with at most this many cells per entry is handled as a dense one.
+_DENSE = 8
+
 
 class Components:
-    """Which samples are connected: a union-find over all samples that does many unions at a time.
+    """Which samples of each class are connected: a union-find over all samples that does many unions at a time.
 
     A parent always has a smaller number than its child, so many groups can be united at once, in any order, without
     making a cycle. Numbers 0..k-1, before all samples, are hubs, one per class: the first group of a class joins its
     hub, and whatever meets it later becomes a direct child of the hub.
-
-    Args:
-        classes: `[samples]`, the class of each sample, 0..k-1; a component lies within one class.
-        num_classes: k.
     """
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
-        self._classes = classes
-        self._hubs = num_classes
+        self._classes, self._hubs = classes, num_classes
         total = num_classes + len(classes)
         self._parents = np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
         self._without_hub = np.ones(num_classes, dtype=bool)
@@ -67,12 +66,6 @@ class Components:
         used[self.roots()] = True
         hubs, others = used[: self._hubs].astype(np.int64), np.flatnonzero(used[self._hubs :])
         return hubs + np.bincount(self._classes[others], minlength=self._hubs)
-
-    def copy(self) -> "Components":
-        """An independent copy."""
-        other = Components(self._classes, self._hubs)
-        other._parents, other._without_hub = self._parents.copy(), self._without_hub.copy()
-        return other
 
     def _with_hubs(self, nodes: Integers, groups: Integers) -> tuple[Integers, Integers]:
         """Add the hub of each class that has not used it yet to the first group of the class."""
@@ -123,7 +116,7 @@ class Scan:
         """Connected components of the batch interaction graph: samples that share batches of any kind."""
         if self.by_single_class is None:
             return self.components
-        connected, everything = self.by_single_class.copy(), np.arange(len(self.labels.classes))
+        connected, everything = deepcopy(self.by_single_class), np.arange(len(self.labels.classes))
         connected.join(everything, self.components.roots(), len(self.labels.names) + len(everything))
         return connected
 
@@ -133,13 +126,8 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
 
     A batch of two or more classes makes its rows of each class coincide. A batch of a single class only makes its rows
     equiangular: with three or more rows they coincide once two of them are known to. Two classes are pushed apart by a
-    batch in which one of them has at least two rows.
-
-    Args:
-        labels: The classes.
-        batches: Lists of sample indices.
-        views: Rows per index.
-        single_class_acts: Whether a batch of a single class has any effect on the loss.
+    batch in which one of them has at least two rows. With `single_class_acts=False`,
+    a batch of a single class has no effect on the loss.
     """
     classes, k = labels.classes, len(labels.names)
     eye = np.eye(k, dtype=bool)
@@ -164,26 +152,46 @@ def _scan_chunk(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) 
     found.memberships += len(chunk.samples)
     found.seen[chunk.samples] = True
     # A group: the rows of one class in one batch.
-    keys = chunk.batches * k + found.labels.classes[chunk.samples]
-    if chunk.num_batches * k <= 8 * len(keys):
-        table: _DenseTable | _SparseTable = _DenseTable(
-            np.bincount(keys, minlength=chunk.num_batches * k).reshape(chunk.num_batches, k)
-        )
-    else:  # far more classes than rows: count only the groups that exist
-        groups, keys, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        table = _SparseTable(*np.divmod(groups, k), counts, chunk.num_batches, k)
-    classes_per_batch = table.classes_per_batch()
-    mixed = classes_per_batch > 1
-    unite = table.groups_of(2, mixed)
-    chosen = unite[keys]
-    found.components.join(chunk.samples[chosen], keys[chosen], len(unite))
-    found.shared |= table.shared_classes(views, mixed)
-    table.mark_pairs(found.touched, 1, mixed)
-    table.mark_pairs(found.met, 2 if views == 1 else 1, mixed)
+    groups, owners, counts = _unique(chunk.batches * k + found.labels.classes[chunk.samples], chunk.num_batches * k)
+    batches = groups // k  # several times faster than np.divmod
+    classes = groups - k * batches
+    classes_per_batch = np.bincount(batches, minlength=chunk.num_batches)
+    mixed = (classes_per_batch > 1)[batches]
+    chosen = (mixed & (counts > 1))[owners]
+    found.components.join(chunk.samples[chosen], owners[chosen], len(groups))
+    if not found.shared.all():
+        found.shared[classes[mixed | (counts * views > 1)]] = True
+    for matrix, least in ((found.touched, 1), (found.met, 2 if views == 1 else 1)):
+        if not matrix.all():
+            places = batches[mixed], classes[mixed]
+            _mark_pairs(matrix, csr_array((counts[mixed], places), shape=(chunk.num_batches, k)), least)
     single = classes_per_batch == 1
     found.single_class_batches += int(single.sum())
     _scan_single_classes(found, chunk, single, views, single_class_acts)
     found.num_batches += chunk.num_batches
+
+
+def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
+    """What `np.unique` returns, with inverse and counts; without sorting unless keys are sparse in `range(limit)`."""
+    if limit > _DENSE * len(keys):
+        return np.unique(keys, return_inverse=True, return_counts=True)
+    counts = np.bincount(keys, minlength=limit)
+    values = np.flatnonzero(counts)
+    places = np.empty(limit, np.intp)
+    places[values] = np.arange(len(values))
+    return values, places[keys], counts[values]
+
+
+def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
+    """Set the entries of classes that share a batch in which one has at least `least` rows; `counts` is `[batches, k]`."""
+    missing = np.flatnonzero(~matrix.all(axis=1))
+    table = counts[:, missing]
+    if table.shape[0] * len(missing) > _DENSE * table.nnz:
+        together = ((table >= least).T @ (table > 0)).toarray()
+    else:  # floats are multiplied faster than flags
+        table = table.toarray()
+        together = (table >= least).astype(np.float32).T @ (table > 0).astype(np.float32) > 0
+    matrix[np.ix_(missing, missing)] |= together | together.T
 
 
 def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
@@ -225,63 +233,3 @@ def close(components: Components, single: list[SingleClass]) -> None:
         acting = fires[owners]
         components.join(samples[acting], owners[acting], len(waiting))
         waiting = [batch for batch, fired in zip(waiting, fires, strict=True) if not fired]
-
-
-@dataclass(frozen=True)
-class _DenseTable:
-    """Rows of each class in each batch of a chunk; groups are numbered along the flattened table."""
-
-    counts: Integers  # [batches, k]
-
-    def classes_per_batch(self) -> Integers:
-        return np.asarray(np.count_nonzero(self.counts, axis=1))
-
-    def groups_of(self, least: int, mixed: Flags) -> Flags:
-        """`[groups]`, those that have at least `least` rows and are in a mixed batch."""
-        return np.asarray((self.counts >= least) & mixed[:, None]).ravel()
-
-    def shared_classes(self, views: int, mixed: Flags) -> Flags:
-        """`[k]`, classes that are in a mixed batch, or have at least two rows, counting views, in any batch."""
-        return np.asarray(((self.counts * views >= 2) | (mixed[:, None] & (self.counts > 0))).any(axis=0))
-
-    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
-        """Set the entries of pairs that share a mixed batch in which one class has at least `least` rows."""
-        missing = np.flatnonzero(~matrix.all(axis=1))
-        if not len(missing):
-            return
-        counts = self.counts[np.ix_(mixed, missing)]
-        present, several = (counts > 0).astype(np.float32), (counts >= least).astype(np.float32)
-        together = (several.T @ present) > 0
-        matrix[np.ix_(missing, missing)] |= together | together.T
-
-
-@dataclass(frozen=True)
-class _SparseTable:
-    """The same as `_DenseTable`, with only the groups that exist, ordered by batch."""
-
-    batches: Integers  # [groups]
-    classes: Integers  # [groups]
-    counts: Integers  # [groups]
-    num_batches: int
-    num_classes: int
-
-    def classes_per_batch(self) -> Integers:
-        return np.bincount(self.batches, minlength=self.num_batches)
-
-    def groups_of(self, least: int, mixed: Flags) -> Flags:
-        return np.asarray((self.counts >= least) & mixed[self.batches])
-
-    def shared_classes(self, views: int, mixed: Flags) -> Flags:
-        found = np.zeros(self.num_classes, dtype=bool)
-        found[self.classes[(self.counts * views >= 2) | mixed[self.batches]]] = True
-        return found
-
-    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
-        wanted = mixed[self.batches] & ~np.asarray(matrix.all(axis=1))[self.classes]
-        together = (self._ones(wanted & (self.counts >= least)).T @ self._ones(wanted)).tocoo()
-        matrix[together.row, together.col] = True
-        matrix[together.col, together.row] = True
-
-    def _ones(self, chosen: Flags) -> csr_array:
-        places = self.batches[chosen], self.classes[chosen]
-        return csr_array((np.ones(len(places[0]), np.int32), places), shape=(self.num_batches, self.num_classes))
