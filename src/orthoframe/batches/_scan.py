@@ -23,24 +23,18 @@ class Components:
     """Which samples of each class are connected: a union-find over all samples that does many unions at a time.
 
     A parent always has a smaller number than its child, so many groups can be united at once, in any order, without
-    making a cycle. Numbers 0..k-1, before all samples, are hubs, one per class: the first group of a class joins its
-    hub, and whatever meets it later becomes a direct child of the hub.
+    making a cycle.
     """
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
-        self._classes, self._hubs = classes, num_classes
-        total = num_classes + len(classes)
-        self._parents = np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
-        self._without_hub = np.ones(num_classes, dtype=bool)
+        self._classes, self._num_classes = classes, num_classes
+        self._parents = np.arange(len(classes), dtype=np.int32 if len(classes) < 2**31 else np.int64)
 
     def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
         """Unite the samples that have the same group number; a group lies within one class."""
-        nodes = samples + self._hubs
-        if self._without_hub.any():
-            nodes, groups = self._with_hubs(nodes, groups)
         parents = self._parents
-        while len(nodes):
-            roots = self._roots(nodes)
+        while len(samples):
+            roots = self.roots(samples)
             lowest = np.full(num_groups, len(parents), dtype=parents.dtype)
             np.minimum.at(lowest, groups, roots)
             targets = lowest[groups]
@@ -52,40 +46,23 @@ class Components:
             again = np.zeros(num_groups, dtype=bool)
             again[groups[lower]] = True
             rest = again[groups]
-            nodes, groups = nodes[rest], groups[rest]
+            samples, groups = samples[rest], groups[rest]
 
     def roots(self, samples: Integers | None = None) -> Integers:
         """A number per sample (of all samples by default) that is equal for samples in one component."""
         if samples is None:
-            samples = np.arange(len(self._classes), dtype=self._parents.dtype)
-        return self._roots(samples + self._hubs)
+            samples = np.arange(len(self._parents), dtype=self._parents.dtype)
+        roots: Integers = self._parents[samples]
+        above = self._parents[roots]
+        if not np.array_equal(roots, above):
+            while not np.array_equal(roots, above):
+                roots, above = above, self._parents[above]
+            self._parents[samples] = roots  # the next lookup is one step
+        return roots
 
     def pieces(self) -> Integers:
         """`[k]`, number of components of each class."""
-        used = np.zeros(len(self._parents), dtype=bool)
-        used[self.roots()] = True
-        hubs, others = used[: self._hubs].astype(np.int64), np.flatnonzero(used[self._hubs :])
-        return hubs + np.bincount(self._classes[others], minlength=self._hubs)
-
-    def _with_hubs(self, nodes: Integers, groups: Integers) -> tuple[Integers, Integers]:
-        """Add the hub of each class that has not used it yet to the first group of the class."""
-        first = np.full(self._hubs, -1)
-        first[self._classes[nodes[::-1] - self._hubs]] = np.arange(len(nodes))[::-1]  # the last write wins
-        found = np.flatnonzero(self._without_hub & (first >= 0))
-        self._without_hub[found] = False
-        return np.concatenate([nodes, found]), np.concatenate([groups, groups[first[found]]])
-
-    def _roots(self, nodes: Integers) -> Integers:
-        parents = self._parents
-        roots: Integers = parents[nodes]
-        above = parents[roots]
-        if np.array_equal(roots, above):
-            return roots
-        while True:
-            roots, above = above, parents[above]
-            if np.array_equal(roots, above):
-                parents[nodes] = roots  # the next lookup is one step
-                return roots
+        return np.bincount(self._classes[self.roots() == np.arange(len(self._classes))], minlength=self._num_classes)
 
 
 class SingleClass(NamedTuple):
@@ -117,7 +94,7 @@ class Scan:
         if self.by_single_class is None:
             return self.components
         connected, everything = deepcopy(self.by_single_class), np.arange(len(self.labels.classes))
-        connected.join(everything, self.components.roots(), len(self.labels.names) + len(everything))
+        connected.join(everything, self.components.roots(), len(everything))
         return connected
 
 
