@@ -54,10 +54,10 @@ class Components:
             samples = np.arange(len(self._parents), dtype=self._parents.dtype)
         roots: Integers = self._parents[samples]
         above = self._parents[roots]
-        if not np.array_equal(roots, above):
-            while not np.array_equal(roots, above):
-                roots, above = above, self._parents[above]
-            self._parents[samples] = roots  # the next lookup is one step
+        while not np.array_equal(roots, above):
+            # Written at once, so that a chain of samples is as many steps shorter in the next round.
+            self._parents[samples] = above
+            roots, above = above, self._parents[above]
         return roots
 
     def pieces(self) -> Integers:
@@ -160,7 +160,7 @@ def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
 
 
 def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
-    """Set the entries of classes that share a batch in which one has at least `least` rows; `counts` is `[batches, k]`."""
+    """Set the entries of classes that share a batch in which one has `least` rows or more; `counts` is `[batches, k]`."""
     missing = np.flatnonzero(~matrix.all(axis=1))
     table = counts[:, missing]
     if table.shape[0] * len(missing) > _DENSE * table.nnz:
