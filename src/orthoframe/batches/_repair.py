@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
@@ -94,34 +94,27 @@ def _mends(components: Components, single: list[SingleClass]) -> Iterator[Single
     through others), so each round mends one batch per cluster.
     """
     waiting = single
-    while True:
-        waiting, scattered, clusters = _clusters(components, waiting)
-        if not waiting:
-            return
+    while waiting:
+        scattered, clusters = _clusters(components, waiting)
         order = np.lexsort((-scattered, clusters))
         first = order[np.flatnonzero(np.diff(clusters[order], prepend=-1))]
-        chosen = [waiting[number] for number in first]
+        taken = set(first[scattered[first] > 1].tolist())
+        if not taken:
+            return
+        chosen = [waiting[number] for number in sorted(taken)]
         components.join(*end_to_end([batch.samples for batch in chosen]))
-        taken = set(first.tolist())
         waiting = [batch for number, batch in enumerate(waiting) if number not in taken]
         close(components, waiting)
         yield from chosen
 
 
-def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[SingleClass], Integers, Integers]:
-    """Batches that hold several pieces, the number of pieces in each, and the number of its cluster."""
-    if not single:
-        return [], np.empty(0, np.int64), np.empty(0, np.int64)
+def _clusters(components: Components, single: list[SingleClass]) -> tuple[Integers, Integers]:
+    """The number of pieces in each batch, and the number of its cluster."""
     samples, owners, _ = end_to_end([batch.samples for batch in single])
     _, pieces = np.unique(components.roots(samples), return_inverse=True)
-    held = np.unique(owners * (int(pieces.max()) + 1) + pieces)
-    owners, pieces = np.divmod(held, int(pieces.max()) + 1)
-    scattered = np.bincount(owners, minlength=len(single))
-    total = len(single) + int(pieces.max()) + 1
-    shared = csr_array((np.ones(len(held), np.int8), (owners, len(single) + pieces)), shape=(total, total))
-    clusters = connected_components(shared, directed=False)[1][: len(single)]
-    keep = scattered > 1
-    return [b for b, several in zip(single, keep, strict=True) if several], scattered[keep], clusters[keep]
+    holds = csr_array((np.ones(len(samples), dtype=bool), (owners, pieces)))
+    graph = block_array([[None, holds], [holds.T, None]])
+    return np.diff(holds.indptr), connected_components(graph, directed=False)[1][: len(single)]
 
 
 def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:

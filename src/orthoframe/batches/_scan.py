@@ -78,11 +78,11 @@ class Scan:
 
     labels: Labels
     components: Components  # samples that coincide in every optimum
-    by_single_class: Components | None  # samples connected by batches of a single class, if there are any
     met: Flags  # [k, k], classes that some batch pushes apart
     touched: Flags  # [k, k], classes that share a batch
     seen: Flags  # [samples]
     shared: Flags  # [k], classes that are in a batch with another row
+    by_single_class: Components | None = None  # samples connected by batches of a single class, if there are any
     num_batches: int = 0
     memberships: int = 0
     single_class_batches: int = 0
@@ -106,18 +106,10 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
     batch in which one of them has at least two rows. With `single_class_acts=False`,
     a batch of a single class has no effect on the loss.
     """
-    classes, k = labels.classes, len(labels.names)
-    eye = np.eye(k, dtype=bool)
-    found = Scan(
-        labels,
-        components=Components(classes, k),
-        by_single_class=None,
-        met=eye,
-        touched=eye.copy(),
-        seen=np.zeros(len(classes), dtype=bool),
-        shared=np.zeros(k, dtype=bool),
-    )
-    for chunk in chunks(batches, len(classes)):
+    samples, k = len(labels.classes), len(labels.names)
+    met, touched, shared = np.eye(k, dtype=bool), np.eye(k, dtype=bool), np.zeros(k, dtype=bool)
+    found = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
+    for chunk in chunks(batches, samples):
         _scan_chunk(found, chunk, views, single_class_acts)
     close(found.components, found.single)
     found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
@@ -160,7 +152,7 @@ def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
 
 
 def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
-    """Set the entries of classes that share a batch in which one has `least` rows or more; `counts` is `[batches, k]`."""
+    """Set the entries of classes that share a batch in which one has `least` rows; `counts` is `[batches, k]`."""
     missing = np.flatnonzero(~matrix.all(axis=1))
     table = counts[:, missing]
     if table.shape[0] * len(missing) > _DENSE * table.nnz:

@@ -122,18 +122,14 @@ def bind(
     if binding == "random":
         added = random.integers(len(labels.classes), size=(len(batches), len(everything)))
     else:
-        added = _redrawn(labels, len(batches), examples, random)
+        members = labels.members()
+        columns = [_draws(members[c], len(chosen), len(batches), random) for c, chosen in examples.items()]
+        added = np.concatenate(columns, axis=1)
     return [np.concatenate([batch, extra]) for batch, extra in zip(batches, added, strict=True)]
 
 
-def _redrawn(labels: Labels, num_batches: int, examples: dict[int, Integers], random: Generator) -> Integers:
-    """For each batch, as many distinct samples of each bound class as it has examples."""
-    members = labels.members()
-    columns = []
-    for c, chosen in examples.items():
-        if len(chosen) == 1:
-            picks = random.integers(len(members[c]), size=(num_batches, 1))
-        else:
-            picks = np.stack([random.permutation(len(members[c]))[: len(chosen)] for _ in range(num_batches)])
-        columns.append(members[c][picks])
-    return np.concatenate(columns, axis=1)
+def _draws(members: Integers, number: int, batches: int, random: Generator) -> Integers:
+    """`[batches, number]`, members that are distinct within each batch."""
+    if number == 1:
+        return members[random.integers(len(members), size=(batches, 1))]
+    return np.stack([random.permutation(members)[:number] for _ in range(batches)])
