@@ -259,7 +259,7 @@ def _leaning_pieces(found: Scan, roots: Integers) -> list[int]:
     """The smallest set of pieces of a disconnected class that no batch of that class alone ties to other pieces."""
     broken = (found.components.pieces() > 1)[found.labels.classes]
     tied = {piece: {piece} for piece in np.unique(roots[broken]).tolist()}
-    for batch in found.single:
+    for batch in found.single.values():
         if len(batch.samples) > 2:  # two rows are free
             together = set().union(*(tied[root] for root in roots[batch.samples].tolist()))
             tied |= dict.fromkeys(together, together)

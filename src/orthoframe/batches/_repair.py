@@ -57,7 +57,7 @@ def mend(labels: Labels, batches: list[Integers], views: int, representatives: I
     if samples is None:
         samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
     components = deepcopy(found.components)
-    mended = [batch.number for batch in _mends(components, found.single)]
+    mended = [batch.number for batch in _mends(components, found.single.values())]
     batches = _extended(batches, _guests(found, batches, mended, components, samples))
     batches = _extended(batches, _ties(labels, batches, views, components, representatives))
     return _cover_pairs(labels, batches, views, samples)
@@ -77,7 +77,7 @@ def _extended(batches: list[Integers], additions: Iterable[tuple[int, int]]) -> 
 def additions_to_connect(found: Scan) -> int:
     """The number of additions that `repair` makes to connect every class."""
     components = deepcopy(found.components) if found.single else found.components
-    mends = sum(1 for _ in _mends(components, found.single))
+    mends = len(list(_mends(components, found.single.values())))
     pieces = components.pieces()
     unseen, alone = map(len, _homeless(found, pieces))
     guests = min(mends, unseen)
@@ -87,13 +87,13 @@ def additions_to_connect(found: Scan) -> int:
     return mends + int(np.maximum(pieces - 1, 0).sum()) + housing
 
 
-def _mends(components: Components, single: list[SingleClass]) -> Iterator[SingleClass]:
+def _mends(components: Components, single: Iterable[SingleClass]) -> Iterator[SingleClass]:
     """Single-class batches to add another class to, those with the most pieces first; `components` is updated.
 
     Mending a batch may make others needless, but only in the same cluster (batches that share pieces, directly or
     through others), so each round mends one batch per cluster.
     """
-    waiting = single
+    waiting = list(single)
     while waiting:
         scattered, clusters = _clusters(components, waiting)
         order = np.lexsort((-scattered, clusters))
@@ -209,7 +209,7 @@ def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: I
 def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flags) -> list[int]:
     """The batches with the most classes, and one batch of each class in a missing pair."""
     held = [np.unique(classes[batch]) for batch in batches]
-    order = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
+    order: list[int] = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
     places = order[:_CANDIDATES]
     wanted = np.asarray(missing.any(axis=1))
     wanted[np.concatenate([held[place] for place in places])] = False
@@ -217,7 +217,7 @@ def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flag
         if wanted[held[place]].any():
             places.append(place)
             wanted[held[place]] = False
-    return [int(place) for place in places]
+    return places
 
 
 def _best_move(rows: Integers, missing: Flags, views: int) -> tuple[int, int, int]:

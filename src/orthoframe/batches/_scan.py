@@ -86,8 +86,7 @@ class Scan:
     num_batches: int = 0
     memberships: int = 0
     single_class_batches: int = 0
-    single: list[SingleClass] = field(default_factory=list)  # those that hold several components
-    known: set[bytes] = field(default_factory=set)  # hashes of the batches in `single`, to keep each only once
+    single: dict[bytes, SingleClass] = field(default_factory=dict)  # by content; those that hold several components
 
     def components_as_stated(self) -> Components:
         """Connected components of the batch interaction graph: samples that share batches of any kind."""
@@ -103,16 +102,18 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
 
     A batch of two or more classes makes its rows of each class coincide. A batch of a single class only makes its rows
     equiangular: with three or more rows they coincide once two of them are known to. Two classes are pushed apart by a
-    batch in which one of them has at least two rows. With `single_class_acts=False`,
-    a batch of a single class has no effect on the loss.
+    batch in which one of them has at least two rows. Without `single_class_acts`, a batch of a single class has no
+    effect on the loss.
     """
     samples, k = len(labels.classes), len(labels.names)
     met, touched, shared = np.eye(k, dtype=bool), np.eye(k, dtype=bool), np.zeros(k, dtype=bool)
     found = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
     for chunk in chunks(batches, samples):
         _scan_chunk(found, chunk, views, single_class_acts)
-    close(found.components, found.single)
-    found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
+    close(found.components, found.single.values())
+    for content, batch in list(found.single.items()):
+        if len(np.unique(found.components.roots(batch.samples))) == 1:
+            del found.single[content]
     return found
 
 
@@ -182,12 +183,10 @@ def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, a
         if len(batch) > 1:
             # A fixed partition comes back in every epoch: once is enough.
             content = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
-            if content not in found.known:
-                found.known.add(content)
-                found.single.append(SingleClass(found.num_batches + owner, batch.copy()))
+            found.single.setdefault(content, SingleClass(found.num_batches + owner, batch.copy()))
 
 
-def close(components: Components, single: list[SingleClass]) -> None:
+def close(components: Components, single: Iterable[SingleClass]) -> None:
     """Join the rows of each single-class batch of three or more in which two coincide, until no such batch is left."""
     waiting = [batch.samples for batch in single if len(batch.samples) > 2]
     while waiting:

@@ -96,9 +96,9 @@ def choose_examples(
                 raise OptionError(f"the examples {given!r} of class {name!r} must be samples of that class")
         found = len(np.unique(drawn))
         if found != bound_examples:
-            has, use = ("samples", "use at most") if given is None else ("distinct examples", "use")
-            many = Option("bound_examples", bound_examples)
-            raise OptionError(f"class {name!r} has {found} {has}, and ", many, f"; {use} {found}")
+            has = f"has {found} samples" if given is None else f"was given {found} examples"
+            use = f"; use {'at most ' if given is None else ''}{found}"
+            raise OptionError(f"class {name!r} {has}, and ", Option("bound_examples", bound_examples), use)
         chosen[c] = drawn
     return chosen
 
