@@ -3,14 +3,14 @@
 Requires `lightning` or `pytorch_lightning`, which orthoframe does not install.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from orthoframe.callbacks import GeometryRecorder, RecorderMixin, evaluating, shared_rows
+from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
 from orthoframe.losses import SupConLoss
 
 try:
@@ -29,7 +29,7 @@ def features_and_labels(module: LightningModule, batch: Any) -> tuple[Tensor, Te
     return module(batch[0]), batch[1]
 
 
-class GeometryCallback(RecorderMixin, Callback):
+class GeometryCallback(GeometryRecorder, Callback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and `geometry/gap`, which
@@ -64,77 +64,72 @@ class GeometryCallback(RecorderMixin, Callback):
         folder: str | Path | None = None,
         name: str = "geometry",
     ) -> None:
-        self._recorder = GeometryRecorder(num_classes, every, loss, name)
+        super().__init__(num_classes, every, loss, name)
         self._features, self._data, self._folder = features, data, folder
 
     @property
     def state_key(self) -> str:
         """The key of its state in a checkpoint."""
-        return self._generate_state_key(name=self._recorder.name)
+        return self._generate_state_key(name=self._name)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint keeps: the history."""
-        return {"history": self._recorder.history}
+        return {"history": self.history}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore the history from a checkpoint."""
-        self._recorder.history = list(state_dict["history"])
+        self.history = list(state_dict["history"])
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Start listening to the loss."""
-        self._recorder.start(pl_module)
+        self.start(pl_module)
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Drop the losses of an epoch that was not measured."""
-        self._recorder.reset()
+        self.reset()
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure and log, if it is due."""
         epoch = trainer.current_epoch + 1
-        if epoch % self._recorder.every == 0 or epoch == trainer.max_epochs:
+        if epoch % self.every == 0 or epoch == trainer.max_epochs:
             numbers = self._measure(trainer, pl_module, epoch)
             # All processes have the same numbers; Lightning asks for sync_dist all the same.
             pl_module.log_dict(numbers, sync_dist=trainer.world_size > 1, batch_size=1)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Measure if an early end left that out, and draw."""
-        epoch = trainer.current_epoch
-        if not self._recorder.measured(epoch):
-            numbers = self._measure(trainer, pl_module, epoch)
+        if not self.measured(trainer.current_epoch):
+            numbers = self._measure(trainer, pl_module, trainer.current_epoch)
             for logger in trainer.loggers:
                 logger.log_metrics(numbers, step=trainer.global_step)
-        self._recorder.stop()
+        self.stop()
         folder = self._folder or trainer.log_dir or trainer.default_root_dir  # log_dir is collective
         if trainer.is_global_zero:
-            self._recorder.draw(Path(folder))
+            self.draw(Path(folder))
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Stop listening."""
-        self._recorder.stop()
+        self.stop()
 
     def _measure(self, trainer: Trainer, module: LightningModule, epoch: int) -> dict[str, float]:
-        loader = self._loader(trainer)
-        with evaluating(module):
-            return self._recorder.measure(epoch, self._parts(trainer, module, loader))
+        loader, precision = self._loader(trainer), trainer.precision_plugin
 
-    def _parts(
-        self, trainer: Trainer, module: LightningModule, loader: DataLoader[Any]
-    ) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in loader:
-            batch = trainer.precision_plugin.convert_input(batch)
-            batch = trainer.strategy.batch_to_device(batch, module.device)
-            with trainer.precision_plugin.forward_context():
-                yield self._features(module, batch)
+        def features(batch: Any) -> tuple[Tensor, Tensor]:
+            batch = trainer.strategy.batch_to_device(precision.convert_input(batch), module.device)
+            with precision.forward_context():
+                return self._features(module, batch)
+
+        with evaluating(module):
+            return self.measure(epoch, map(features, loader))
 
     def _loader(self, trainer: Trainer) -> DataLoader[Any]:
         training = trainer.train_dataloader
-        if not isinstance(training, DataLoader):
-            if self._data is None:
-                raise TypeError(
-                    f"the training data come from a {type(training).__name__}, not from a DataLoader; "
-                    "give data=... with the rows to measure"
-                )
-            return shared_rows(self._data)
-        return shared_rows(
-            training.dataset if self._data is None else self._data, training.collate_fn, training.num_workers
-        )
+        if isinstance(training, DataLoader):
+            data = training.dataset if self._data is None else self._data
+            return shared_rows(data, training.collate_fn, training.num_workers)
+        if self._data is None:
+            raise TypeError(
+                f"the training data come from a {type(training).__name__}, not from a DataLoader; "
+                "give data=... with the rows to measure"
+            )
+        return shared_rows(self._data)

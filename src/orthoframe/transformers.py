@@ -3,22 +3,21 @@
 Requires `transformers` and `accelerate`, which orthoframe does not install.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from orthoframe.batches import BatchPlan, PlanLoader
-from orthoframe.callbacks import GeometryRecorder, RecorderMixin, evaluating, shared_rows
+from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
 from orthoframe.losses import SupConLoss
 
 try:
     from transformers import Trainer, TrainerCallback
 except ImportError as absent:
-    message = f"orthoframe.transformers requires transformers ({absent}): pip install transformers accelerate"
-    raise ImportError(message) from absent
+    install = "pip install transformers accelerate"
+    raise ImportError(f"orthoframe.transformers requires transformers ({absent}): {install}") from absent
 
 __all__ = ["FrameTrainer", "GeometryTrainerCallback"]
 
@@ -85,7 +84,7 @@ class FrameTrainer(Trainer):
         return (loss, {"loss": loss, "features": features}) if return_outputs else loss
 
 
-class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
+class GeometryTrainerCallback(GeometryRecorder, TrainerCallback):
     """Measures geometry and gap after training epochs, logs them, and draws the cosines of class means at the end.
 
     Logged by the Trainer's own `log` as `geometry/delta_of`, `geometry/beta_nc`, and with a loss `geometry/floor` and
@@ -119,36 +118,36 @@ class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
     ) -> None:
         if isinstance(trainer, FrameTrainer):
             loss, features = loss or trainer.loss, features or trainer.features
-        self._recorder = GeometryRecorder(num_classes, every, loss, name)
+        super().__init__(num_classes, every, loss, name)
         self._features = features or features_and_labels
         self._trainer, self._data, self._folder = trainer, data, folder
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start listening to the loss; a resumed run continues the history in its log."""
-        prefix = f"{self._recorder.name}/"
-        rows = [row for row in state.log_history if f"{prefix}delta_of" in row]
-        self._recorder.history = [
+        prefix = f"{self._name}/"
+        self.history = [
             {"epoch": row["epoch"], **{key.removeprefix(prefix): row[key] for key in row if key.startswith(prefix)}}
-            for row in rows
+            for row in state.log_history
+            if f"{prefix}delta_of" in row
         ]
-        self._recorder.start(self._model)
+        self.start(self._model)
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Drop the losses of an epoch that was not measured."""
-        self._recorder.reset()
+        self.reset()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure and log, if it is due."""
-        if round(state.epoch) % self._recorder.every == 0:
+        if round(state.epoch) % self.every == 0:
             self._measure(state, control)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Measure if the last epoch was not measured, and draw."""
-        if not self._recorder.measured(state.epoch):
+        if not self.measured(state.epoch):
             self._measure(state, control)
-        self._recorder.stop()
+        self.stop()
         if state.is_world_process_zero:
-            self._recorder.draw(Path(self._folder or args.output_dir or "."))
+            self.draw(Path(self._folder or args.output_dir or "."))
 
     def _measure(self, state: Any, control: Any) -> None:
         trainer = self._trainer
@@ -158,14 +157,11 @@ class GeometryTrainerCallback(RecorderMixin, TrainerCallback):
             trainer.args.dataloader_num_workers,
         )
         with evaluating(self._model):
-            numbers = self._recorder.measure(state.epoch, self._parts(loader))
+            parts = (self._features(self._model, trainer._prepare_inputs(batch)) for batch in loader)
+            numbers = self.measure(state.epoch, parts)
         due = control.should_log
         trainer.log(numbers)
         control.should_log = due  # which `log` clears, although the Trainer still has to log its own numbers
-
-    def _parts(self, loader: DataLoader[Any]) -> Iterator[tuple[Tensor, Tensor]]:
-        for batch in loader:
-            yield self._features(self._model, self._trainer._prepare_inputs(batch))
 
     @property
     def _model(self) -> nn.Module:

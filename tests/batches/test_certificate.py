@@ -226,3 +226,11 @@ def test_chunks_change_nothing(monkeypatch):
     monkeypatch.setattr(_lists, "_FIRST_CHUNK", 7)
     monkeypatch.setattr(_lists, "_LARGEST_CHUNK", 50)
     assert certify(labels, batches).to_dict() == whole
+
+
+@pytest.mark.parametrize("step", [1, -1])
+def test_a_long_chain_takes_no_longer_than_other_batches(step):
+    """Following it link by link would take minutes."""
+    chain = 300_000
+    batches = [np.array([i, i + 1, chain]) for i in range(chain - 1)][::step]
+    assert certify([0] * chain + [1], batches).components == {0: 1, 1: 1}

@@ -1,5 +1,6 @@
 """A proof, or a counterexample, that a list of batches leads to the orthogonal frame."""
 
+import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -90,17 +91,32 @@ class Certificate:
     def witness(self) -> NDArray[np.float64] | None:
         """Features `[samples, dim]` that show why it fails; None if it holds.
 
-        They are non-negative unit rows that reach the loss floor on every batch but are not an orthogonal frame.
+        They are non-negative unit rows that reach the loss floor on every batch but are not an orthogonal frame: each
+        class is on its own axis, except for what the batches leave free. Two classes that no batch pushes apart may
+        lean towards each other. Of a class in several pieces, one piece may lean into an extra dimension; pieces that
+        share a batch of that class alone must stay equiangular, so they lean together, each into its own dimension.
         """
-        return None if self.holds else _witness(self._scan)
+        if self.holds:
+            return None
+        found, classes, k = self._scan, self._scan.labels.classes, len(self.classes)
+        axes = np.eye(k)
+        if not found.met.all():
+            a, b = np.argwhere(~found.met)[0]
+            axes[b] = _COSINE * axes[a] + _SINE * axes[b]
+            return axes[classes]
+        roots = found.components.roots()
+        leaning = _leaning_pieces(found, roots)
+        features = np.pad(axes[classes], ((0, 0), (0, len(leaning))))
+        for extra, piece in enumerate(leaning, start=k):
+            features[roots == piece] *= _COSINE
+            features[roots == piece, extra] = _SINE
+        return features
 
     def sentence(self) -> str:
         """The verdict, and what to do."""
         if self.holds:
-            return (
-                f"Certified: with non-negative features of at least {len(self.classes)} dimensions, the orthogonal "
-                "frame is the only optimum of these batches."
-            )
+            dimensions = f"non-negative features of at least {len(self.classes)} dimensions"
+            return f"Certified: with {dimensions}, the orthogonal frame is the only optimum of these batches."
         reasons = []
         broken = [report for report in self.classes if report.components > 1]
         if broken:
@@ -133,13 +149,12 @@ class Certificate:
             )
         if len(ordered) > 12:
             rows.append(f"{'...':>12} {len(ordered) - 12} more classes")
-        pairs = len(self.classes) * (len(self.classes) - 1) // 2
-        missing = int(np.triu(~self._scan.met).sum())
-        singletons = int(np.triu(self._scan.touched & ~self._scan.met).sum())
+        missing = np.triu(~self._scan.met)
         rows += [
             "",
             f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
-            f"{missing} of {pairs} class pairs are not pushed apart ({singletons} of them meet as single rows).",
+            f"{missing.sum()} of {math.comb(len(self.classes), 2)} class pairs are not pushed apart "
+            f"({(missing & self._scan.touched).sum()} of them meet as single rows).",
             f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.",
         ]
         return "\n".join(rows)
@@ -148,9 +163,8 @@ class Certificate:
         """Everything, in types that JSON knows."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_scan"}
         values |= {"classes": [asdict(report) for report in self.classes], "sentence": self.sentence()}
-        pairs = {"missing_pairs": self.missing_pairs, "singleton_pairs": self.singleton_pairs}
-        data: dict[str, Any] = json_ready(values | pairs)
-        return data
+        values |= {"missing_pairs": self.missing_pairs, "singleton_pairs": self.singleton_pairs}
+        return dict(json_ready(values))
 
 
 def certify(
@@ -213,20 +227,14 @@ def certify_labels(
         batches = (np.concatenate([batch, fixed]) for batch in index_lists(batches, samples))
         labels = Labels(np.concatenate([labels.classes, np.arange(k, dtype=labels.classes.dtype)]), labels.names)
     found = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
-    names, counts = labels.names, labels.counts
-    absent = np.bincount(labels.classes[~found.seen], minlength=len(names))
-    pieces = found.components.pieces()
+    absent = np.bincount(labels.classes[~found.seen], minlength=len(labels.names))
+    pieces, as_stated = found.components.pieces(), found.components_as_stated().pieces()
+    columns = (column.tolist() for column in (labels.counts, absent, pieces, as_stated))
     smallest = _smallest_pieces(labels, pieces, found.components.roots())
-    as_stated = found.components_as_stated().pieces()
     return Certificate(
         holds=bool((pieces <= 1).all() and found.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and found.touched.all()),
-        classes=tuple(
-            ClassReport(
-                names[c], int(counts[c]), int(absent[c]), int(pieces[c]), int(as_stated[c]), smallest.get(c, ())
-            )
-            for c in range(len(names))
-        ),
+        classes=tuple(itertools.starmap(ClassReport, zip(labels.names, *columns, smallest, strict=True))),
         num_batches=found.num_batches,
         memberships=found.memberships,
         single_class_batches=found.single_class_batches,
@@ -236,9 +244,9 @@ def certify_labels(
     )
 
 
-def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> dict[int, tuple[tuple[int, ...], ...]]:
-    """A few samples of the smallest pieces of each disconnected class, for the first hundred such classes."""
-    smallest: dict[int, tuple[tuple[int, ...], ...]] = {}
+def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> list[tuple[tuple[int, ...], ...]]:
+    """A few samples of the smallest pieces of each class; none if it is connected, or a hundred before it are not."""
+    smallest: list[tuple[tuple[int, ...], ...]] = [()] * len(pieces)
     for c in np.flatnonzero(pieces > 1)[:100].tolist():
         members = np.flatnonzero(labels.classes == c)
         own, sizes = np.unique(roots[members], return_counts=True)
@@ -247,43 +255,12 @@ def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> dict[
     return smallest
 
 
-def _witness(found: Scan) -> NDArray[np.float64]:
-    """Put each class on its own axis, except for what the batches leave free.
-
-    Two classes that no batch pushes apart may lean towards each other. Of a class in several pieces, one piece may lean
-    into an extra dimension; pieces that share a batch of that class alone must stay equiangular, so they lean together,
-    each into its own extra dimension.
-    """
-    classes, k = found.labels.classes, len(found.labels.names)
-    apart = np.argwhere(np.triu(~found.met))
-    if len(apart):
-        axes = np.eye(k)
-        a, b = apart[0]
-        axes[b] = _COSINE * axes[a] + _SINE * axes[b]
-        return axes[classes]
-
-    roots = found.components.roots()
-    leaning = _leaning_pieces(found, roots)
-    features = np.zeros((len(classes), k + len(leaning)))
-    features[np.arange(len(classes)), classes] = 1.0
-    for extra, piece in enumerate(leaning):
-        members = roots == piece
-        features[members, classes[members]] = _COSINE
-        features[members, k + extra] = _SINE
-    return features
-
-
 def _leaning_pieces(found: Scan, roots: Integers) -> list[int]:
     """The smallest set of pieces of a disconnected class that no batch of that class alone ties to other pieces."""
-    number, first = np.unique(roots, return_index=True)
-    piece_class = found.labels.classes[first]
-    broken = np.bincount(piece_class, minlength=len(found.labels.names)) > 1
-    tied = {int(piece): {int(piece)} for piece in number[broken[piece_class]]}
-    for batch in found.single:
-        if len(batch.samples) < 3:
-            continue  # two rows are free
-        together: set[int] = set().union(*(tied[int(root)] for root in np.unique(roots[batch.samples])))
-        for piece in together:
-            tied[piece] = together
-    smallest: set[int] = min(tied.values(), key=len)
-    return sorted(smallest)
+    broken = (found.components.pieces() > 1)[found.labels.classes]
+    tied = {piece: {piece} for piece in np.unique(roots[broken]).tolist()}
+    for batch in found.single.values():
+        if len(batch.samples) > 2:  # two rows are free
+            together = set().union(*(tied[root] for root in roots[batch.samples].tolist()))
+            tied |= dict.fromkeys(together, together)
+    return min((sorted(pieces) for pieces in tied.values()), key=len)

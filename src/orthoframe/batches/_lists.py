@@ -79,19 +79,10 @@ def write_batches(file: IO[bytes], batches: Iterable[Any]) -> None:
 
 
 def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Iterator[Integers]:
-    """Convert batches to arrays one at a time, whatever they come as.
+    """Convert batches, lists of indices or the path of a file of JSON lines, to arrays one at a time.
 
-    Args:
-        batches: Lists of sample indices, or the path of a file of JSON lines.
-        num_samples: Number of labels. If given, indices are checked.
-
-    Yields:
-        The indices of each batch.
-
-    Raises:
-        ValueError: For a batch that is not one-dimensional, or an index out of range; it names the batch.
-        TypeError: For a batch that holds something other than integers.
-        InputError: For a file that cannot be used.
+    With `num_samples`, the number of labels, indices are checked too. Raises a ValueError or TypeError that names the
+    batch; for a file, an InputError that names the line.
     """
     if isinstance(batches, str | os.PathLike):
         yield from read_batches(batches, num_samples)
@@ -118,31 +109,31 @@ class Chunk(NamedTuple):
 
 def chunks(batches: Iterable[Any], num_samples: int) -> Iterator[Chunk]:
     """Join batches into chunks of growing size, and check every index."""
-    limit, number = _FIRST_CHUNK, 0
-    pending: list[Integers] = []
-    rows = 0
     from_file = isinstance(batches, str | os.PathLike)  # whose errors name the line
-    for array in index_lists(batches, num_samples if from_file else None):
-        pending.append(array)
-        rows += len(array)
-        if rows >= limit:
-            yield _checked(pending, number, num_samples)
-            number, pending, rows = number + len(pending), [], 0
-            limit = min(2 * limit, _LARGEST_CHUNK)
-    if pending:
-        yield _checked(pending, number, num_samples)
+    arrays = index_lists(batches, num_samples if from_file else None)
+    limit, number = _FIRST_CHUNK, 0
+    while taken := _take(arrays, limit):
+        chunk = end_to_end(taken)
+        _check_range(chunk.samples, number + chunk.batches, num_samples)
+        yield chunk
+        limit, number = min(2 * limit, _LARGEST_CHUNK), number + len(taken)
+
+
+def _take(arrays: Iterator[Integers], rows: int) -> list[Integers]:
+    """The next arrays: as many as it takes to have this number of rows, or all that are left."""
+    taken = []
+    for array in arrays:
+        taken.append(array)
+        rows -= len(array)
+        if rows <= 0:
+            break
+    return taken
 
 
 def end_to_end(batches: list[Integers]) -> Chunk:
     """Join one or more batches into a chunk."""
     lengths = np.fromiter(map(len, batches), dtype=np.int64, count=len(batches))
     return Chunk(np.concatenate(batches), np.repeat(np.arange(len(batches)), lengths), len(batches))
-
-
-def _checked(pending: list[Integers], number: int, num_samples: int) -> Chunk:
-    chunk = end_to_end(pending)
-    _check_range(chunk.samples, number + chunk.batches, num_samples)
-    return chunk
 
 
 def _check_range(samples: Integers, numbers: Integers, num_samples: int) -> None:

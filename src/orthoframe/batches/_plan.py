@@ -70,24 +70,17 @@ class BatchPlan:
         self.seed, self.views = check_count("seed", seed, 0), check_count("views", views)
         self.bound_examples = check_count("bound_examples", bound_examples)
         self.batch_size = None if scheme == "full" else check_count("batch_size", batch_size)
-        self._check(bound_classes)
-        if binding == "none":
-            bound_classes = []
-        self._examples = choose_examples(
-            self.labels, bound_classes, self.bound_examples, examples, self._random(_EXAMPLES)
-        )
-
-    def _check(self, bound_classes: Sequence[Any] | None) -> None:
         k = len(self.labels.names)
         if not k:
             raise ValueError("labels are empty; a plan needs at least one sample")
-        if self.scheme == "balanced" and (self.batch_size or 0) < k:
-            least = f" of at least {k}, one row per class, not {self.batch_size}"
+        if scheme == "balanced" and (self.batch_size or 0) < k:
+            least = f" of at least {k}, one row per class, not {batch_size}"
             raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
-        if self.binding == "present" and (self.bound_examples > 1 or bound_classes is not None or self.drop_last):
-            given = "drop_last" if self.drop_last else "bound_examples" if bound_classes is None else "bound_classes"
-            sentence = " adds only what is missing; leave out "
-            raise OptionError(Option("binding", "present"), sentence, Option(given))
+        if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
+            given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
+            raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))
+        bound = [] if binding == "none" else bound_classes
+        self._examples = choose_examples(self.labels, bound, self.bound_examples, examples, self._random(_EXAMPLES))
 
     @property
     def examples(self) -> dict[Any, list[int]]:
@@ -120,15 +113,13 @@ class BatchPlan:
     def fingerprint(self) -> str:
         """A short text that is equal for plans with equal batches."""
         settings = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last, self.examples]
-        digest = hashlib.sha256(repr(settings).encode())
-        digest.update(np.ascontiguousarray(self.labels.classes, dtype=np.int32).tobytes())
-        return digest.hexdigest()[:16]
+        content = repr(settings).encode() + self.labels.classes.astype(np.int32).tobytes()
+        return hashlib.sha256(content).hexdigest()[:16]
 
     def __repr__(self) -> str:
-        return (
-            f"BatchPlan({len(self.labels.classes)} samples of {len(self.labels.names)} classes, "
-            f"batch_size={self.batch_size}, scheme={self.scheme!r}, binding={self.binding!r}, seed={self.seed})"
-        )
+        labels = f"{len(self.labels.classes)} samples of {len(self.labels.names)} classes"
+        options = f"batch_size={self.batch_size}, scheme={self.scheme!r}, binding={self.binding!r}, seed={self.seed}"
+        return f"BatchPlan({labels}, {options})"
 
     def _random(self, *stream: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, *stream])))
@@ -185,8 +176,8 @@ def certify_run(
         if len(names) != len(labels.names):
             raise ValueError(f"names has {len(names)} entries, and the plan {len(labels.names)} classes")
         labels = Labels(labels.classes, tuple(names))
-    certificate, over = plan._certify(labels, 1, denominator, prototypes), 1
-    last = 1 if plan.repeats else min(epochs, _MOST_EPOCHS)
-    if not certificate.holds and last > 1:
-        certificate, over = plan._certify(labels, last, denominator, prototypes), last
+    for over in sorted({1, 1 if plan.repeats else min(epochs, _MOST_EPOCHS)}):
+        certificate = plan._certify(labels, over, denominator, prototypes)
+        if certificate.holds:
+            break
     return RunCertificate(certificate, over, certificate.holds or plan.repeats or over == epochs)

@@ -1,11 +1,13 @@
 """Few samples to add to batches so that the orthogonal frame becomes their only optimum."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
@@ -54,26 +56,28 @@ def mend(labels: Labels, batches: list[Integers], views: int, representatives: I
     samples = representatives
     if samples is None:
         samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
-    additions: list[list[int]] = [[] for _ in batches]
-    components = found.components.copy()
-    mended = [batch.number for batch in _mends(components, found.single)]
-    _bring_guests(found, batches, additions, mended, components, samples)
-    _tie(found, batches, additions, views, components, representatives)
-    return _cover_pairs(labels, _joined(batches, additions), views, samples)
+    components = deepcopy(found.components)
+    mended = [batch.number for batch in _mends(components, found.single.values())]
+    batches = _extended(batches, _guests(found, batches, mended, components, samples))
+    batches = _extended(batches, _ties(labels, batches, views, components, representatives))
+    return _cover_pairs(labels, batches, views, samples)
 
 
-def _joined(batches: list[Integers], additions: list[list[int]]) -> list[Integers]:
-    """Batches with their additions at the end."""
+def _extended(batches: list[Integers], additions: Iterable[tuple[int, int]]) -> list[Integers]:
+    """Batches with additions, pairs of a batch and a sample, at the end of each."""
+    added: dict[int, list[int]] = defaultdict(list)
+    for number, sample in additions:
+        added[number].append(sample)
     return [
-        np.concatenate([batch, np.array(added, dtype=batch.dtype)]) if added else batch
-        for batch, added in zip(batches, additions, strict=True)
+        np.concatenate([batch, np.array(added[number], dtype=batch.dtype)]) if number in added else batch
+        for number, batch in enumerate(batches)
     ]
 
 
 def additions_to_connect(found: Scan) -> int:
     """The number of additions that `repair` makes to connect every class."""
-    components = found.components.copy() if found.single else found.components
-    mends = sum(1 for _ in _mends(components, found.single))
+    components = deepcopy(found.components) if found.single else found.components
+    mends = len(list(_mends(components, found.single.values())))
     pieces = components.pieces()
     unseen, alone = map(len, _homeless(found, pieces))
     guests = min(mends, unseen)
@@ -83,41 +87,34 @@ def additions_to_connect(found: Scan) -> int:
     return mends + int(np.maximum(pieces - 1, 0).sum()) + housing
 
 
-def _mends(components: Components, single: list[SingleClass]) -> Iterator[SingleClass]:
+def _mends(components: Components, single: Iterable[SingleClass]) -> Iterator[SingleClass]:
     """Single-class batches to add another class to, those with the most pieces first; `components` is updated.
 
     Mending a batch may make others needless, but only in the same cluster (batches that share pieces, directly or
     through others), so each round mends one batch per cluster.
     """
-    waiting = single
-    while True:
-        waiting, scattered, clusters = _clusters(components, waiting)
-        if not waiting:
-            return
+    waiting = list(single)
+    while waiting:
+        scattered, clusters = _clusters(components, waiting)
         order = np.lexsort((-scattered, clusters))
         first = order[np.flatnonzero(np.diff(clusters[order], prepend=-1))]
-        chosen = [waiting[number] for number in first]
+        taken = set(first[scattered[first] > 1].tolist())
+        if not taken:
+            return
+        chosen = [waiting[number] for number in sorted(taken)]
         components.join(*end_to_end([batch.samples for batch in chosen]))
-        taken = set(first.tolist())
         waiting = [batch for number, batch in enumerate(waiting) if number not in taken]
         close(components, waiting)
         yield from chosen
 
 
-def _clusters(components: Components, single: list[SingleClass]) -> tuple[list[SingleClass], Integers, Integers]:
-    """Batches that hold several pieces, the number of pieces in each, and the number of its cluster."""
-    if not single:
-        return [], np.empty(0, np.int64), np.empty(0, np.int64)
+def _clusters(components: Components, single: list[SingleClass]) -> tuple[Integers, Integers]:
+    """The number of pieces in each batch, and the number of its cluster."""
     samples, owners, _ = end_to_end([batch.samples for batch in single])
     _, pieces = np.unique(components.roots(samples), return_inverse=True)
-    held = np.unique(owners * (int(pieces.max()) + 1) + pieces)
-    owners, pieces = np.divmod(held, int(pieces.max()) + 1)
-    scattered = np.bincount(owners, minlength=len(single))
-    total = len(single) + int(pieces.max()) + 1
-    shared = csr_array((np.ones(len(held), np.int8), (owners, len(single) + pieces)), shape=(total, total))
-    clusters = connected_components(shared, directed=False)[1][: len(single)]
-    keep = scattered > 1
-    return [b for b, several in zip(single, keep, strict=True) if several], scattered[keep], clusters[keep]
+    holds = csr_array((np.ones(len(samples), dtype=bool), (owners, pieces)))
+    graph = block_array([[None, holds], [holds.T, None]])
+    return np.diff(holds.indptr), connected_components(graph, directed=False)[1][: len(single)]
 
 
 def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
@@ -127,18 +124,13 @@ def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
     return np.flatnonzero(homeless & ~seen).tolist(), np.flatnonzero(homeless & seen).tolist()
 
 
-def _bring_guests(
-    found: Scan,
-    batches: list[Integers],
-    additions: list[list[int]],
-    mended: list[int],
-    components: Components,
-    samples: Integers,
-) -> None:
-    """Add a sample of another class to each mended batch; homeless classes first, because they need a batch anyway."""
+def _guests(
+    found: Scan, batches: list[Integers], mended: list[int], components: Components, samples: Integers
+) -> list[tuple[int, int]]:
+    """Additions of another class to each mended batch; homeless classes first, because they need a batch anyway."""
     classes, k = found.labels.classes, len(found.labels.names)
     unseen, alone = _homeless(found, components.pieces())
-    met = found.met.copy()
+    met, placed = found.met.copy(), []
     for number in mended:
         host = int(classes[batches[number][0]])
         if unseen or alone:
@@ -146,37 +138,31 @@ def _bring_guests(
         else:  # if possible, a class that is not pushed away from the host yet
             guest = int(np.argmin(met[host])) if not met[host].all() else (host + 1) % k
         met[host, guest] = met[guest, host] = True
-        # If there is only one class, repeating a row of the batch makes it collapse too.
-        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+        placed.append((number, guest))
     homes = {int(classes[batch[0]]): number for number, batch in enumerate(batches) if len(batch) == 1}
     while unseen or alone:
         guest = (unseen or alone).pop()
         if alone:
             number = homes[alone.pop()]
         else:
-            number = next(
-                (n for n, batch in enumerate(batches) if (classes[batch] != guest).any()), homes.get(guest, 0)
-            )
-        additions[number].append(int(samples[guest] if k > 1 else batches[number][0]))
+            others = (number for number, batch in enumerate(batches) if (classes[batch] != guest).any())
+            number = next(others, homes.get(guest, 0))
+        placed.append((number, guest))
+    # If there is only one class, repeating a row of the batch makes it collapse too.
+    return [(number, int(samples[guest] if k > 1 else batches[number][0])) for number, guest in placed]
 
 
-def _tie(
-    found: Scan,
-    batches: list[Integers],
-    additions: list[list[int]],
-    views: int,
-    components: Components,
-    representatives: Integers | None,
-) -> None:
-    """Add a representative of each class to one batch of each of its other pieces."""
-    classes = found.labels.classes
+def _ties(
+    labels: Labels, batches: list[Integers], views: int, components: Components, representatives: Integers | None
+) -> Iterator[tuple[int, int]]:
+    """Additions of a representative of each class to one batch of each of its other pieces."""
     roots = components.roots()
     # Every batch of two or more rows now holds two classes or rows that coincide, so an added row joins them.
     batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
-    for number, batch in enumerate(_joined(batches, additions)):
+    for number, batch in enumerate(batches):
         if len(batch) * views > 1:
             batch_of[roots[batch]] = number
-    for members in found.labels.members():
+    for c, members in enumerate(labels.members()):
         pieces, first, sizes = np.unique(roots[members], return_index=True, return_counts=True)
         if len(pieces) < 2:
             continue
@@ -185,16 +171,16 @@ def _tie(
             centre = int(np.argmax(np.where(somewhere, sizes, 0)))
             representative = int(members[first[centre]])
         else:
-            representative = int(representatives[classes[members[0]]])
+            representative = int(representatives[c])
             centre = int(np.flatnonzero(pieces == roots[representative])[0])
         base = int(batch_of[pieces[centre if somewhere[centre] else int(np.argmax(somewhere))]])
         for piece in range(len(pieces)):
             if piece == centre:
                 continue
             if somewhere[piece]:
-                additions[int(batch_of[pieces[piece]])].append(representative)
+                yield int(batch_of[pieces[piece]]), representative
             else:  # in no batch or alone in one: add it to a batch of the others
-                additions[base].append(int(members[first[piece]]))
+                yield base, int(members[first[piece]])
 
 
 def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: Integers) -> list[Integers]:
@@ -207,34 +193,31 @@ def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: I
     missing = ~scan(labels, batches, views).met
     if not missing.any():
         return batches
-    classes, k = labels.classes, len(labels.names)
-    places = _candidate_batches(batches, classes, missing)
-    rows = np.stack([np.bincount(classes[batches[place]], minlength=k) for place in places]) * views
-    batches = list(batches)
+    places = _candidate_batches(batches, labels.classes, missing)
+    held = [np.bincount(labels.classes[batches[place]], minlength=len(missing)) for place in places]
+    rows, batches = np.stack(held) * views, list(batches)
     while missing.any():
         place, guest, number = _best_move(rows, missing, views)
-        added = np.full(number, samples[guest], dtype=batches[places[place]].dtype)
-        batches[places[place]] = np.concatenate([batches[places[place]], added])
+        batch = batches[places[place]]
+        batches[places[place]] = np.append(batch, np.full(number, samples[guest], dtype=batch.dtype))
         rows[place, guest] += number * views
         counts = rows[place]
-        apart = (np.minimum.outer(counts, counts) > 0) & (np.maximum.outer(counts, counts) > 1)
-        missing &= ~apart
+        missing &= (np.minimum.outer(counts, counts) == 0) | (np.maximum.outer(counts, counts) == 1)
     return batches
 
 
 def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flags) -> list[int]:
     """The batches with the most classes, and one batch of each class in a missing pair."""
     held = [np.unique(classes[batch]) for batch in batches]
-    order = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
+    order: list[int] = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
     places = order[:_CANDIDATES]
     wanted = np.asarray(missing.any(axis=1))
-    for names in (held[place] for place in places):
-        wanted[names] = False
+    wanted[np.concatenate([held[place] for place in places])] = False
     for place in order[_CANDIDATES:]:
         if wanted[held[place]].any():
             places.append(place)
             wanted[held[place]] = False
-    return [int(place) for place in places]
+    return places
 
 
 def _best_move(rows: Integers, missing: Flags, views: int) -> tuple[int, int, int]:

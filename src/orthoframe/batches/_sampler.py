@@ -24,10 +24,6 @@ class PlanSampler(Sampler[list[int]]):
         rank: Rank of this process, from 0.
         world_size: Number of processes.
 
-    Attributes:
-        start: The batch at which the next pass begins: 0, unless it was resumed.
-        done: Batches of the current or last pass that were handed out, including those before it was resumed.
-
     Raises:
         ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
 
@@ -41,28 +37,30 @@ class PlanSampler(Sampler[list[int]]):
         if not (world_size >= 1 and 0 <= rank < world_size):
             raise ValueError(f"rank must be from 0 to world_size - 1, not {rank} with world_size {world_size}")
         self.plan, self.rank, self.world_size = plan, rank, world_size
-        self._epoch = 0  # of the next pass
-        self.start = 0
-        self._running = self.done = 0  # epoch and position of the current or last pass
+        self._lengths: dict[int, int] = {}  # batches of the next pass, by its epoch
+        self._go_to(0, 0)
+
+    def _go_to(self, epoch: int, batch: int) -> None:
+        self._epoch, self.start = epoch, batch  # at which the next pass begins
+        self._running, self.done = epoch, batch  # that the current or last pass has handed out
         self._total = -1  # batches in that pass
-        self._lengths: dict[int, int] = {}
 
     def __iter__(self) -> Iterator[list[int]]:
         batches = self.plan.batches(self._epoch)
-        smallest = min(range(len(batches)), key=lambda number: len(batches[number]), default=0)
-        if batches and len(batches[smallest]) < self.world_size:
-            raise ValueError(
-                f"batch {smallest} of epoch {self._epoch} has {len(batches[smallest])} rows, too few for "
-                f'{self.world_size} processes; use drop_last=True, binding="fixed" or another batch_size'
-            )
+        for number, batch in enumerate(batches):
+            if len(batch) < self.world_size:
+                raise ValueError(
+                    f"batch {number} of epoch {self._epoch} has {len(batch)} rows, too few for {self.world_size} "
+                    'processes; use drop_last=True, binding="fixed" or another batch_size'
+                )
         self._running, self._total, self.done = self._epoch, len(batches), self.start
-        for number in range(self.start, len(batches)):
-            self.done = number + 1
-            if number + 1 == len(batches):
+        for batch in batches[self.start :]:
+            self.done += 1
+            if self.done == self._total:
                 # Before the last batch is handed out, because a loop that counts batches, as Lightning's does, never
                 # requests StopIteration.
                 self._epoch, self.start = self._running + 1, 0
-            yield batches[number][self.rank :: self.world_size].tolist()
+            yield batch[self.rank :: self.world_size].tolist()
 
     def __len__(self) -> int:
         if self._epoch not in self._lengths:
@@ -98,16 +96,9 @@ class PlanSampler(Sampler[list[int]]):
             ValueError: If it was saved with a plan that has other batches.
         """
         if state["plan"] != self.plan.fingerprint():
-            raise ValueError(
-                "the state was saved with another plan (labels, seed or options differ); resume with the same plan, or "
-                "start again"
-            )
+            differ = "labels, seed or options differ"
+            raise ValueError(f"the state was saved with another plan ({differ}); use the same plan, or start again")
         self._go_to(int(state["epoch"]), int(state["batches_done"]))
-
-    def _go_to(self, epoch: int, batch: int) -> None:
-        self._epoch = self._running = epoch
-        self.start = self.done = batch
-        self._total = -1
 
 
 class PlanLoader(DataLoader[Any]):

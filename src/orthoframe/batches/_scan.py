@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -14,34 +15,26 @@ from orthoframe.batches._lists import Chunk, chunks, end_to_end
 
 Flags = NDArray[np.bool_]
 
+# A table with at most this many cells per entry is handled as a dense one.
+_DENSE = 8
+
 
 class Components:
-    """Which samples are connected: a union-find over all samples that does many unions at a time.
+    """Which samples of each class are connected: a union-find over all samples that does many unions at a time.
 
     A parent always has a smaller number than its child, so many groups can be united at once, in any order, without
-    making a cycle. Numbers 0..k-1, before all samples, are hubs, one per class: the first group of a class joins its
-    hub, and whatever meets it later becomes a direct child of the hub.
-
-    Args:
-        classes: `[samples]`, the class of each sample, 0..k-1; a component lies within one class.
-        num_classes: k.
+    making a cycle.
     """
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
-        self._classes = classes
-        self._hubs = num_classes
-        total = num_classes + len(classes)
-        self._parents = np.arange(total, dtype=np.int32 if total < 2**31 else np.int64)
-        self._without_hub = np.ones(num_classes, dtype=bool)
+        self._classes, self._num_classes = classes, num_classes
+        self._parents = np.arange(len(classes), dtype=np.int32 if len(classes) < 2**31 else np.int64)
 
     def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
         """Unite the samples that have the same group number; a group lies within one class."""
-        nodes = samples + self._hubs
-        if self._without_hub.any():
-            nodes, groups = self._with_hubs(nodes, groups)
         parents = self._parents
-        while len(nodes):
-            roots = self._roots(nodes)
+        while len(samples):
+            roots = self.roots(samples)
             lowest = np.full(num_groups, len(parents), dtype=parents.dtype)
             np.minimum.at(lowest, groups, roots)
             targets = lowest[groups]
@@ -53,46 +46,23 @@ class Components:
             again = np.zeros(num_groups, dtype=bool)
             again[groups[lower]] = True
             rest = again[groups]
-            nodes, groups = nodes[rest], groups[rest]
+            samples, groups = samples[rest], groups[rest]
 
     def roots(self, samples: Integers | None = None) -> Integers:
         """A number per sample (of all samples by default) that is equal for samples in one component."""
         if samples is None:
-            samples = np.arange(len(self._classes), dtype=self._parents.dtype)
-        return self._roots(samples + self._hubs)
+            samples = np.arange(len(self._parents), dtype=self._parents.dtype)
+        roots: Integers = self._parents[samples]
+        above = self._parents[roots]
+        while not np.array_equal(roots, above):
+            # Written at once, so that a chain of samples is as many steps shorter in the next round.
+            self._parents[samples] = above
+            roots, above = above, self._parents[above]
+        return roots
 
     def pieces(self) -> Integers:
         """`[k]`, number of components of each class."""
-        used = np.zeros(len(self._parents), dtype=bool)
-        used[self.roots()] = True
-        hubs, others = used[: self._hubs].astype(np.int64), np.flatnonzero(used[self._hubs :])
-        return hubs + np.bincount(self._classes[others], minlength=self._hubs)
-
-    def copy(self) -> "Components":
-        """An independent copy."""
-        other = Components(self._classes, self._hubs)
-        other._parents, other._without_hub = self._parents.copy(), self._without_hub.copy()
-        return other
-
-    def _with_hubs(self, nodes: Integers, groups: Integers) -> tuple[Integers, Integers]:
-        """Add the hub of each class that has not used it yet to the first group of the class."""
-        first = np.full(self._hubs, -1)
-        first[self._classes[nodes[::-1] - self._hubs]] = np.arange(len(nodes))[::-1]  # the last write wins
-        found = np.flatnonzero(self._without_hub & (first >= 0))
-        self._without_hub[found] = False
-        return np.concatenate([nodes, found]), np.concatenate([groups, groups[first[found]]])
-
-    def _roots(self, nodes: Integers) -> Integers:
-        parents = self._parents
-        roots: Integers = parents[nodes]
-        above = parents[roots]
-        if np.array_equal(roots, above):
-            return roots
-        while True:
-            roots, above = above, parents[above]
-            if np.array_equal(roots, above):
-                parents[nodes] = roots  # the next lookup is one step
-                return roots
+        return np.bincount(self._classes[self.roots() == np.arange(len(self._classes))], minlength=self._num_classes)
 
 
 class SingleClass(NamedTuple):
@@ -108,23 +78,22 @@ class Scan:
 
     labels: Labels
     components: Components  # samples that coincide in every optimum
-    by_single_class: Components | None  # samples connected by batches of a single class, if there are any
     met: Flags  # [k, k], classes that some batch pushes apart
     touched: Flags  # [k, k], classes that share a batch
     seen: Flags  # [samples]
     shared: Flags  # [k], classes that are in a batch with another row
+    by_single_class: Components | None = None  # samples connected by batches of a single class, if there are any
     num_batches: int = 0
     memberships: int = 0
     single_class_batches: int = 0
-    single: list[SingleClass] = field(default_factory=list)  # those that hold several components
-    known: set[bytes] = field(default_factory=set)  # hashes of the batches in `single`, to keep each only once
+    single: dict[bytes, SingleClass] = field(default_factory=dict)  # by content; those that hold several components
 
     def components_as_stated(self) -> Components:
         """Connected components of the batch interaction graph: samples that share batches of any kind."""
         if self.by_single_class is None:
             return self.components
-        connected, everything = self.by_single_class.copy(), np.arange(len(self.labels.classes))
-        connected.join(everything, self.components.roots(), len(self.labels.names) + len(everything))
+        connected, everything = deepcopy(self.by_single_class), np.arange(len(self.labels.classes))
+        connected.join(everything, self.components.roots(), len(everything))
         return connected
 
 
@@ -133,29 +102,18 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
 
     A batch of two or more classes makes its rows of each class coincide. A batch of a single class only makes its rows
     equiangular: with three or more rows they coincide once two of them are known to. Two classes are pushed apart by a
-    batch in which one of them has at least two rows.
-
-    Args:
-        labels: The classes.
-        batches: Lists of sample indices.
-        views: Rows per index.
-        single_class_acts: Whether a batch of a single class has any effect on the loss.
+    batch in which one of them has at least two rows. Without `single_class_acts`, a batch of a single class has no
+    effect on the loss.
     """
-    classes, k = labels.classes, len(labels.names)
-    eye = np.eye(k, dtype=bool)
-    found = Scan(
-        labels,
-        components=Components(classes, k),
-        by_single_class=None,
-        met=eye,
-        touched=eye.copy(),
-        seen=np.zeros(len(classes), dtype=bool),
-        shared=np.zeros(k, dtype=bool),
-    )
-    for chunk in chunks(batches, len(classes)):
+    samples, k = len(labels.classes), len(labels.names)
+    met, touched, shared = np.eye(k, dtype=bool), np.eye(k, dtype=bool), np.zeros(k, dtype=bool)
+    found = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
+    for chunk in chunks(batches, samples):
         _scan_chunk(found, chunk, views, single_class_acts)
-    close(found.components, found.single)
-    found.single = [batch for batch in found.single if len(np.unique(found.components.roots(batch.samples))) > 1]
+    close(found.components, found.single.values())
+    for content, batch in list(found.single.items()):
+        if len(np.unique(found.components.roots(batch.samples))) == 1:
+            del found.single[content]
     return found
 
 
@@ -164,26 +122,46 @@ def _scan_chunk(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) 
     found.memberships += len(chunk.samples)
     found.seen[chunk.samples] = True
     # A group: the rows of one class in one batch.
-    keys = chunk.batches * k + found.labels.classes[chunk.samples]
-    if chunk.num_batches * k <= 8 * len(keys):
-        table: _DenseTable | _SparseTable = _DenseTable(
-            np.bincount(keys, minlength=chunk.num_batches * k).reshape(chunk.num_batches, k)
-        )
-    else:  # far more classes than rows: count only the groups that exist
-        groups, keys, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        table = _SparseTable(*np.divmod(groups, k), counts, chunk.num_batches, k)
-    classes_per_batch = table.classes_per_batch()
-    mixed = classes_per_batch > 1
-    unite = table.groups_of(2, mixed)
-    chosen = unite[keys]
-    found.components.join(chunk.samples[chosen], keys[chosen], len(unite))
-    found.shared |= table.shared_classes(views, mixed)
-    table.mark_pairs(found.touched, 1, mixed)
-    table.mark_pairs(found.met, 2 if views == 1 else 1, mixed)
+    groups, owners, counts = _unique(chunk.batches * k + found.labels.classes[chunk.samples], chunk.num_batches * k)
+    batches = groups // k  # several times faster than np.divmod
+    classes = groups - k * batches
+    classes_per_batch = np.bincount(batches, minlength=chunk.num_batches)
+    mixed = (classes_per_batch > 1)[batches]
+    chosen = (mixed & (counts > 1))[owners]
+    found.components.join(chunk.samples[chosen], owners[chosen], len(groups))
+    if not found.shared.all():
+        found.shared[classes[mixed | (counts * views > 1)]] = True
+    for matrix, least in ((found.touched, 1), (found.met, 2 if views == 1 else 1)):
+        if not matrix.all():
+            places = batches[mixed], classes[mixed]
+            _mark_pairs(matrix, csr_array((counts[mixed], places), shape=(chunk.num_batches, k)), least)
     single = classes_per_batch == 1
     found.single_class_batches += int(single.sum())
     _scan_single_classes(found, chunk, single, views, single_class_acts)
     found.num_batches += chunk.num_batches
+
+
+def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
+    """What `np.unique` returns, with inverse and counts; without sorting unless keys are sparse in `range(limit)`."""
+    if limit > _DENSE * len(keys):
+        return np.unique(keys, return_inverse=True, return_counts=True)
+    counts = np.bincount(keys, minlength=limit)
+    values = np.flatnonzero(counts)
+    places = np.empty(limit, np.intp)
+    places[values] = np.arange(len(values))
+    return values, places[keys], counts[values]
+
+
+def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
+    """Set the entries of classes that share a batch in which one has `least` rows; `counts` is `[batches, k]`."""
+    missing = np.flatnonzero(~matrix.all(axis=1))
+    table = counts[:, missing]
+    if table.shape[0] * len(missing) > _DENSE * table.nnz:
+        together = ((table >= least).T @ (table > 0)).toarray()
+    else:  # floats are multiplied faster than flags
+        table = table.toarray()
+        together = (table >= least).astype(np.float32).T @ (table > 0).astype(np.float32) > 0
+    matrix[np.ix_(missing, missing)] |= together | together.T
 
 
 def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
@@ -205,12 +183,10 @@ def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, a
         if len(batch) > 1:
             # A fixed partition comes back in every epoch: once is enough.
             content = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
-            if content not in found.known:
-                found.known.add(content)
-                found.single.append(SingleClass(found.num_batches + owner, batch.copy()))
+            found.single.setdefault(content, SingleClass(found.num_batches + owner, batch.copy()))
 
 
-def close(components: Components, single: list[SingleClass]) -> None:
+def close(components: Components, single: Iterable[SingleClass]) -> None:
     """Join the rows of each single-class batch of three or more in which two coincide, until no such batch is left."""
     waiting = [batch.samples for batch in single if len(batch.samples) > 2]
     while waiting:
@@ -225,63 +201,3 @@ def close(components: Components, single: list[SingleClass]) -> None:
         acting = fires[owners]
         components.join(samples[acting], owners[acting], len(waiting))
         waiting = [batch for batch, fired in zip(waiting, fires, strict=True) if not fired]
-
-
-@dataclass(frozen=True)
-class _DenseTable:
-    """Rows of each class in each batch of a chunk; groups are numbered along the flattened table."""
-
-    counts: Integers  # [batches, k]
-
-    def classes_per_batch(self) -> Integers:
-        return np.asarray(np.count_nonzero(self.counts, axis=1))
-
-    def groups_of(self, least: int, mixed: Flags) -> Flags:
-        """`[groups]`, those that have at least `least` rows and are in a mixed batch."""
-        return np.asarray((self.counts >= least) & mixed[:, None]).ravel()
-
-    def shared_classes(self, views: int, mixed: Flags) -> Flags:
-        """`[k]`, classes that are in a mixed batch, or have at least two rows, counting views, in any batch."""
-        return np.asarray(((self.counts * views >= 2) | (mixed[:, None] & (self.counts > 0))).any(axis=0))
-
-    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
-        """Set the entries of pairs that share a mixed batch in which one class has at least `least` rows."""
-        missing = np.flatnonzero(~matrix.all(axis=1))
-        if not len(missing):
-            return
-        counts = self.counts[np.ix_(mixed, missing)]
-        present, several = (counts > 0).astype(np.float32), (counts >= least).astype(np.float32)
-        together = (several.T @ present) > 0
-        matrix[np.ix_(missing, missing)] |= together | together.T
-
-
-@dataclass(frozen=True)
-class _SparseTable:
-    """The same as `_DenseTable`, with only the groups that exist, ordered by batch."""
-
-    batches: Integers  # [groups]
-    classes: Integers  # [groups]
-    counts: Integers  # [groups]
-    num_batches: int
-    num_classes: int
-
-    def classes_per_batch(self) -> Integers:
-        return np.bincount(self.batches, minlength=self.num_batches)
-
-    def groups_of(self, least: int, mixed: Flags) -> Flags:
-        return np.asarray((self.counts >= least) & mixed[self.batches])
-
-    def shared_classes(self, views: int, mixed: Flags) -> Flags:
-        found = np.zeros(self.num_classes, dtype=bool)
-        found[self.classes[(self.counts * views >= 2) | mixed[self.batches]]] = True
-        return found
-
-    def mark_pairs(self, matrix: Flags, least: int, mixed: Flags) -> None:
-        wanted = mixed[self.batches] & ~np.asarray(matrix.all(axis=1))[self.classes]
-        together = (self._ones(wanted & (self.counts >= least)).T @ self._ones(wanted)).tocoo()
-        matrix[together.row, together.col] = True
-        matrix[together.col, together.row] = True
-
-    def _ones(self, chosen: Flags) -> csr_array:
-        places = self.batches[chosen], self.classes[chosen]
-        return csr_array((np.ones(len(places[0]), np.int32), places), shape=(self.num_batches, self.num_classes))

@@ -72,41 +72,33 @@ def choose_examples(
     examples: Mapping[Any, int | Sequence[int]] | None,
     random: Generator,
 ) -> dict[int, Integers]:
-    """Choose the binding examples of each bound class: those in `examples`, and random ones for other classes.
-
-    Raises:
-        OptionError: For a class that does not exist, too few samples, or an example of another class.
-    """
+    """Choose the binding examples of each bound class: those in `examples`, and random ones for other classes."""
+    examples = examples or {}
     number_of = {name: c for c, name in enumerate(labels.names)}
     wanted = labels.names if bound_classes is None else bound_classes
-    for name in [*wanted, *(examples or {})]:
+    for name in [*wanted, *examples]:
         if name not in number_of:
-            raise OptionError(f"there is no class {name!r} among the labels; classes are {_first_names(labels.names)}")
-    unbound = [name for name in examples or {} if name not in wanted]
-    if unbound:
-        raise OptionError(Option("examples"), f" were given for class {unbound[0]!r}, which is not bound")
+            known = ", ".join(map(repr, labels.names[:8])) + (", ..." if len(labels.names) > 8 else "")
+            raise OptionError(f"there is no class {name!r} among the labels; classes are {known}")
+    for name in examples:
+        if name not in wanted:
+            raise OptionError(Option("examples"), f" were given for class {name!r}, which is not bound")
     members = labels.members()
     chosen: dict[int, Integers] = {}
     for name in wanted:
         c = number_of[name]
         # Drawn even where examples are given, so that the examples of one class do not depend on another.
         drawn = random.permutation(members[c])[:bound_examples]
-        given = None if examples is None else examples.get(name)
-        if given is None:
-            if len(drawn) < bound_examples:
-                many = f"; use at most {len(drawn)}"
-                raise OptionError(
-                    f"class {name!r} has {len(drawn)} samples, and ", Option("bound_examples", bound_examples), many
-                )
-        else:
+        given = examples.get(name)
+        if given is not None:
             drawn = np.atleast_1d(np.asarray(given))
             if drawn.dtype.kind not in "iu" or not np.isin(drawn, members[c]).all():
                 raise OptionError(f"the examples {given!r} of class {name!r} must be samples of that class")
-            if len(np.unique(drawn)) != bound_examples:
-                found = len(np.unique(drawn))
-                raise OptionError(
-                    f"class {name!r} was given {found} examples, and ", Option("bound_examples", bound_examples)
-                )
+        found = len(np.unique(drawn))
+        if found != bound_examples:
+            has = f"has {found} samples" if given is None else f"was given {found} examples"
+            use = f"; use {'at most ' if given is None else ''}{found}"
+            raise OptionError(f"class {name!r} {has}, and ", Option("bound_examples", bound_examples), use)
         chosen[c] = drawn
     return chosen
 
@@ -130,22 +122,14 @@ def bind(
     if binding == "random":
         added = random.integers(len(labels.classes), size=(len(batches), len(everything)))
     else:
-        added = _redrawn(labels, len(batches), examples, random)
+        members = labels.members()
+        columns = [_draws(members[c], len(chosen), len(batches), random) for c, chosen in examples.items()]
+        added = np.concatenate(columns, axis=1)
     return [np.concatenate([batch, extra]) for batch, extra in zip(batches, added, strict=True)]
 
 
-def _redrawn(labels: Labels, num_batches: int, examples: dict[int, Integers], random: Generator) -> Integers:
-    """For each batch, as many distinct samples of each bound class as it has examples."""
-    members = labels.members()
-    columns = []
-    for c, chosen in examples.items():
-        if len(chosen) == 1:
-            picks = random.integers(len(members[c]), size=(num_batches, 1))
-        else:
-            picks = np.stack([random.permutation(len(members[c]))[: len(chosen)] for _ in range(num_batches)])
-        columns.append(members[c][picks])
-    return np.concatenate(columns, axis=1)
-
-
-def _first_names(names: Sequence[Any]) -> str:
-    return ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+def _draws(members: Integers, number: int, batches: int, random: Generator) -> Integers:
+    """`[batches, number]`, members that are distinct within each batch."""
+    if number == 1:
+        return members[random.integers(len(members), size=(batches, 1))]
+    return np.stack([random.permutation(members)[:number] for _ in range(batches)])

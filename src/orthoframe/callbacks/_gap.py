@@ -14,22 +14,16 @@ from orthoframe.options import Denominator, Singletons
 class _Call(NamedTuple):
     """One call of the loss in one process, with the options that it had then."""
 
-    loss: Tensor
-    labels: Tensor
-    key_labels: Tensor | None
+    tensors: list[Any]  # the loss, the labels, and the labels of the keys or None
     options: tuple[float, Denominator, Singletons]
     gather: bool
 
     def cpu(self) -> "_Call":
-        keys = None if self.key_labels is None else self.key_labels.cpu()
-        return self._replace(loss=self.loss.cpu(), labels=self.labels.cpu(), key_labels=keys)
+        return self._replace(tensors=[None if tensor is None else tensor.cpu() for tensor in self.tensors])
 
 
 class GapListener:
     """Listens to a loss: every call with gradients counts as a training batch.
-
-    Args:
-        loss: The loss that the training calls.
 
     Examples:
         >>> loss = SupConLoss(temperature=1.0)
@@ -48,18 +42,11 @@ class GapListener:
             return
         assert isinstance(loss, SupConLoss)
         arguments = dict(zip(("features", "labels", "keys", "key_labels"), given, strict=False)) | named
-        keys = arguments.get("key_labels")
         # Copies, because the next step may write to the same place; nothing is transferred yet, because that would wait
         # for the device at every step.
-        self._calls.append(
-            _Call(
-                value.detach().clone(),
-                arguments["labels"].detach().clone(),
-                None if keys is None else keys.detach().clone(),
-                (loss.temperature, loss.denominator, loss.singletons),
-                loss.gather,
-            )
-        )
+        tensors = (value, arguments["labels"], arguments.get("key_labels"))
+        copies = [None if tensor is None else tensor.detach().clone() for tensor in tensors]
+        self._calls.append(_Call(copies, (loss.temperature, loss.denominator, loss.singletons), loss.gather))
 
     def read(self) -> Gap | None:
         """Means since the last reading, over all processes; None without batches, or if a floor is not known."""
@@ -75,12 +62,12 @@ class GapListener:
             meter.temperature, meter.denominator, meter.singletons = step[0].options
             if world_size == 1 or not step[0].gather:
                 for call in step:
-                    meter.add(call.loss, call.labels, call.key_labels)
-            elif any(call.key_labels is not None for call in step):
+                    meter.add(*call.tensors)
+                continue
+            losses, labels, key_labels = zip(*(call.tensors for call in step), strict=True)
+            if any(keys is not None for keys in key_labels):
                 return None  # the anchors of each process have different keys, and so different floors
-            else:
-                losses = torch.stack([call.loss for call in step])
-                meter.add(losses.mean(), torch.cat([call.labels for call in step]))
+            meter.add(torch.stack(losses).mean(), torch.cat(labels))
         return meter.read()
 
     def reset(self) -> None:

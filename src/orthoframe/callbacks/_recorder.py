@@ -23,11 +23,7 @@ _BATCH_SIZE = 128
 class GeometryRecorder:
     """Measures geometry and gap of a training that something else runs.
 
-    Args:
-        num_classes: k; labels are 0..k-1.
-        every: Epochs between two measurements.
-        loss: The loss to listen to; by default the only `SupConLoss` in the model, if there is one.
-        name: Prefix of the logged names, and name of the picture.
+    The callbacks derive from it, and say what its arguments are.
 
     Attributes:
         history: One row per measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`.
@@ -39,14 +35,12 @@ class GeometryRecorder:
     """
 
     def __init__(self, num_classes: int, every: int, loss: SupConLoss | None, name: str) -> None:
-        check_count("num_classes", num_classes)
-        check_count("every", every)
+        self.num_classes, self.every = check_count("num_classes", num_classes), check_count("every", every)
         if loss is not None and not isinstance(loss, SupConLoss):
             raise TypeError(f"loss must be a SupConLoss, whose floor is known, not {type(loss).__name__}")
-        self.num_classes, self.every, self.name = num_classes, every, name
         self.history: list[dict[str, float]] = []
         self.geometry: Geometry | None = None
-        self._loss = loss
+        self._name, self._loss = name, loss
         self._listener: GapListener | None = None
 
     def start(self, model: nn.Module) -> None:
@@ -72,14 +66,9 @@ class GeometryRecorder:
         return bool(self.history) and self.history[-1]["epoch"] == epoch
 
     def measure(self, epoch: float, parts: Iterable[tuple[Tensor, Tensor]]) -> dict[str, float]:
-        """Measure the rows of all processes.
+        """Measure the rows of all processes after an epoch, given batches `(features, labels)` of this process.
 
-        Args:
-            epoch: Number of finished epochs.
-            parts: Batches `(features, labels)` of this process.
-
-        Returns:
-            The numbers under their logging names.
+        Returns the numbers under their logging names.
         """
         self.geometry = _geometry(parts, self.num_classes)
         numbers = {"delta_of": self.geometry.delta_of, "beta_nc": self.geometry.beta_nc}
@@ -87,14 +76,14 @@ class GeometryRecorder:
         if gap is not None:
             numbers |= {"floor": gap.floor, "gap": gap.gap}
         self.history.append({"epoch": epoch, **numbers})
-        return {f"{self.name}/{key}": value for key, value in numbers.items()}
+        return {f"{self._name}/{key}": value for key, value in numbers.items()}
 
     def draw(self, folder: Path) -> None:
         """Write a picture of the last measurement into a folder."""
         if self.geometry is not None:
             from orthoframe.reporting import geometry_figure
 
-            target = folder / f"{self.name}.png"
+            target = folder / f"{self._name}.png"
             try:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 geometry_figure(self.geometry).savefig(target, dpi=150)
@@ -102,33 +91,10 @@ class GeometryRecorder:
                 warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
 
 
-class RecorderMixin:
-    """What a callback shows of its recorder."""
-
-    _recorder: GeometryRecorder
-
-    @property
-    def history(self) -> list[dict[str, float]]:
-        """One row per measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`."""
-        return self._recorder.history
-
-    @property
-    def geometry(self) -> Geometry | None:
-        """The last measurement."""
-        return self._recorder.geometry
-
-
 def shared_rows(data: Any, collate: Callable[[list[Any]], Any] | None = None, workers: int = 0) -> DataLoader[Any]:
-    """Load this process's share of a data set, in order; unlike with a distributed sampler, no row is repeated.
+    """Load this process's share of a data set, in order; a DataLoader is returned unchanged.
 
-    Args:
-        data: A data set; or a DataLoader, which is returned unchanged.
-        collate: Makes a batch from a list of samples.
-        workers: Number of loader processes.
-
-    Raises:
-        TypeError: For data without a length.
-        ValueError: For fewer rows than processes.
+    Unlike with a distributed sampler, no row is repeated.
     """
     if isinstance(data, DataLoader):
         return data
@@ -158,12 +124,20 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def _geometry(parts: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Geometry:
+def _geometry(parts: Iterable[Any], num_classes: int) -> Geometry:
+    """The geometry of batches `(features, labels)`, which come from functions of users."""
     from orthoframe.geometry import GeometryMetric  # torchmetrics is slow to import
 
     metric: GeometryMetric | None = None
     for pair in parts:
-        features, labels = _checked(pair)
+        if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
+            raise TypeError(
+                f"features must return a pair of tensors, (features, labels), not {type(pair).__name__}; "
+                "give features=... that makes them from the model and a batch"
+            )
+        features, labels = pair
+        if features.ndim != 2:
+            raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
         if features.device.type == "mps":
             features = features.cpu()  # MPS has no float64
         if metric is None:
@@ -172,15 +146,3 @@ def _geometry(parts: Iterable[tuple[Tensor, Tensor]], num_classes: int) -> Geome
     if metric is None:
         raise ValueError("there are no rows to measure: data has no batches")
     return metric.geometry()
-
-
-def _checked(pair: Any) -> tuple[Tensor, Tensor]:
-    if not (isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(part, Tensor) for part in pair)):
-        raise TypeError(
-            f"features must return a pair of tensors, (features, labels), not {type(pair).__name__}; "
-            "give features=... that makes them from the model and a batch"
-        )
-    features, labels = pair
-    if features.ndim != 2:
-        raise ValueError(f"features must have shape [rows, dim], not {list(features.shape)}")
-    return features, labels

@@ -99,19 +99,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         device: str | torch.device = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
-        self.hidden = hidden
-        self.temperature = temperature
-        self.activation = activation
-        self.binding = binding
-        self.batch_size = batch_size
-        self.epochs = epochs
-        self.tol = tol
-        self.patience = patience
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.dropout = dropout
-        self.device = device
-        self.random_state = random_state
+        self.hidden, self.temperature, self.activation = hidden, temperature, activation
+        self.binding, self.batch_size = binding, batch_size
+        self.epochs, self.tol, self.patience = epochs, tol, patience
+        self.learning_rate, self.weight_decay, self.dropout = learning_rate, weight_decay, dropout
+        self.device, self.random_state = device, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "FrameClassifier":
         """Train on rows `[rows, columns]` and their labels `[rows]`, numbers or strings.
@@ -129,21 +121,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=self.binding, seed=seed)
         self._fit_scale(rows)
         encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
-        history = fit_encoder(
-            encoder,
-            torch.from_numpy(self._standardised(rows)).float().to(device),
-            self.plan_,
-            temperature=self.temperature,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            dropout=self.dropout,
-            epochs=self.epochs,
-            tol=self.tol,
-            patience=self.patience,
-        )
+        standard = torch.from_numpy(self._standardised(rows)).float().to(device)
+        self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(encoder, standard, self.plan_, self)
+        self.loss_gap_, self.n_iter_ = self.gap_curve_[-1], len(self.gap_curve_)
         self.encoder_, self.temperature_ = encoder.cpu().double(), float(self.temperature)
-        self.loss_curve_, self.gap_curve_, self.stopped_ = history.loss, history.gap, history.stopped
-        self.loss_gap_, self.n_iter_ = history.gap[-1], len(history.loss)
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
         self.geometry_ = measure(self._features(rows), plain_labels(self.classes_)[numbers], normalize=False)
         self.centres_ = self.geometry_.means.numpy()
@@ -167,8 +148,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def transform(self, X: ArrayLike) -> Floats:
         """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation."""
         rows = self._checked(X)
-        features: Floats = self._features(rows).numpy().astype(rows.dtype)
-        return features
+        return np.asarray(self._features(rows), dtype=rows.dtype)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Cosines to the class centres, `[rows, k]`; for two classes the second minus the first, `[rows]`."""
@@ -178,13 +158,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class whose centre is nearest by angle, `[rows]`; the first class for a feature that is all zero."""
         nearest = self._cosines(X).argmax(1)  # first, because it refuses a classifier that is not fitted
-        labels: NDArray[Any] = self.classes_[nearest]
-        return labels
+        return np.asarray(self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax of the cosines over the temperature of the training, `[rows, k]`; not calibrated."""
-        shares: NDArray[np.float64] = softmax(self._cosines(X) / self.temperature_, axis=1)
-        return shares
+        return np.asarray(softmax(self._cosines(X) / self.temperature_, axis=1))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; no pickle."""
@@ -199,24 +177,22 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             ValueError: If the file is broken, or not a classifier.
             OSError: If it cannot be read.
         """
-        loaded: FrameClassifier = load_classifier(cls(), Path(path))
-        return loaded
+        classifier = cls()
+        load_classifier(classifier, Path(path))
+        return classifier
 
     def _check_options(self) -> None:
         classes = self.classes_.tolist()
         if len(classes) < 2:
             raise ValueError(f"y has 1 class, {classes[0]!r}; a classifier needs at least 2")
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
-            example = (256, 256)
-            raise OptionError(Option("hidden"), f" must be one or more sizes, such as {example}, not {self.hidden!r}")
+            raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
         for size in self.hidden:
             check_count("hidden", size)
         if self.hidden[-1] < len(classes):
-            raise OptionError(
-                f"{self.hidden[-1]} dimensions are too few for {len(classes)} classes, because a frame needs one per "
-                "class; use ",
-                Option("hidden", (*self.hidden[:-1], len(classes))),
-            )
+            few = f"{self.hidden[-1]} dimensions are too few for {len(classes)} classes"
+            enough = Option("hidden", (*self.hidden[:-1], len(classes)))
+            raise OptionError(f"{few}, because a frame needs one per class; use ", enough)
         check_choice("activation", self.activation, Activation)
         check_choice("binding", self.binding, Binding)
         for name in ("batch_size", "epochs", "patience"):
@@ -229,28 +205,25 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def _checked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
-        rows: Floats = validate_data(self, X, dtype=(np.float64, np.float32), reset=False)
-        return rows
+        return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
 
     def _features(self, rows: Floats) -> Tensor:
         return features_of(self.encoder_, self._standardised(rows))
 
     def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
         features = self._features(self._checked(X))
-        cosines: NDArray[np.float64] = NearestCentre(torch.from_numpy(self.centres_)).scores(features).numpy()
-        return cosines
+        return np.asarray(NearestCentre(torch.from_numpy(self.centres_)).scores(features))
 
     def _fit_scale(self, rows: Floats) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
             scaler = StandardScaler().fit(rows.astype(np.float64))
-        if not np.isfinite(scaler.var_).all():  # which the scaler takes for a constant column
-            column = int(np.flatnonzero(~np.isfinite(scaler.var_))[0])
-            raise ValueError(f"the spread of column {column} is too large for float64; rescale the column")
+        too_large = np.flatnonzero(~np.isfinite(scaler.var_))
+        if len(too_large):  # which the scaler takes for constant columns
+            raise ValueError(f"the spread of column {too_large[0]} is too large for float64; rescale the column")
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
 
     def _standardised(self, rows: Floats) -> NDArray[np.float64]:
-        standard: NDArray[np.float64] = (rows.astype(np.float64) - self.mean_) / self.scale_
-        return standard
+        return np.asarray((rows.astype(np.float64) - self.mean_) / self.scale_)
 
 
 def _device(name: str | torch.device) -> torch.device:

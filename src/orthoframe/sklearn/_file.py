@@ -35,10 +35,7 @@ def save_classifier(classifier: Any, path: Path) -> None:
         "fitted": {name: getattr(classifier, name) for name in _PLAIN},
         "stopped": classifier.stopped_,
         # As fitted: the options may have been changed since.
-        "network": {
-            "hidden": [len(layer.bias) for layer in encoder.layers],
-            "activation": encoder.head.activation,
-        },
+        "network": {"hidden": [len(layer.bias) for layer in encoder.layers], "activation": encoder.head.activation},
         "plan": {"batch_size": _option(plan.batch_size), "binding": plan.binding, "seed": plan.seed},
         "dead_rows": geometry.dead_rows,
         "collapse_trace": json_ready(geometry.collapse_trace),
@@ -49,14 +46,12 @@ def save_classifier(classifier: Any, path: Path) -> None:
     tensors["spreads"] = geometry.spreads
     # Trained in float32: nothing is lost.
     tensors |= {f"encoder.{name}": value.float() for name, value in encoder.state_dict().items()}
+    tensors = {name: value.contiguous() for name, value in tensors.items()}
     # One entry, because the order of several would differ from run to run.
-    content = save(
-        {name: value.contiguous() for name, value in tensors.items()}, metadata={"orthoframe": json.dumps(about)}
-    )
-    write_atomic(path, content)
+    write_atomic(path, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
 
-def load_classifier(classifier: Any, path: Path) -> Any:
+def load_classifier(classifier: Any, path: Path) -> None:
     """Restore a classifier from a file; errors as in `FrameClassifier.load`."""
     try:
         with safe_open(path, framework="pt") as file:
@@ -68,12 +63,10 @@ def load_classifier(classifier: Any, path: Path) -> Any:
     except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
         what = str(error).splitlines()[0][:200]
         raise ValueError(f"{path} is not a classifier that FrameClassifier.save wrote ({what})") from None
-    return classifier
 
 
 def _restore(classifier: Any, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    options = {**about["options"], "hidden": tuple(about["options"]["hidden"])}
-    classifier.set_params(**options)
+    classifier.set_params(**about["options"] | {"hidden": tuple(about["options"]["hidden"])})
     for name in _PLAIN:
         setattr(classifier, name, about["fitted"][name])
     classifier.stopped_ = StopReason(about["stopped"])
@@ -88,17 +81,15 @@ def _restore(classifier: Any, about: dict[str, Any], tensors: dict[str, Tensor])
     encoder.load_state_dict(weights)
     classifier.encoder_ = encoder.double()
     names = plain_labels(classifier.classes_)
-    labels = tensors["labels"].long()
-    classifier.plan_ = BatchPlan(names[labels.numpy()], **about["plan"])
+    classifier.plan_ = BatchPlan(names[tensors["labels"].numpy()], **about["plan"])
     classifier.geometry_ = _geometry(about, tensors, names)
 
 
 def _geometry(about: dict[str, Any], tensors: dict[str, Tensor], names: NDArray[Any]) -> Geometry:
     """All measures but these two follow from the moments of the classes."""
-    means = tensors["centres_"]
-    statistics = ClassStatistics(len(names), means.shape[1], scatter=False)
+    statistics = ClassStatistics(len(names), tensors["centres_"].shape[1], scatter=False)
     statistics.counts = torch.bincount(tensors["labels"].long(), minlength=len(names)).double()
-    statistics.means = means
+    statistics.means = tensors["centres_"]
     statistics.spreads = tensors["spreads"] * statistics.counts
     statistics.dead_rows = about["dead_rows"]
     accuracy = msgspec.convert(about["accuracy"], Accuracy)

@@ -1,8 +1,8 @@
 """Train the encoder of a table until the loss is at its floor, or no longer comes closer."""
 
 import math
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from orthoframe.batches import BatchPlan
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses import GapMeter, supcon_loss
 from orthoframe.sklearn._network import TableEncoder
+
+if TYPE_CHECKING:
+    from orthoframe.sklearn._classifier import FrameClassifier
 
 _MOMENTUM = 0.9
 _REDUCTION = 0.1  # of the learning rate, at the first plateau
@@ -40,72 +43,45 @@ class StopReason(StrEnum):
         return reason
 
 
-@dataclass
-class History:
-    """How a training went; one number per epoch."""
-
-    loss: list[float] = field(default_factory=list)
-    gap: list[float] = field(default_factory=list)  # loss minus floor
-    stopped: StopReason = StopReason.EPOCHS
-
-
 def fit_encoder(
-    encoder: TableEncoder,
-    rows: Tensor,
-    plan: BatchPlan,
-    *,
-    temperature: float,
-    learning_rate: float,
-    weight_decay: float,
-    dropout: float,
-    epochs: int,
-    tol: float,
-    patience: int,
-) -> History:
-    """Train an encoder in place, on the device of its standardised float32 rows; options as in `FrameClassifier`.
+    encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: "FrameClassifier"
+) -> tuple[list[float], list[float], StopReason]:
+    """Train an encoder in place, on the device of its standardised float32 rows `[rows, columns]`.
 
-    Raises:
-        OptionError: If the loss is not finite, or no batch has anything to compare.
+    Returns the loss and its gap to the floor, one number per epoch, and why training ended.
     """
     labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
-    optimizer = torch.optim.SGD(
-        encoder.parameters(), learning_rate, momentum=_MOMENTUM, weight_decay=weight_decay, nesterov=True
-    )
-    scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience - 1, threshold=_IMPROVEMENT, eps=0.0)
+    first_rate, decay = options.learning_rate, options.weight_decay
+    optimizer = torch.optim.SGD(encoder.parameters(), first_rate, _MOMENTUM, weight_decay=decay, nesterov=True)
+    patience = options.patience - 1
+    scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience, threshold=_IMPROVEMENT, eps=0.0)
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
-    meter, history = GapMeter(temperature), History()
-    for epoch in range(epochs):
+    meter = GapMeter(options.temperature)
+    losses, gaps = list[float](), list[float]()
+    for epoch in range(options.epochs):
         meter.reset()
         for batch in plan.batches(epoch):
             index = torch.from_numpy(batch).to(rows.device)
-            loss = supcon_loss(encoder(rows[index], dropout, generator), labels[index], temperature=temperature)
+            features = encoder(rows[index], options.dropout, generator)
+            loss = supcon_loss(features, labels[index], temperature=options.temperature)
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
             meter.add(loss, plan.labels.classes[batch])
         gap = meter.read()
         if gap is None or gap.relative_gap is None:
-            raise OptionError(
-                f"no batch of epoch {epoch + 1} has two rows of one class and one of another, so that there is nothing "
-                "to learn; use a larger ",
-                Option("batch_size"),
-                ", or ",
-                Option("binding", "fixed"),
-            )
+            nothing = "has two rows of one class and one of another, so that there is nothing to learn; use a larger "
+            no_batch, fixed = f"no batch of epoch {epoch + 1}", Option("binding", "fixed")
+            raise OptionError(f"{no_batch} {nothing}", Option("batch_size"), ", or ", fixed)
         if not math.isfinite(gap.loss):
-            raise OptionError(
-                f"the loss is {gap.loss} in epoch {epoch + 1}; use a ",
-                Option("learning_rate"),
-                f" below {learning_rate}",
-            )
-        history.loss.append(gap.loss)
-        history.gap.append(gap.gap)
-        if gap.relative_gap <= tol:
-            history.stopped = StopReason.FLOOR
-            break
+            problem = f"the loss is {gap.loss} in epoch {epoch + 1}; use a "
+            raise OptionError(problem, Option("learning_rate"), f" below {first_rate}")
+        losses.append(gap.loss)
+        gaps.append(gap.gap)
+        if gap.relative_gap <= options.tol:
+            return losses, gaps, StopReason.FLOOR
         rate = optimizer.param_groups[0]["lr"]
         scheduler.step(gap.relative_gap)
-        if optimizer.param_groups[0]["lr"] < rate < learning_rate:  # the second plateau
-            history.stopped = StopReason.PLATEAU
-            break
-    return history
+        if optimizer.param_groups[0]["lr"] < rate < first_rate:  # the second plateau
+            return losses, gaps, StopReason.PLATEAU
+    return losses, gaps, StopReason.EPOCHS

@@ -17,15 +17,8 @@ _ROWS_AT_ONCE = 8192
 class TableEncoder(nn.Module):
     """Maps rows of a table to unit features: hidden layers with ReLU, then a linear layer and the frame head.
 
-    Args:
-        in_features: Number of columns.
-        hidden: Units of each hidden layer; the features have as many dimensions as the last one has units.
-        activation: Of the head.
-        seed: Determines the weights. The global generators are not touched.
-
-    Examples:
-        >>> TableEncoder(4, (32, 16))(torch.ones(5, 4)).shape
-        torch.Size([5, 16])
+    Features have as many dimensions as the last hidden layer has units. The seed determines the weights; the global
+    generators are not touched.
     """
 
     def __init__(self, in_features: int, hidden: Sequence[int], activation: Activation = "relu", seed: int = 0) -> None:
@@ -33,13 +26,12 @@ class TableEncoder(nn.Module):
         # On the CPU and from its generator alone: the same bytes everywhere.
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
-            sizes = [in_features, *hidden]
-            linears = [nn.Linear(a, b) for a, b in pairwise(sizes)]
+            linears = [nn.Linear(a, b) for a, b in pairwise([in_features, *hidden])]
             for linear in linears:
                 nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
                 nn.init.zeros_(linear.bias)
             self.layers = nn.ModuleList(linears)
-            self.head = FrameHead(sizes[-1], sizes[-1], activation)
+            self.head = FrameHead(hidden[-1], hidden[-1], activation)
 
     def forward(self, rows: Tensor, dropout: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
         """Unit features `[rows, dim]` of standardised rows `[rows, columns]`; `dropout` is for training."""
