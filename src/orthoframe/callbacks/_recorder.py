@@ -21,9 +21,7 @@ _BATCH_SIZE = 128
 
 
 class GeometryRecorder:
-    """Measures geometry and gap of a training that something else runs.
-
-    The callbacks derive from it, and say what its arguments are.
+    """Measures geometry and gap of a training that something else runs; callbacks derive from it, with its options.
 
     Attributes:
         history: One row per measurement: `epoch`, `delta_of`, `beta_nc`, and with a loss `floor` and `gap`.
@@ -92,10 +90,7 @@ class GeometryRecorder:
 
 
 def shared_rows(data: Any, collate: Callable[[list[Any]], Any] | None = None, workers: int = 0) -> DataLoader[Any]:
-    """Load this process's share of a data set, in order; a DataLoader is returned unchanged.
-
-    Unlike with a distributed sampler, no row is repeated.
-    """
+    """Load this process's share of a data set, without repeating rows; a DataLoader is returned unchanged."""
     if isinstance(data, DataLoader):
         return data
     if isinstance(data, IterableDataset) or not (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
