@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._files import check_output
-from orthoframe.errors import InputError
+from orthoframe.cli._files import check_output, writing
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,8 @@ class ExportCommand:
 
         check_output(self.onnx, "onnx", ".onnx")
         trained = load_encoder(self.run_folder)
-        try:
-            said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
-        except OSError as error:
-            raise InputError(f"{self.onnx}: {error.strerror or error}") from error
+        images = images_of_run(self.run_folder, trained)
+        with writing(self.onnx, "onnx"):
+            said = export_onnx(trained, self.onnx, images)
         print(f"{self.onnx}: {said}")
         return 0

@@ -35,6 +35,6 @@ class ReportCommand:
         runs = [read_run(folder) for folder in self.runs]
         out = self.out or (self.runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
         check_output(out, "out", ".html")
-        write_atomic(out, lambda file: write_report(runs, file))
+        write_atomic(out, "out", lambda file: write_report(runs, file))
         print(out)
         return 0

@@ -1,22 +1,20 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
 from orthoframe.training import RECIPES, Settings, TemperatureSchedule
 
 
-def parse_temperature(words: list[str]) -> TemperatureSchedule:
-    """A number, or the first and the last of a schedule, such as `0.1:0.5`.
-
-    Raises:
-        ValueError: For anything else; the values themselves are checked with the other settings.
-    """
+def _parse_temperature(words: list[str]) -> TemperatureSchedule:
+    """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
     try:
         values = [float(part) for part in words[0].split(":")]
     except ValueError:
@@ -26,17 +24,12 @@ def parse_temperature(words: list[str]) -> TemperatureSchedule:
     return TemperatureSchedule(values[0], values[-1])
 
 
-def spell_temperature(schedule: TemperatureSchedule) -> str:
-    """The inverse of `parse_temperature`."""
-    return f"{schedule.first:g}" if schedule.constant else f"{schedule.first:g}:{schedule.last:g}"
-
-
 _TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="TAU",
-    instance_from_str=parse_temperature,
+    instance_from_str=_parse_temperature,
     is_instance=lambda value: isinstance(value, TemperatureSchedule),
-    str_from_instance=lambda schedule: [spell_temperature(schedule)],
+    str_from_instance=lambda tau: [f"{tau.first:g}" if tau.constant else f"{tau.first:g}:{tau.last:g}"],
 )
 
 
@@ -61,11 +54,11 @@ class TrainCommand(Settings):
     """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, from the first epoch to the last."""
     recipe: Recipe = "quick"
     """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    out: Folder = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    resume: Folder = None
     """Go on with the run in this folder, with the settings that it has."""
-    tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
+    tensorboard: Flag = False
     """Write the curves for TensorBoard too, into the run folder."""
 
     @classmethod
@@ -91,10 +84,8 @@ class TrainCommand(Settings):
         if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
             raise OptionError(resume, " takes the settings from its folder; leave the others out")
         if settings.epochs != Settings.epochs:
-            raise OptionError(
-                *(resume, " keeps the number of epochs of the run, because the learning rate depends on it; start a "),
-                *("new run with ", Option("epochs", settings.epochs), " ", Option("out", "FOLDER")),
-            )
+            why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
+            raise OptionError(resume, why, Option("epochs", settings.epochs), " ", Option("out", "FOLDER"))
 
 
 def _free_folder(settings: Settings) -> Path:
@@ -102,9 +93,5 @@ def _free_folder(settings: Settings) -> Path:
     data = settings.data.partition(":")[0]
     imbalance = "balanced" if settings.imbalance == "none" else f"{settings.imbalance}{settings.ratio:g}"
     stem = f"{data}-{imbalance}-{settings.model}-{settings.activation}-seed{settings.seed}"
-    number = 1
-    while True:
-        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
-        if not path.exists():
-            return path
-        number += 1
+    paths = (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
+    return next(path for path in paths if not path.exists())
