@@ -68,10 +68,7 @@ def _all_verbs() -> Any:
 
 def _hinted(verb: Any) -> Any:
     """Let the help of a verb show a default only if it says something: a flag is off, and sentences explain None."""
+    hint = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in ("", "None", "False") else f"(default: {text})")
     for field in fields(verb):
-        verb.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint=_hint)]
+        verb.__annotations__[field.name] = Annotated[field.type, hint]
     return verb
-
-
-def _hint(default: str) -> str:
-    return "" if default in ("", "None", "False") else f"(default: {default})"

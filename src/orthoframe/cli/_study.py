@@ -15,8 +15,6 @@ from orthoframe.cli._terminal import progress
 from orthoframe.reporting import cell_words, found_words, rule_words
 from orthoframe.studies import SEEDS, Done, Study, StudyListener, StudyResult, key
 
-_WIDE = 200  # characters of a line that goes to a file
-
 
 def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
     """Print names, questions, and how many runs there are at each scale."""
@@ -85,9 +83,8 @@ def print_result(result: StudyResult, file: Path) -> None:
     print(f"{result.question} ({result.scale}; means over seeds with 95 % intervals)")
     _console().print(table)
     for finding in result.findings:
-        claim = finding.claim
-        print(f"{finding.decision}: {claim.text} ({claim.source})")
-        print(f"  rule: {rule_words(claim, str)}; found: {found_words(finding)}")
+        print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
+        print(f"  rule: {rule_words(finding.claim, str)}; found: {found_words(finding)}")
     print(file)
 
 
@@ -98,4 +95,4 @@ def _duration(seconds: float) -> str:
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
+    return Console(width=None if sys.stdout.isatty() else 200)  # a line of a file may be longer

@@ -42,8 +42,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
 
 def training_bar() -> Progress:
     """The bar of a run: epochs, loss, gap and distance, on a terminal only."""
-    words = TextColumn("{task.fields[words]}", markup=False)
-    return progress(MofNCompleteColumn(), words, TimeRemainingColumn())
+    return progress(MofNCompleteColumn(), TextColumn("{task.fields[words]}", markup=False), TimeRemainingColumn())
 
 
 def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -> training.RunListener:

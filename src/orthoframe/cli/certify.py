@@ -30,9 +30,9 @@ class CertifyCommand:
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
     """The class of each sample: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
     batches: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[BATCHES]")] = None
-    """JSON lines: one list of sample indices, counted from 0, per line. Without it, --batch-size makes batches."""
+    """JSON lines, each a list of sample indices, counted from 0. Without them, --batch-size makes the batches."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The column of a .csv file that has the labels."""
+    """The column of labels in a .csv file."""
     scheme: Scheme | None = None
     """How batches are made (reshuffle unless given)."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
@@ -50,9 +50,9 @@ class CertifyCommand:
     json: Flag = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
-    """Write batches that certify, with as few additions as possible."""
+    """Write repaired batches, which certify, with as few additions as possible."""
     plot: Picture = None
-    """Draw how often classes meet, and the pieces that they are in."""
+    """Draw how often classes meet, and the pieces that they fall into."""
 
     def run(self) -> int:
         """Print the certificate, and write what else was asked for."""
@@ -60,8 +60,6 @@ class CertifyCommand:
 
         self._check()
         labels = read_labels(self.labels, self.column)
-        if not len(labels):
-            raise InputError(f"{self.labels}: there are no labels")
         kept: list[NDArray[Any]] = []
         with bad_input(), progress() as bar:
             batches = self._batches(labels, bar)

@@ -23,7 +23,7 @@ class ExportCommand:
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a run, or its encoder.safetensors."""
     onnx: Annotated[Path, tyro.conf.arg(metavar="OUT.onnx")]
-    """Where to write it."""
+    """Where to write the graph."""
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
@@ -31,8 +31,7 @@ class ExportCommand:
 
         check_output(self.onnx, "onnx", ".onnx")
         trained = load_encoder(self.run_folder)
-        images = images_of_run(self.run_folder, trained)
         with writing(self.onnx, "onnx"):
-            said = export_onnx(trained, self.onnx, images)
+            said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
         print(f"{self.onnx}: {said}")
         return 0

@@ -15,8 +15,6 @@ from orthoframe.errors import InputError
 from orthoframe.options import check_number
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from orthoframe.geometry import Geometry
 
 # With more different class sizes, the prediction takes too long to be made without being asked for.
@@ -34,13 +32,13 @@ class MeasureCommand:
     """
 
     features: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FEATURES")]
-    """`[rows, dim]`: .npy, .npz, .safetensors, or .csv with a number in every field."""
+    """Features [rows, dim]: .npy, .npz, .safetensors, or .csv of numbers, with or without a header."""
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
     """The class of each row: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
     key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The array of a .npz or .safetensors file that has the features (default: the only one, or features)."""
+    """The array of features in a .npz or .safetensors file (default: the only one, or the one called features)."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The column of a .csv file that has the labels."""
+    """The column of labels in a .csv file."""
     raw: Flag = False
     """Take rows as they are, instead of dividing each by its norm."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
@@ -50,7 +48,7 @@ class MeasureCommand:
     json: Flag = False
     """Print everything as JSON instead of a table."""
     plot: Picture = None
-    """Draw the cosines of class means, the ownership of dimensions, and a histogram."""
+    """Draw the cosines of class means, the ownership of dimensions, and a histogram of the cosines."""
 
     def run(self) -> int:
         """Print the measures, and draw them if asked to."""
@@ -85,14 +83,12 @@ class MeasureCommand:
         if len(given) != features.rows:
             found = f"{features.rows} rows and {self.labels} {len(given)} labels"
             raise InputError(f"{self.features} has {found}; they must agree")
-        if not features.rows:
-            raise InputError(f"{self.features}: there are no rows")
         labels = Labels.of(given)
         classes = torch.from_numpy(labels.classes).long()
         with bad_input(self.features), progress() as bar:
             task = bar.add_task("measuring", total=2 * features.rows)
 
-            def parts() -> "Iterator[tuple[Tensor, Tensor]]":
+            def parts() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
                 start = 0
                 for part in features.parts():
                     yield part, classes[start : start + len(part)]

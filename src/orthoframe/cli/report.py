@@ -24,7 +24,7 @@ class ReportCommand:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """The folders of one or more runs."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
-    """Where to write it (default: report.html in the folder of a single run, or comparison.html here)."""
+    """Where to write the report (default: report.html in the folder of a single run, or comparison.html here)."""
 
     def run(self) -> int:
         """Write the report, and print where it is."""

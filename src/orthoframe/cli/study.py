@@ -18,7 +18,7 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 class StudyCommand:
     """Run a study: a grid of trainings over several seeds, and what they say about each claim.
 
-    Every result is kept in the store: a study that was interrupted or killed goes on where it was, and another seed
+    Every result is kept in the store: a study that was interrupted or killed continues where it was, and one more seed
     runs only that seed. Exit status: 0 all runs are done, whatever the verdicts are; 1 some runs failed; 2 bad input.
     For example:
 
@@ -29,18 +29,18 @@ class StudyCommand:
     RAY_ADDRESS=head:6379 orthoframe study all --scale paper --engine ray
     """
 
-    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="NAME")] = None
-    """Which study, or all."""
+    name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]")] = None
+    """The study to run, or all."""
     listed: Annotated[Flag, tyro.conf.arg(name="list")] = False
     """List the studies, and how many runs each has."""
     scale: Scale = "desk"
-    """How large: smoke (seconds, decides nothing), desk (minutes on two cores) or paper (its setting; needs GPUs)."""
+    """How large: smoke (seconds; decides nothing), desk (minutes on two cores), or paper (as published; needs GPUs)."""
     seeds: _Count = None
     """Seeds per cell of the grid (default: those of the scale)."""
     engine: Engine = "local"
     """Where jobs run: local (the cores of this machine), or ray (the cluster at RAY_ADDRESS, else a local one)."""
     workers: _Count = None
-    """Jobs at the same time (default: one per core)."""
+    """Jobs that run at the same time (default: one per core)."""
     store: Folder = None
     """Where results are kept (default: ORTHOFRAME_STORE, or the user's cache)."""
     data_dir: Folder = None
@@ -105,6 +105,6 @@ class StudyCommand:
             write_claims_page(every, out / "claims.md")
         print(f"report: {out / 'report.html'}")
         if failed:
-            words = "1 run failed" if failed == 1 else f"{failed} runs failed"
-            print(f"orthoframe: {words}; the same command tries again", file=sys.stderr)
+            runs = "run" if failed == 1 else "runs"
+            print(f"orthoframe: {failed} {runs} failed; the same command tries again", file=sys.stderr)
         return 1 if failed else 0

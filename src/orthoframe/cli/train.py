@@ -1,5 +1,6 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from itertools import count
 from pathlib import Path
@@ -15,13 +16,11 @@ from orthoframe.training import RECIPES, Settings, TemperatureSchedule
 
 def _parse_temperature(words: list[str]) -> TemperatureSchedule:
     """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
-    try:
+    with suppress(ValueError):
         values = [float(part) for part in words[0].split(":")]
-    except ValueError:
-        values = []
-    if len(values) not in (1, 2):
-        raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
-    return TemperatureSchedule(values[0], values[-1])
+        if len(values) <= 2:
+            return TemperatureSchedule(values[0], values[-1])
+    raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
 
 
 _TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
@@ -38,8 +37,8 @@ class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
     Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. A run that was
-    killed or interrupted goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the
-    way, 2 bad input. For example:
+    killed or interrupted is continued with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped
+    early, 2 bad input. For example:
 
     orthoframe train
 
@@ -51,15 +50,15 @@ class TrainCommand(Settings):
     """
 
     temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
-    """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, from the first epoch to the last."""
+    """Temperature of the contrastive loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
     recipe: Recipe = "quick"
-    """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
+    """Which defaults to use: quick, paper (as published; needs a GPU), or fast (the fewest epochs to the frame)."""
     out: Folder = None
     """The run folder (default: a new one in runs/)."""
     resume: Folder = None
-    """Go on with the run in this folder, with the settings that it has."""
+    """Continue the run in this folder, with its own settings."""
     tensorboard: Flag = False
-    """Write the curves for TensorBoard too, into the run folder."""
+    """Also write the curves for TensorBoard, to the run folder."""
 
     @classmethod
     def defaults(cls, recipe: Recipe = "quick") -> "TrainCommand":

@@ -74,7 +74,7 @@ class UfmCommand:
     json: Flag = False
     """Print everything as JSON instead of tables."""
     plot: Picture = None
-    """Draw the cosines of class means, and how the loss comes to its floor."""
+    """Draw the cosines of class means, and how the loss approaches its floor."""
     gif: Annotated[Path | None, tyro.conf.arg(metavar="OUT.gif")] = None
     """Animate three classes in three dimensions as they move on the sphere."""
 
@@ -129,26 +129,24 @@ class UfmCommand:
     def _check(self, counts: list[int], dim: int) -> None:
         check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
         check_count("epochs", self.epochs)
-        if len(counts) > _MOST_CLASSES or sum(counts) * dim > _MOST_ENTRIES:
+        classes, rows = len(counts), sum(counts)
+        if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
             most = f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
-            raise InputError(
-                f"{len(counts):,} classes and {sum(counts):,} rows of {dim:,} dimensions are too many; {most}"
-            )
+            raise InputError(f"{classes:,} classes and {rows:,} rows of {dim:,} dimensions are too many; {most}")
         if self.scheme == "full" and self.batch_size is not None:
             raise OptionError(Option("batch_size"), " is for every scheme but ", Option("scheme", "full"))
         if self.scheme != "full" and self.batch_size is None:
             raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
         check_repair(self.repair, self.denominator)
-        if self.prototypes and dim < len(counts):
-            needed = f" needs one dimension per class, and {len(counts)} classes have {dim}; use "
-            raise OptionError(Option("prototypes"), needed, Option("dim", len(counts)), " or more")
+        if self.prototypes and dim < classes:
+            needed = f" needs one dimension per class, and {classes} classes have {dim}; use "
+            raise OptionError(Option("prototypes"), needed, Option("dim", classes), " or more")
         check_output(self.plot, "plot", *PICTURES)
         check_output(self.gif, "gif", ".gif")
-        if self.gif is not None and (len(counts) != 3 or dim != 3):
+        if self.gif is not None and (classes, dim) != (3, 3):
             raise InputError(Option("gif"), " draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
         if self.gif is not None and self._settling(counts) > _LONGEST:
-            tau = Option("temperature", self.temperature)
-            raise OptionError("features hardly move with ", tau, "; use a larger one")
+            raise OptionError("features hardly move with ", Option("temperature", self.temperature), "; raise it")
 
     def _settling(self, counts: list[int]) -> float:
         """A time after which the slowest class has come to rest."""
@@ -201,8 +199,7 @@ def _parse_counts(text: str) -> list[int]:
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Show each warning of the library as one line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         yield
     for warning in caught:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)
@@ -222,7 +219,6 @@ def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[
     if comparison:
         rows["distance to prediction for one batch"] = f"{comparison['distance']:.3e}"
         rows["largest difference of a cosine"] = f"{comparison['largest_difference']:.3e}"
-    width = max(map(len, rows))
-    table = "\n".join(f"{name:<{width}}  {value}" for name, value in rows.items())
+    table = "\n".join(f"{name:<36}  {value}" for name, value in rows.items())  # in line with the geometry
     promise = "What the batches would guarantee with a ReLU:\n" if comparison else ""
     return f"{solution.sentence()}\n\n{table}\n\n{solution.geometry}\n\n{promise}{certificate}"
