@@ -48,9 +48,12 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         else:
             labels = _numpy_labels(path)
     try:
-        return label_array(labels)
+        labels = label_array(labels)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: {error}") from error
+    if not len(labels):
+        raise InputError(f"{path}: there are no labels")
+    return labels
 
 
 def _numpy_labels(path: Path) -> Any:
@@ -109,8 +112,6 @@ def open_features(path: Path, key: str | None) -> FeatureFile:
         raise InputError(f"{path}: features must be a file {', '.join(kinds)}")
     if key is not None and path.suffix not in (".npz", ".safetensors"):
         raise InputError(Option("key"), f" is for .npz and .safetensors files, which {path} is not")
-    if not path.is_file():
-        raise InputError(f"{path}: No such file")
     with _reading(path):
         return kinds[path.suffix](path, key)
 
@@ -134,7 +135,8 @@ def _sliced(path: Path, array: Any, shape: tuple[int, ...], dtype: Any) -> Featu
 def _npz(path: Path, key: str | None) -> FeatureFile:
     """Streamed out of the archive, so that a compressed one needs no memory either."""
     archive = zipfile.ZipFile(path)
-    name = _pick(path, key, "features", [name.removesuffix(".npy") for name in archive.namelist()]) + ".npy"
+    names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    name = _pick(path, key, "features", names) + ".npy"
 
     def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         first = np.lib.format.read_magic(file) == (1, 0)
@@ -224,6 +226,7 @@ def _pick(path: Path, wanted: str | None, usual: str, names: list[str]) -> str:
 def _reading(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a file is read into a sentence about the file."""
     try:
+        path.open("rb").close()  # not every reader says what is wrong with a path
         yield
     except OrthoframeError:
         raise
