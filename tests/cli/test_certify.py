@@ -109,6 +109,8 @@ def test_repair_and_plot(here, capsys):
         (["labels.txt", "good.jsonl", "--column", "kind"], "--column is for .csv files"),
         (["torn.csv", "good.jsonl", "--column", "class"], "torn.csv, line 3: 1 fields, and the header has 2"),
         (["hole.txt", "good.jsonl"], "hole.txt, line 2: the label is missing"),
+        (["hole.csv", "good.jsonl", "--column", "class"], "hole.csv, line 3: the label is missing"),
+        (["blank.csv", "good.jsonl"], "blank.csv: there is no header"),
         (["empty.txt", "good.jsonl"], "empty.txt: there are no labels"),
         (["labels.json", "good.jsonl"], "labels must be a file .npy, .npz, .safetensors, .txt, .csv"),
         (["torn.npy", "good.jsonl"], "torn.npy: not a .npy file"),
@@ -141,6 +143,8 @@ def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
     Path("binary.jsonl").write_bytes(b"\xff\xfe\x00")
     Path("torn.csv").write_text("id,class\n0,cat\n1\n")
     Path("hole.txt").write_text("cat\n\ndog\n")
+    Path("hole.csv").write_text("id,class\n0,cat\n1,\n")
+    Path("blank.csv").write_text("\nclass\n")
     Path("empty.txt").write_text("")
     Path("labels.json").write_text("[]")
     Path("torn.npy").write_bytes(Path("labels.npy").read_bytes()[:90])

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -110,6 +111,8 @@ def test_plot(here):
         (["torn.csv", "labels.txt"], "torn.csv, line 2: 1 fields, and the first line has 2"),
         (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is not a number"),
         (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
+        (["odd.npz", "labels.txt"], "odd.npz: there is no array 'features'; it has none"),
+        (["folder.safetensors", "labels.txt"], "folder.safetensors: Is a directory"),
         (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
         (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),
         (["archive.npy", "labels.txt"], "archive.npy: not a .npy file"),
@@ -133,6 +136,9 @@ def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
     Path("torn.csv").write_text("1,2\n" * 1 + "1\n" * 64)
     Path("words.csv").write_text("1,2\n3,4\n5,two\n" + "1,2\n" * 62)
     Path("empty.csv").write_text("")
+    Path("folder.safetensors").mkdir()
+    with zipfile.ZipFile("odd.npz", "w") as archive:
+        archive.write("words.csv")
     if "--plot" not in arguments:
         arguments = [*arguments, "--plot", "never.png"]
     assert main(["measure", *arguments]) == 2

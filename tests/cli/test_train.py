@@ -14,7 +14,8 @@ from tests.training.runs import arguments, command, json_of, recomputed, rows_of
 
 from orthoframe.cli import main
 from orthoframe.cli._main import parse
-from orthoframe.cli._training import spell, training_bar
+from orthoframe.cli._terminal import flag
+from orthoframe.cli._training import training_bar
 from orthoframe.errors import Option, spelled
 from orthoframe.reporting import read_run
 from orthoframe.training import RECIPES, Cause, LikelyCause, Settings
@@ -219,7 +220,7 @@ def test_advice_is_spelled_as_options(here, capsys):
     assert "  Try: a smaller learning rate, such as --lr 0.1" in out
     assert "--" not in json_of(here / "run" / "verdict.json")["causes"][0]["sentence"]
     likely = LikelyCause(Cause.TOO_COLD, (Option("temperature", (0.1, 0.5)),), {"temperature": 0.1, "fastest": 0.4})
-    assert spelled(likely.advice, spell) == "--temperature 0.1:0.5"
+    assert spelled(likely.advice, flag) == "--temperature 0.1:0.5"
 
 
 def test_help_names_every_choice(capsys):

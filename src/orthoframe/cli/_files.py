@@ -5,8 +5,9 @@ import os
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -20,12 +21,11 @@ from orthoframe.errors import InputError, Option, OrthoframeError
 if TYPE_CHECKING:
     from torch import Tensor
 
+PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
-_FEATURES = (".npy", ".npz", ".safetensors", ".csv")
 _ROWS = 8192  # that are in memory at a time
-# As numpy names them, in either byte order, and as safetensors does.
-_DTYPES = {f"{order}f{size}" for order in "<>" for size in (2, 4, 8)} | {"float16", "float32", "float64"}
-_DTYPES |= {"F16", "BF16", "F32", "F64"}
+# As numpy names them, with or without a byte order, and as safetensors does.
+_DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
 
 
 def read_labels(path: Path, column: str | None) -> NDArray[Any]:
@@ -38,7 +38,8 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         raise InputError(Option("column"), f" is for .csv files, which {path} is not")
     with _reading(path):
         if path.suffix == ".txt":
-            labels = _numbers_or_names(path.read_text(encoding="utf-8-sig").split("\n"), path)
+            text = path.read_text(encoding="utf-8-sig").rstrip()
+            labels = _numbers_or_names(text.split("\n") if text else [], path)
         elif path.suffix == ".csv":
             labels = _csv_labels(path, column)
         elif path.suffix == ".safetensors":
@@ -47,9 +48,12 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         else:
             labels = _numpy_labels(path)
     try:
-        return label_array(labels)
+        labels = label_array(labels)
     except (ValueError, TypeError) as error:
         raise InputError(f"{path}: {error}") from error
+    if not len(labels):
+        raise InputError(f"{path}: there are no labels")
+    return labels
 
 
 def _numpy_labels(path: Path) -> Any:
@@ -65,11 +69,11 @@ def _csv_labels(path: Path, column: str | None) -> NDArray[Any]:
     with path.open(newline="", encoding="utf-8-sig") as file:
         rows = csv.reader(file)
         header = next(rows, None)
-        if header is None:
-            raise InputError(f"{path}: the file is empty; its first line must name the columns")
+        if not header:
+            raise InputError(f"{path}: there is no header; the first line must name the columns")
         if column is None and len(header) > 1:
-            one = f" with one of {', '.join(header)}"
-            raise InputError(f"{path}: which column has the labels? Use ", Option("column"), one)
+            names = ", ".join(header)
+            raise InputError(f"{path}: which column has the labels? Use ", Option("column"), f" with one of {names}")
         name = header[0] if column is None else column
         if name not in header:
             raise InputError(f"{path}: there is no column {name!r}; columns are {', '.join(header)}")
@@ -83,17 +87,12 @@ def _csv_labels(path: Path, column: str | None) -> NDArray[Any]:
 
 def _numbers_or_names(values: list[str], path: Path, first_line: int = 1) -> NDArray[Any]:
     values = [value.strip() for value in values]
-    while values and not values[-1]:
-        values.pop()
-    for number, value in enumerate(values):
-        if not value:
-            raise InputError(f"{path}, line {number + first_line}: the label is missing")
-    try:
+    if "" in values:
+        raise InputError(f"{path}, line {values.index('') + first_line}: the label is missing")
+    with suppress(ValueError, OverflowError):
         numbers = [int(value) for value in values]
         if [str(number) for number in numbers] == values:  # 01 and 1 are two names
             return np.array(numbers, dtype=np.int64)
-    except (ValueError, OverflowError):
-        pass
     return np.array(values)
 
 
@@ -108,48 +107,50 @@ class FeatureFile:
 
 def open_features(path: Path, key: str | None) -> FeatureFile:
     """Open features: `.npy` (mapped), `.npz`, `.safetensors` (read as needed) or `.csv` (numbers, header or not)."""
-    kinds = dict(zip(_FEATURES, (_npy, _npz, _safetensors, _csv), strict=True))
+    kinds = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
     if path.suffix not in kinds:
-        raise InputError(f"{path}: features must be a file {', '.join(_FEATURES)}")
+        raise InputError(f"{path}: features must be a file {', '.join(kinds)}")
     if key is not None and path.suffix not in (".npz", ".safetensors"):
         raise InputError(Option("key"), f" is for .npz and .safetensors files, which {path} is not")
-    if not path.is_file():
-        raise InputError(f"{path}: No such file")
     with _reading(path):
         return kinds[path.suffix](path, key)
 
 
 def _npy(path: Path, _: str | None) -> FeatureFile:
     array = np.lib.format.open_memmap(path, mode="r")
-    rows, dim = _checked(path, array.shape, array.dtype)
+    return _sliced(path, array, array.shape, array.dtype)
 
-    def parts() -> Iterator["Tensor"]:
-        for start in range(0, rows, _ROWS):
-            yield _tensor(array[start : start + _ROWS])
 
-    return FeatureFile(rows, dim, parts)
+def _safetensors(path: Path, key: str | None) -> FeatureFile:
+    file: Any = safe_open(path, framework="pt")
+    tensor = file.get_slice(_pick(path, key, "features", list(file.keys())))
+    return _sliced(path, tensor, tuple(tensor.get_shape()), tensor.get_dtype())
+
+
+def _sliced(path: Path, array: Any, shape: tuple[int, ...], dtype: Any) -> FeatureFile:
+    rows, dim = _checked(path, shape, dtype)
+    return FeatureFile(rows, dim, lambda: (_tensor(array[start : start + _ROWS]) for start in range(0, rows, _ROWS)))
 
 
 def _npz(path: Path, key: str | None) -> FeatureFile:
     """Streamed out of the archive, so that a compressed one needs no memory either."""
+    archive = zipfile.ZipFile(path)
+    names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+    name = _pick(path, key, "features", names) + ".npy"
 
-    @contextmanager
-    def member() -> Iterator[tuple[IO[bytes], tuple[int, ...], Any]]:
-        with _reading(path), zipfile.ZipFile(path) as archive:
-            names = [name.removesuffix(".npy") for name in archive.namelist()]
-            with archive.open(_pick(path, key, "features", names) + ".npy") as file:
-                first = np.lib.format.read_magic(file) == (1, 0)
-                read = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-                shape, fortran, dtype = read(file)
-                if fortran and len(shape) > 1:
-                    raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
-                yield file, shape, dtype
+    def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+        first = np.lib.format.read_magic(file) == (1, 0)
+        return (np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0)(file)
 
-    with member() as (_, shape, dtype):
-        rows, dim = _checked(path, shape, dtype)
+    with archive.open(name) as file:
+        shape, by_columns, dtype = header(file)
+    if by_columns and len(shape) > 1:
+        raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
+    rows, dim = _checked(path, shape, dtype)
 
     def parts() -> Iterator["Tensor"]:
-        with member() as (file, _, dtype):
+        with _reading(path), archive.open(name) as file:
+            header(file)
             size = dim * dtype.itemsize
             for start in range(0, rows, _ROWS):
                 count = min(_ROWS, rows - start)
@@ -157,18 +158,6 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
                 if len(data) < count * size:
                     raise InputError(f"{path}: the file ends in row {start + len(data) // size} of {rows}")
                 yield _tensor(np.frombuffer(data, dtype=dtype).reshape(count, dim))
-
-    return FeatureFile(rows, dim, parts)
-
-
-def _safetensors(path: Path, key: str | None) -> FeatureFile:
-    file: Any = safe_open(path, framework="pt")
-    tensor = file.get_slice(_pick(path, key, "features", list(file.keys())))
-    rows, dim = _checked(path, tuple(tensor.get_shape()), tensor.get_dtype())
-
-    def parts() -> Iterator["Tensor"]:
-        for start in range(0, rows, _ROWS):
-            yield tensor[start : start + _ROWS]
 
     return FeatureFile(rows, dim, parts)
 
@@ -181,48 +170,46 @@ def _csv(path: Path, _: str | None) -> FeatureFile:
                 if any(field.strip() for field in fields):
                     yield rows.line_num, fields
 
-    first = next(lines(), None)
-    if first is None:
+    first = next((fields for _, fields in lines()), [])
+    if not first:
         raise InputError(f"{path}: the file is empty")
-    dim, header = len(first[1]), not all(map(_is_number, first[1]))
+    dim, header = len(first), None in map(_number, first)
+
+    def numbers() -> Iterator[list[float | None]]:
+        for line, fields in islice(lines(), int(header), None):
+            if len(fields) != dim:
+                raise InputError(f"{path}, line {line}: {len(fields)} fields, and the first line has {dim}")
+            values = [_number(field) for field in fields]
+            if None in values:
+                raise InputError(f"{path}, line {line}: {fields[values.index(None)].strip()!r} is not a number")
+            yield values
 
     def parts() -> Iterator["Tensor"]:
-        waiting: list[list[float]] = []
-        for number, fields in lines():
-            if header and number == first[0]:
-                continue
-            if len(fields) != dim:
-                raise InputError(f"{path}, line {number}: {len(fields)} fields, and the first line has {dim}")
-            wrong = next((field for field in fields if not _is_number(field)), None)
-            if wrong is not None:
-                raise InputError(f"{path}, line {number}: {wrong.strip()!r} is not a number")
-            waiting.append([float(field) for field in fields])
-            if len(waiting) == _ROWS:
-                yield _tensor(np.array(waiting))
-                waiting = []
-        if waiting:
-            yield _tensor(np.array(waiting))
+        rows = numbers()
+        while part := list(islice(rows, _ROWS)):
+            yield _tensor(np.array(part, dtype=np.float64))
 
     return FeatureFile(sum(1 for _ in lines()) - header, dim, parts)
 
 
-def _is_number(field: str) -> bool:
+def _number(field: str) -> float | None:
     try:
-        float(field)
+        return float(field)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
-    if len(shape) != 2 or str(dtype) not in _DTYPES:
+    if len(shape) != 2 or str(dtype).lstrip("<>") not in _DTYPES:
         raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {dtype} of {list(shape)}")
     return shape[0], shape[1]
 
 
-def _tensor(array: NDArray[Any]) -> "Tensor":
+def _tensor(array: Any) -> "Tensor":
     import torch
 
+    if isinstance(array, torch.Tensor):
+        return array
     # A copy in the byte order of this machine: a mapped array is read-only.
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
@@ -239,6 +226,7 @@ def _pick(path: Path, wanted: str | None, usual: str, names: list[str]) -> str:
 def _reading(path: Path) -> Iterator[None]:
     """Turn what goes wrong while a file is read into a sentence about the file."""
     try:
+        path.open("rb").close()  # not every reader says what is wrong with a path
         yield
     except OrthoframeError:
         raise
@@ -251,39 +239,34 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def check_output(path: Path | None, option: str, *suffixes: str) -> None:
-    """Refuse a file that cannot be written, before any work is done.
-
-    Args:
-        path: The file; None is fine.
-        option: The option that names it.
-        suffixes: How its name may end; any way by default.
-    """
+    """Refuse a file that cannot be written, or whose name does not end as it must, before any work is done."""
     if path is None:
         return
     if suffixes and path.suffix not in suffixes:
         endings = " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
         raise InputError(Option(option), f" must end in {endings}, not {path}")
-    try:
+    possible = False
+    with suppress(OSError):  # a name that is too long, say
         possible = path.parent.is_dir() and not path.is_dir() and os.access(path.parent, os.W_OK)
-    except OSError:  # a name that is too long, say
-        possible = False
     if not possible:
         raise InputError(f"{path}: cannot be written; its folder must exist and be writable")
 
 
-def check_figure(path: Path | None) -> None:
-    """Refuse a picture that cannot be written."""
-    check_output(path, "plot", ".png", ".pdf", ".svg")
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Turn the system's refusal to write into a sentence that names the option."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}; choose another ", Option(option)) from error
+
+
+def write_atomic(path: Path, option: str, content: Callable[[IO[bytes]], object]) -> None:
+    """Write a file whole or not at all, with a function that gets the open file."""
+    with writing(path, option):
+        _atomic.write_atomic(path, content)
 
 
 def write_figure(path: Path, figure: Any) -> None:
     """Write a matplotlib figure in the format that the file name asks for."""
-    write_atomic(path, lambda file: figure.savefig(file, format=path.suffix[1:], dpi=160))
-
-
-def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
-    """Write a file whole or not at all; an InputError if the system refuses."""
-    try:
-        _atomic.write_atomic(path, content)
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
+    write_atomic(path, "plot", lambda file: figure.savefig(file, format=path.suffix[1:], dpi=160))

@@ -27,17 +27,15 @@ VERBS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; `arguments` are those after its name. Returns the exit status."""
+    """Run the command with the arguments after its name; the exit status."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments == ["--version"]:
         print(f"orthoframe {__version__}")
         return 0
     if not arguments or arguments[0] not in VERBS:
         tyro.cli(_all_verbs(), prog="orthoframe", description=_ABOUT, args=arguments or ["--help"])
-    verb = parse(arguments[0], arguments[1:])
     try:
-        status: int = verb.run()
-        return status
+        return int(parse(arguments[0], arguments[1:]).run())
     except KeyboardInterrupt:
         print("orthoframe: interrupted", file=sys.stderr)
         return 130
@@ -50,19 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(name: str, arguments: Sequence[str]) -> Any:
-    """A verb with its options.
-
-    The dataclass of a verb may have a class method `defaults` that takes options of its own, such as a recipe, and
-    returns the instance whose values are the defaults of all others.
-    """
+    """A verb with its options; its class method `defaults`, if any, reads a recipe, say, and returns their defaults."""
     verb = getattr(import_module(f"orthoframe.cli.{name}"), f"{name.capitalize()}Command")
     prog = f"orthoframe {name}"
-    options: dict[str, Any] = {}
+    default = tyro.MISSING_NONPROP
     if hasattr(verb, "defaults"):
-        options["default"], _ = tyro.cli(
-            verb.defaults, prog=prog, args=arguments, add_help=False, return_unknown_args=True
-        )
-    return tyro.cli(_hinted(verb), prog=prog, args=arguments, config=(tyro.conf.DisallowNone,), **options)
+        default, _ = tyro.cli(verb.defaults, prog=prog, args=arguments, add_help=False, return_unknown_args=True)
+    return tyro.cli(_hinted(verb), prog=prog, args=arguments, default=default, config=(tyro.conf.DisallowNone,))
 
 
 def _all_verbs() -> Any:
@@ -76,10 +68,7 @@ def _all_verbs() -> Any:
 
 def _hinted(verb: Any) -> Any:
     """Let the help of a verb show a default only if it says something: a flag is off, and sentences explain None."""
+    hint = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in ("", "None", "False") else f"(default: {text})")
     for field in fields(verb):
-        verb.__annotations__[field.name] = Annotated[field.type, tyro.conf.arg(help_behavior_hint=_hint)]
+        verb.__annotations__[field.name] = Annotated[field.type, hint]
     return verb
-
-
-def _hint(default: str) -> str:
-    return "" if default in ("", "None", "False") else f"(default: {default})"

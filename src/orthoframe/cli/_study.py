@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import mean
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,8 +14,6 @@ from rich.table import Table
 from orthoframe.cli._terminal import progress
 from orthoframe.reporting import cell_words, found_words, rule_words
 from orthoframe.studies import SEEDS, Done, Study, StudyListener, StudyResult, key
-
-_WIDE = 200  # characters of a line that goes to a file
 
 
 def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
@@ -30,47 +29,44 @@ def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
 def listening(name: str) -> Iterator[StudyListener]:
     """A bar on a terminal; elsewhere one line per run."""
     terminal = sys.stderr.isatty()
-    words = TextColumn("{task.fields[words]}", markup=False)
-    with progress(MofNCompleteColumn(), words) as bar:
+    with progress(MofNCompleteColumn(), TextColumn("{task.fields[words]}", markup=False)) as bar:
         task = bar.add_task(name, total=None, words="")
-        ended, failed, total, left, spent = 0, 0, 0, 0, 0.0
+        total = left = failed = 0
+        seconds: list[float] = []  # of the runs that have ended
         running: dict[str, None] = {}
 
         def on_plan(runs: int, reused: int) -> None:
             nonlocal total, left
             total, left = runs, runs - reused
-            if not terminal:
-                print(f"{name}: {runs} runs, {reused} of them in the store", file=sys.stderr, flush=True)
-            show()
+            show(f"{name}: {runs} runs, {reused} of them in the store")
 
         def on_start(run: str) -> None:
             running[run] = None
             show()
 
         def on_done(run: str, done: Done) -> None:
-            nonlocal ended, failed, left, spent
+            nonlocal failed, left
             running.pop(run, None)
-            ended, failed, left = ended + 1, failed + (done.failure is not None), left - 1
-            spent += done.seconds
+            seconds.append(done.seconds)
+            left, failed = left - 1, failed + (done.failure is not None)
             line = f"{run}: {f'{done.seconds:.1f} s' if done.failure is None else f'failed: {done.failure}'}"
-            if not terminal:
-                print(f"{name} {total - left}/{total}: {line}{rest()}", file=sys.stderr, flush=True)
-            elif done.failure is not None:
+            if terminal and done.failure is not None:
                 bar.console.print(line, markup=False, highlight=False)
-            show()
+            show(f"{name} {total - left}/{total}: {line}{rest()}")
 
         def rest() -> str:
             """The time left, if the rest takes as long as what has ended."""
-            if not (ended and left):
-                return ""
-            at_once = max(1, len(running))
-            return f"; {_duration(spent / ended * left / at_once)} left"
+            known = seconds and left
+            return f"; {_duration(mean(seconds) * left / max(1, len(running)))} left" if known else ""
 
-        def show() -> None:
-            words = f"{failed} failed" if failed else ""
+        def show(line: str = "") -> None:
+            """Bring the bar up to date; elsewhere print the line."""
+            if line and not terminal:
+                print(line, file=sys.stderr, flush=True)
+            words = f"; {failed} failed" if failed else ""
             if running:
-                others = f" and {len(running) - 1} more" if len(running) > 1 else ""
-                words += f"{'; ' if words else ''}running: {next(iter(running))}{others}"
+                more = f" and {len(running) - 1} more" if len(running) > 1 else ""
+                words += f"; running: {next(iter(running))}{more}"
             bar.update(task, completed=total - left, total=total, words=(words + rest()).removeprefix("; "))
 
         yield StudyListener(on_plan, on_start, on_done)
@@ -79,7 +75,7 @@ def listening(name: str) -> Iterator[StudyListener]:
 def print_result(result: StudyResult, file: Path) -> None:
     """Print the cells and the verdicts of a study."""
     names = list(dict.fromkeys(name for cell in result.cells for name in cell.where))
-    table = Table(*names, *result.columns, "seeds", box=None, padding=(0, 2, 0, 0), title_justify="left")
+    table = Table(*names, *result.columns, "seeds", box=None, padding=(0, 2, 0, 0))
     for cell in result.cells:
         where = [escape(str(cell.where.get(name, ""))) for name in names]
         found = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
@@ -87,9 +83,8 @@ def print_result(result: StudyResult, file: Path) -> None:
     print(f"{result.question} ({result.scale}; means over seeds with 95 % intervals)")
     _console().print(table)
     for finding in result.findings:
-        claim = finding.claim
-        print(f"{finding.decision}: {claim.text} ({claim.source})")
-        print(f"  rule: {rule_words(claim, str)}; found: {found_words(finding)}")
+        print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
+        print(f"  rule: {rule_words(finding.claim, str)}; found: {found_words(finding)}")
     print(file)
 
 
@@ -100,4 +95,4 @@ def _duration(seconds: float) -> str:
 
 
 def _console() -> Console:
-    return Console(width=None if sys.stdout.isatty() else _WIDE)
+    return Console(width=None if sys.stdout.isatty() else 200)  # a line of a file may be longer

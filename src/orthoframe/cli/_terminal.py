@@ -7,28 +7,30 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import tyro
 
 from orthoframe.errors import InputError, Option, OrthoframeError
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
+Flag = tyro.conf.FlagCreatePairsOff[bool]
+Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
+Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
+
 # Arguments of the library that the command calls otherwise.
 _FLAGS = {"class_counts": "counts", "nonnegative": "relu"}
 
 
 def flag(option: Option) -> str:
-    """An option as it is typed.
-
-    Examples:
-        >>> flag(Option("batch_size")), flag(Option("head", "linear")), flag(Option("augment", False))
-        ('--batch-size', '--head linear', '--no-augment')
-    """
-    name = _FLAGS.get(option.name, option.name).replace("_", "-")
-    if option.value is None or option.value is True:
-        return f"--{name}"
-    return f"--no-{name}" if option.value is False else f"--{name} {shlex.quote(str(option.value))}"
+    """An option as it is typed: `--batch-size`, `--head linear`, `--no-augment`, `--temperature 0.1:0.5`."""
+    name, value = _FLAGS.get(option.name, option.name).replace("_", "-"), option.value
+    if value is None or isinstance(value, bool):
+        return f"--no-{name}" if value is False else f"--{name}"
+    text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+    return f"--{name} {shlex.quote(text)}"
 
 
 def complain(error: BaseException) -> None:
@@ -55,11 +57,7 @@ def bad_input(where: Path | str = "") -> Iterator[None]:
 
 
 def progress(*columns: "ProgressColumn") -> "Progress":
-    """A bar on standard error, shown only on a terminal and removed when it is done.
-
-    Args:
-        columns: What is shown behind the bar; by default percentage and remaining time.
-    """
+    """A bar on standard error, only on a terminal; after it `columns`, or percentage and remaining time."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 

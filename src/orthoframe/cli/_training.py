@@ -11,75 +11,46 @@ from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, progress
-from orthoframe.errors import InputError, Option, OrthoframeError, Part, spelled
-from orthoframe.training import (
-    EpochRecord,
-    Interrupted,
-    Loop,
-    RunListener,
-    RunResult,
-    Settings,
-    Stopped,
-    Task,
-    is_first_process,
-    resume,
-    train,
-)
+from orthoframe.errors import InputError, OrthoframeError, Part, spelled
 
 
-def run_training(settings: Settings | None, path: Path, tensorboard: bool) -> int:
+def run_training(settings: training.Settings | None, path: Path, tensorboard: bool) -> int:
     """Train, or go on without settings, with a progress bar; the exit status."""
-    curves = (_curves(path),) if tensorboard else ()
-    with training_bar() as bar:
-        listener = training_listener(bar, *curves)
-        try:
-            result = resume(path, listener) if settings is None else train(settings, path, listener)
-        except (OrthoframeError, Interrupted) as error:
-            return _failed(error, path)
-        except KeyboardInterrupt:  # before the first step or after the last, where nothing is lost
-            if not (path / "config.json").exists():
-                raise
-            return _failed(Interrupted(), path)
-    if result is not None:
-        _print(result)
-    return 0
-
-
-def _failed(error: OrthoframeError | Interrupted, path: Path) -> int:
-    """Say it, in the first of several processes; the exit status."""
-    if not is_first_process():
-        return 0  # with another status, the first would be killed before it has said it
-    if isinstance(error, Interrupted):
+    on_epoch = _curves(path) if tensorboard else lambda _: None
+    try:
+        with training_bar() as bar:
+            listener = _listener(bar, on_epoch)
+            result = training.resume(path, listener) if settings is None else training.train(settings, path, listener)
+    except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
+        if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
+            raise  # the run has not begun: there is nothing to go on with
+        if not training.is_first_process():
+            return 0  # with another status, the first would be killed before it has said why
+        if isinstance(error, OrthoframeError):
+            complain(error)
+            return 1 if isinstance(error, training.Stopped) else 2
         again = f"orthoframe train --resume {shlex.quote(str(path))}"
         print(f"orthoframe: interrupted; go on with: {again}", file=sys.stderr)
         return 130
-    complain(error)
-    return 1 if isinstance(error, Stopped) else 2
+    if result is not None:
+        _print_result(result)
+    return 0
 
 
 def training_bar() -> Progress:
     """The bar of a run: epochs, loss, gap and distance, on a terminal only."""
-    words = TextColumn("{task.fields[words]}", markup=False)
-    return progress(MofNCompleteColumn(), words, TimeRemainingColumn())
+    return progress(MofNCompleteColumn(), TextColumn("{task.fields[words]}", markup=False), TimeRemainingColumn())
 
 
-def training_listener(bar: Progress, on_epoch: Callable[[EpochRecord], None] = lambda _: None) -> RunListener:
+def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -> training.RunListener:
     """Show a run on a bar, and print what is known before it."""
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
 
-    def on_data(name: str, done: int, total: int | None) -> None:
-        if name not in downloads:
-            downloads[name] = bar.add_task(name, total=total, words="")
-        bar.update(downloads[name], completed=done, total=total)
-
-    def on_start(task: Task, certified: RunCertificate, floor: float | None) -> None:
-        for line in _opening(task, certified, floor):
-            print(line, flush=True)
-
-    def on_step(loop: Loop) -> None:
+    def on_step(loop: training.Loop) -> None:
         records, words = loop.state.records, ""
         if records:
             delta = next((record.delta_of for record in reversed(records) if record.delta_of is not None), None)
@@ -89,12 +60,17 @@ def training_listener(bar: Progress, on_epoch: Callable[[EpochRecord], None] = l
         bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.epochs, words=words)
 
     def on_note(note: tuple[Part, ...]) -> None:
-        print(f"orthoframe: {spelled(note, spell)}", file=sys.stderr)
+        print(f"orthoframe: {spelled(note, flag)}", file=sys.stderr)
 
-    return RunListener(on_start, on_step, on_epoch, on_note, on_data)
+    def on_data(name: str, done: int, total: int | None) -> None:
+        if name not in downloads:
+            downloads[name] = bar.add_task(name, total=total, words="")
+        bar.update(downloads[name], completed=done, total=total)
+
+    return training.RunListener(_print_opening, on_step, on_epoch, on_note, on_data)
 
 
-def _curves(path: Path) -> Callable[[EpochRecord], None]:
+def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
     """Write each number of an epoch for TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -102,7 +78,7 @@ def _curves(path: Path) -> Callable[[EpochRecord], None]:
         raise InputError("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
     writer: Any = None
 
-    def on_epoch(record: EpochRecord) -> None:
+    def on_epoch(record: training.EpochRecord) -> None:
         nonlocal writer
         if writer is None:  # not before the folder is the run's own
             writer = SummaryWriter(str(path / "tensorboard"))
@@ -114,47 +90,35 @@ def _curves(path: Path) -> Callable[[EpochRecord], None]:
     return on_epoch
 
 
-def _opening(task: Task, certified: RunCertificate, floor: float | None) -> list[str]:
+def _print_opening(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
     """What is known before the first step."""
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
-    lines = [
+    print(
         f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}); "
         f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
-    ]
+    )
     if settings.loss == "supcon":
-        lines.append(f"{certified.certificate.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
+        print(f"{certified.certificate.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
     if floor is not None:
         below = "" if task.encoder.nonnegative else "; features that may be negative can go below it"
-        lines.append(f"The floor of the loss is {floor:.6f}{below}.")
-    return lines
+        print(f"The floor of the loss is {floor:.6f}{below}.")
+    sys.stdout.flush()
 
 
-def spell(option: Option) -> str:
-    """`flag`, and a schedule of temperatures as it is typed."""
-    if isinstance(option.value, tuple):
-        option = Option(option.name, ":".join(map(str, option.value)))
-    return flag(option)
-
-
-def _print(result: RunResult) -> None:
+def _print_result(result: training.RunResult) -> None:
     geometry, test, last = result.evaluation.geometry, result.evaluation.test, result.records[-1]
-    verdict = result.diagnosis.record(spell)
+    verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g}")
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g}")
-    if last.gap is not None:
-        table.add_row("loss, floor, gap", f"{last.loss:.6f}, {last.floor:.6f}, {last.gap:.2e}")
-    else:
-        table.add_row("loss", f"{last.loss:.6f}")
+    floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
+    table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}")
     table.add_row("worst class", f"{test.worst:.4f} ({test.worst_class})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
-    print(verdict.sentence)
-    for cause in verdict.causes:
-        print(f"  Why: {cause.sentence}")
-    for cause in verdict.causes:
-        print(f"  Try: {cause.advice}")
+    why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
+    print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
     print(f"report: {result.folder / 'report.html'}")

@@ -1,17 +1,17 @@
 """`orthoframe certify`: does a list of batches lead to the orthogonal frame?"""
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from numpy.typing import NDArray
+from rich.progress import Progress
 
-from orthoframe.cli._files import check_figure, check_output, read_labels, write_atomic, write_figure
-from orthoframe.cli._terminal import bad_input, progress
+from orthoframe.cli._files import PICTURES, check_output, read_labels, write_atomic, write_figure
+from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError, Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_count
 
@@ -30,9 +30,9 @@ class CertifyCommand:
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
     """The class of each sample: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
     batches: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[BATCHES]")] = None
-    """JSON lines: one list of sample indices, counted from 0, per line. Without it, --batch-size makes batches."""
+    """JSON lines, each a list of sample indices, counted from 0. Without them, --batch-size makes the batches."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The column of a .csv file that has the labels."""
+    """The column of labels in a .csv file."""
     scheme: Scheme | None = None
     """How batches are made (reshuffle unless given)."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
@@ -47,81 +47,67 @@ class CertifyCommand:
     """Rows that each index stands for: the augmented views of a sample."""
     denominator: Denominator = "all"
     """The denominator of the loss."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: Flag = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
-    """Write batches that certify, with as few additions as possible."""
-    plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
-    """Draw how often classes meet, and the pieces that they are in."""
+    """Write repaired batches, which certify, with as few additions as possible."""
+    plot: Picture = None
+    """Draw how often classes meet, and the pieces that they fall into."""
 
     def run(self) -> int:
         """Print the certificate, and write what else was asked for."""
-        from orthoframe.batches import certify
+        from orthoframe.batches import certify, meeting_counts, repair, write_batches
 
         self._check()
         labels = read_labels(self.labels, self.column)
-        if not len(labels):
-            raise InputError(f"{self.labels}: there are no labels")
-        with bad_input(), self._batches(labels) as batches:
+        kept: list[NDArray[Any]] = []
+        with bad_input(), progress() as bar:
+            batches = self._batches(labels, bar)
             # One pass needs no memory; what comes after the verdict needs the batches again.
-            every = list(batches) if self.repair or self.plot else batches
-            certificate = certify(labels, every, views=self.views, denominator=self.denominator)
+            if self.repair or self.plot:
+                batches = kept = list(batches)
+            certificate = certify(labels, batches, views=self.views, denominator=self.denominator)
         if certificate.num_batches == 0:
             raise InputError(f"{self.batches}: there is no batch in it")
-        extra = {"additions": self._write_repaired(self.repair, labels, list(every))} if self.repair else {}
+        extra = {}
+        if self.repair:
+            with bad_input(self.batches or "the batches"):
+                mended = repair(labels, kept, views=self.views)
+            write_atomic(self.repair, "repair", lambda file: write_batches(file, mended))
+            extra["additions"] = sum(map(len, mended)) - sum(map(len, kept))
         if self.plot:
-            self._write_plot(self.plot, labels, list(every), certificate)
-        if self.json:
-            print(json.dumps({**certificate.to_dict(), **extra}, indent=2))
-        else:
-            print(certificate)
-            if self.repair:
-                print(f"{self.repair}: batches that certify, with {extra['additions']} additions.")
+            from orthoframe.reporting import certificate_figure
+
+            write_figure(self.plot, certificate_figure(certificate, meeting_counts(labels, kept)))
+        print(json.dumps(certificate.to_dict() | extra, indent=2) if self.json else certificate)
+        if self.repair and not self.json:
+            print(f"{self.repair}: batches that certify, with {extra['additions']} additions.")
         return 0 if certificate.holds else 1
 
     def _check(self) -> None:
         check_count("epochs", self.epochs)
-        check_count("views", self.views)
-        made = {"scheme": self.scheme, "batch_size": self.batch_size, "binding": self.binding}
-        making = [name for name, value in made.items() if value is not None] + ["epochs"] * (self.epochs > 1)
-        if self.batches is not None and making:
-            sentence = f" makes batches, and {self.batches} gives them; use one or the other"
-            raise OptionError(Option(making[0]), sentence)
+        made = [name for name in ("scheme", "batch_size", "binding") if getattr(self, name) is not None]
+        made += ["epochs"] * (self.epochs > 1)
+        if self.batches is not None and made:
+            raise OptionError(Option(made[0]), f" makes batches, and {self.batches} gives them; use one or the other")
         if self.batches is None and self.batch_size is None and self.scheme != "full":
             raise InputError("where are the batches? Give a file of JSON lines, or ", Option("batch_size"))
         check_repair(self.repair is not None, self.denominator)
         check_output(self.repair, "repair")
-        check_figure(self.plot)
+        check_output(self.plot, "plot", *PICTURES)
 
-    @contextmanager
-    def _batches(self, labels: NDArray[Any]) -> Iterator[Iterator[NDArray[Any]]]:
-        """Batches with a progress bar, on a terminal."""
+    def _batches(self, labels: NDArray[Any], bar: Progress) -> Iterable[NDArray[Any]]:
+        """Batches from the file or of the scheme, one after the other; the bar shows how far they are."""
         from orthoframe.batches import BatchPlan, read_batches
 
-        with progress() as bar:
-            if self.batches is not None:
-                size = self.batches.stat().st_size if self.batches.is_file() else None
-                task = bar.add_task("certifying", total=size)
-                yield read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
-                return
-            task = bar.add_task("certifying", total=self.epochs)
-            scheme, binding = self.scheme or "reshuffle", self.binding or "none"
-            plan = BatchPlan(labels, self.batch_size, scheme=scheme, binding=binding, seed=self.seed, views=self.views)
-            yield (batch for epoch in bar.track(range(self.epochs), task_id=task) for batch in plan.batches(epoch))
-
-    def _write_repaired(self, path: Path, labels: NDArray[Any], batches: list[NDArray[Any]]) -> int:
-        from orthoframe.batches import repair, write_batches
-
-        with bad_input(self.batches or "the batches"):
-            mended = repair(labels, batches, views=self.views)
-        write_atomic(path, lambda file: write_batches(file, mended))
-        return sum(map(len, mended)) - sum(map(len, batches))
-
-    def _write_plot(self, path: Path, labels: NDArray[Any], batches: list[NDArray[Any]], certificate: Any) -> None:
-        from orthoframe.batches import meeting_counts
-        from orthoframe.reporting import certificate_figure
-
-        write_figure(path, certificate_figure(certificate, meeting_counts(labels, batches)))
+        if self.batches is not None:
+            size = self.batches.stat().st_size if self.batches.is_file() else None
+            task = bar.add_task("certifying", total=size)
+            return read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
+        scheme, binding = self.scheme or "reshuffle", self.binding or "none"
+        plan = BatchPlan(labels, self.batch_size, scheme=scheme, binding=binding, seed=self.seed, views=self.views)
+        epochs = bar.track(range(self.epochs), description="certifying")
+        return (batch for epoch in epochs for batch in plan.batches(epoch))
 
 
 def check_repair(asked: bool, denominator: Denominator) -> None:

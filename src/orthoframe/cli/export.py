@@ -6,8 +6,7 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._files import check_output
-from orthoframe.errors import InputError
+from orthoframe.cli._files import check_output, writing
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class ExportCommand:
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a run, or its encoder.safetensors."""
     onnx: Annotated[Path, tyro.conf.arg(metavar="OUT.onnx")]
-    """Where to write it."""
+    """Where to write the graph."""
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
@@ -32,9 +31,7 @@ class ExportCommand:
 
         check_output(self.onnx, "onnx", ".onnx")
         trained = load_encoder(self.run_folder)
-        try:
+        with writing(self.onnx, "onnx"):
             said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
-        except OSError as error:
-            raise InputError(f"{self.onnx}: {error.strerror or error}") from error
         print(f"{self.onnx}: {said}")
         return 0

@@ -2,21 +2,19 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from orthoframe.cli._files import FeatureFile, check_figure, open_features, read_labels, write_figure
-from orthoframe.cli._terminal import bad_input, progress
+from orthoframe.cli._files import PICTURES, check_output, open_features, read_labels, write_figure
+from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
 from orthoframe.options import check_number
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from orthoframe.geometry import Geometry
 
 # With more different class sizes, the prediction takes too long to be made without being asked for.
@@ -34,28 +32,27 @@ class MeasureCommand:
     """
 
     features: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FEATURES")]
-    """`[rows, dim]`: .npy, .npz, .safetensors, or .csv with a number in every field."""
+    """Features [rows, dim]: .npy, .npz, .safetensors, or .csv of numbers, with or without a header."""
     labels: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="LABELS")]
     """The class of each row: .npy, .npz, .safetensors, .txt (one per line), or .csv (see --column)."""
     key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The array of a .npz or .safetensors file that has the features (default: the only one, or features)."""
+    """The array of features in a .npz or .safetensors file (default: the only one, or the one called features)."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """The column of a .csv file that has the labels."""
-    raw: tyro.conf.FlagCreatePairsOff[bool] = False
+    """The column of labels in a .csv file."""
+    raw: Flag = False
     """Take rows as they are, instead of dividing each by its norm."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
-    """The temperature at which to predict where the loss leads without ReLU, for comparison (default: 0.1, if there are
-    at most 30 different class sizes)."""
-    ownership: tyro.conf.FlagCreatePairsOff[bool] = False
+    """Compare with where the loss leads without ReLU at this temperature (default: 0.1, for at most 30 class sizes)."""
+    ownership: Flag = False
     """Also print how many dimensions each class owns, how pure they are, and how much of its mean lies inside them."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: Flag = False
     """Print everything as JSON instead of a table."""
-    plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
-    """Draw the cosines of class means, the ownership of dimensions, and a histogram."""
+    plot: Picture = None
+    """Draw the cosines of class means, the ownership of dimensions, and a histogram of the cosines."""
 
     def run(self) -> int:
         """Print the measures, and draw them if asked to."""
-        check_figure(self.plot)
+        check_output(self.plot, "plot", *PICTURES)
         if self.temperature is not None:
             check_number("temperature", self.temperature, above=0)
         geometry = self._measured()
@@ -63,15 +60,15 @@ class MeasureCommand:
             from orthoframe.reporting import geometry_figure
 
             write_figure(self.plot, geometry_figure(geometry))
-        if not self.json:
-            print(geometry, flush=True)
-        predicted = self._predicted(geometry)
         if self.json:
-            print(json.dumps({**geometry.to_dict(), "predicted": predicted}, indent=2))
-        elif predicted is not None:
+            print(json.dumps({**geometry.to_dict(), "predicted": self._predicted(geometry)}, indent=2))
+            return 0
+        print(geometry, flush=True)  # the prediction may take a while
+        predicted = self._predicted(geometry)
+        if predicted is not None:
             name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
             print(f"{name:<36}  {predicted['distance']:.4g}")
-        if self.ownership and not self.json:
+        if self.ownership:
             print(f"\n{geometry.ownership.table(geometry.names)}")
         return 0
 
@@ -84,16 +81,20 @@ class MeasureCommand:
         features = open_features(self.features, self.key)
         given = read_labels(self.labels, self.column)
         if len(given) != features.rows:
-            raise InputError(
-                f"{self.features} has {features.rows} rows and {self.labels} {len(given)} labels; they must agree"
-            )
-        if not features.rows:
-            raise InputError(f"{self.features}: there are no rows")
+            found = f"{features.rows} rows and {self.labels} {len(given)} labels"
+            raise InputError(f"{self.features} has {found}; they must agree")
         labels = Labels.of(given)
+        classes = torch.from_numpy(labels.classes).long()
         with bad_input(self.features), progress() as bar:
             task = bar.add_task("measuring", total=2 * features.rows)
-            classes = torch.from_numpy(labels.classes).long()
-            parts = _parts(features, classes, lambda rows: bar.advance(task, rows))
+
+            def parts() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+                start = 0
+                for part in features.parts():
+                    yield part, classes[start : start + len(part)]
+                    start += len(part)
+                    bar.advance(task, len(part))
+
             return measure_parts(parts, features.dim, labels.names, normalize=not self.raw)
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
@@ -109,18 +110,3 @@ class MeasureCommand:
             print(f"orthoframe: no prediction without ReLU: {error}", file=sys.stderr)
             return None
         return {"temperature": temperature, "distance": geometry.distance_to(gram)}
-
-
-def _parts(
-    features: FeatureFile, classes: "Tensor", advance: Callable[[int], None]
-) -> "Callable[[], Iterator[tuple[Tensor, Tensor]]]":
-    """What reads features with their classes, from the start each time."""
-
-    def parts() -> "Iterator[tuple[Tensor, Tensor]]":
-        start = 0
-        for part in features.parts():
-            yield part, classes[start : start + len(part)]
-            start += len(part)
-            advance(len(part))
-
-    return parts

@@ -4,11 +4,13 @@ import csv
 import json
 import sys
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
+from orthoframe.cli._terminal import Flag
 from orthoframe.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,8 +26,9 @@ _BLOCKS = 3  # that explain a prediction in one row of CSV
 class PredictCommand:
     """Classify images by the nearest class centre of a trained encoder.
 
-    Prints CSV: the image, its class, and the cosine of its features to each class mean. Exit status: 0 classified, 2
-    bad input. For example:
+    Prints CSV: the image, its class, and the cosine of its features to each class mean. With --explain, evidence is the
+    share of the features' energy in the block of dimensions that a class owns, and the out-of-class score is the share
+    outside the block of the predicted class. Exit status: 0 classified, 2 bad input. For example:
 
     orthoframe predict runs/digits-step10-mlp-relu-seed0 scan1.png scan2.png
 
@@ -36,10 +39,9 @@ class PredictCommand:
     """The folder of a run, or its encoder.safetensors."""
     images: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGE...")]
     """Image files of the size that the encoder was trained on."""
-    explain: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Also print the evidence for each class, the share of the features' energy in its block of dimensions, largest
-    first; and an out-of-class score, the share outside the block of the predicted class."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    explain: Flag = False
+    """Also print the evidence for each class, largest first, and an out-of-class score."""
+    json: Flag = False
     """Print one JSON object per image instead."""
 
     def run(self) -> int:
@@ -61,14 +63,14 @@ class PredictCommand:
             cosines, winners = trained.classify(features)
             reasons = _reasons(features, trained) if self.explain else [{}] * len(paths)
             if start == 0 and not self.json:
-                writer.writerow(["image", "class", *trained.classes, *(_heads(trained) if self.explain else [])])
+                writer.writerow(["image", "class", *trained.classes, *_columns(reasons[0])])
             for path, row, winner, reason in zip(paths, cosines, winners, reasons, strict=True):
-                name, scores = trained.classes[int(winner)], [_rounded(score) for score in row]
+                name, scores = trained.classes[int(winner)], _rounded(row)
                 if self.json:
                     scored = dict(zip(trained.classes, scores, strict=True))
                     print(json.dumps({"image": str(path), "class": name, "scores": scored, **reason}))
                 else:
-                    writer.writerow([path, name, *scores, *_cells(reason)])
+                    writer.writerow([path, name, *scores, *_columns(reason).values()])
         return 0
 
 
@@ -76,29 +78,23 @@ def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, An
     """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
-    found = explain(features, trained.centres)
-    order = found.shares.argsort(dim=1, descending=True, stable=True)
-    return [
-        {
-            "outside": _rounded(outside),
-            "blocks": {trained.classes[c]: _rounded(shares[c]) for c in places.tolist()},
-            "unowned": _rounded(unowned),
-        }
-        for outside, shares, unowned, places in zip(found.outside, found.shares, found.unowned, order, strict=True)
-    ]
+    found, reasons = explain(features, trained.centres), []
+    for outside, row, unowned in zip(_rounded(found.outside), found.shares, _rounded(found.unowned), strict=True):
+        shares, order = row.sort(descending=True, stable=True)
+        blocks = dict(zip((trained.classes[c] for c in order.tolist()), _rounded(shares), strict=True))
+        reasons.append({"outside": outside, "blocks": blocks, "unowned": unowned})
+    return reasons
 
 
-def _heads(trained: "TrainedEncoder") -> list[str]:
-    shown = range(1, min(_BLOCKS, len(trained.classes)) + 1)
-    return ["outside", *(head for place in shown for head in (f"block {place}", f"share {place}")), "unowned"]
-
-
-def _cells(reason: dict[str, Any]) -> list[Any]:
+def _columns(reason: dict[str, Any]) -> dict[str, Any]:
+    """A reason as columns of CSV, with the largest blocks only."""
     if not reason:
-        return []
-    blocks = list(reason["blocks"].items())[:_BLOCKS]
-    return [reason["outside"], *(cell for block in blocks for cell in block), reason["unowned"]]
+        return {}
+    columns = {"outside": reason["outside"]}
+    for place, (name, share) in enumerate(islice(reason["blocks"].items(), _BLOCKS), start=1):
+        columns |= {f"block {place}": name, f"share {place}": share}
+    return columns | {"unowned": reason["unowned"]}
 
 
-def _rounded(value: "Tensor") -> float:
-    return round(float(value), 6) + 0.0  # -0.0 becomes 0.0
+def _rounded(values: "Tensor") -> list[float]:
+    return [round(value, 6) + 0.0 for value in values.tolist()]  # -0.0 becomes 0.0

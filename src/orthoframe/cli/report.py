@@ -24,7 +24,7 @@ class ReportCommand:
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="RUN...")]
     """The folders of one or more runs."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="OUT.html")] = None
-    """Where to write it (default: report.html in the folder of a single run, or comparison.html here)."""
+    """Where to write the report (default: report.html in the folder of a single run, or comparison.html here)."""
 
     def run(self) -> int:
         """Write the report, and print where it is."""
@@ -35,6 +35,6 @@ class ReportCommand:
         runs = [read_run(folder) for folder in self.runs]
         out = self.out or (self.runs[0] / "report.html" if len(runs) == 1 else Path("comparison.html"))
         check_output(out, "out", ".html")
-        write_atomic(out, lambda file: write_report(runs, file))
+        write_atomic(out, "out", lambda file: write_report(runs, file))
         print(out)
         return 0

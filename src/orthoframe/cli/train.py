@@ -1,42 +1,34 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from itertools import count
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
 from orthoframe.training import RECIPES, Settings, TemperatureSchedule
 
 
-def parse_temperature(words: list[str]) -> TemperatureSchedule:
-    """A number, or the first and the last of a schedule, such as `0.1:0.5`.
-
-    Raises:
-        ValueError: For anything else; the values themselves are checked with the other settings.
-    """
-    try:
+def _parse_temperature(words: list[str]) -> TemperatureSchedule:
+    """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
+    with suppress(ValueError):
         values = [float(part) for part in words[0].split(":")]
-    except ValueError:
-        values = []
-    if len(values) not in (1, 2):
-        raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
-    return TemperatureSchedule(values[0], values[-1])
-
-
-def spell_temperature(schedule: TemperatureSchedule) -> str:
-    """The inverse of `parse_temperature`."""
-    return f"{schedule.first:g}" if schedule.constant else f"{schedule.first:g}:{schedule.last:g}"
+        if len(values) <= 2:
+            return TemperatureSchedule(values[0], values[-1])
+    raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
 
 
 _TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="TAU",
-    instance_from_str=parse_temperature,
+    instance_from_str=_parse_temperature,
     is_instance=lambda value: isinstance(value, TemperatureSchedule),
-    str_from_instance=lambda schedule: [spell_temperature(schedule)],
+    str_from_instance=lambda tau: [f"{tau.first:g}" if tau.constant else f"{tau.first:g}:{tau.last:g}"],
 )
 
 
@@ -45,8 +37,8 @@ class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
     Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. A run that was
-    killed or interrupted goes on with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped on the
-    way, 2 bad input. For example:
+    killed or interrupted is continued with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped
+    early, 2 bad input. For example:
 
     orthoframe train
 
@@ -58,15 +50,15 @@ class TrainCommand(Settings):
     """
 
     temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
-    """Of the contrastive loss: a number, or a schedule such as 0.1:0.5, from the first epoch to the last."""
+    """Temperature of the contrastive loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
     recipe: Recipe = "quick"
-    """Where defaults come from: quick, paper (its setting; needs a GPU), or fast (the fewest epochs to the frame)."""
-    out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
+    """Which defaults to use: quick, paper (as published; needs a GPU), or fast (the fewest epochs to the frame)."""
+    out: Folder = None
     """The run folder (default: a new one in runs/)."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
-    """Go on with the run in this folder, with the settings that it has."""
-    tensorboard: tyro.conf.FlagCreatePairsOff[bool] = False
-    """Write the curves for TensorBoard too, into the run folder."""
+    resume: Folder = None
+    """Continue the run in this folder, with its own settings."""
+    tensorboard: Flag = False
+    """Also write the curves for TensorBoard, to the run folder."""
 
     @classmethod
     def defaults(cls, recipe: Recipe = "quick") -> "TrainCommand":
@@ -91,10 +83,8 @@ class TrainCommand(Settings):
         if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
             raise OptionError(resume, " takes the settings from its folder; leave the others out")
         if settings.epochs != Settings.epochs:
-            raise OptionError(
-                *(resume, " keeps the number of epochs of the run, because the learning rate depends on it; start a "),
-                *("new run with ", Option("epochs", settings.epochs), " ", Option("out", "FOLDER")),
-            )
+            why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
+            raise OptionError(resume, why, Option("epochs", settings.epochs), " ", Option("out", "FOLDER"))
 
 
 def _free_folder(settings: Settings) -> Path:
@@ -102,9 +92,5 @@ def _free_folder(settings: Settings) -> Path:
     data = settings.data.partition(":")[0]
     imbalance = "balanced" if settings.imbalance == "none" else f"{settings.imbalance}{settings.ratio:g}"
     stem = f"{data}-{imbalance}-{settings.model}-{settings.activation}-seed{settings.seed}"
-    number = 1
-    while True:
-        path = Path("runs") / (stem if number == 1 else f"{stem}-{number}")
-        if not path.exists():
-            return path
-        number += 1
+    paths = (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
+    return next(path for path in paths if not path.exists())

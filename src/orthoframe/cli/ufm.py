@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from orthoframe.cli._files import check_figure, check_output, write_atomic, write_figure
-from orthoframe.cli._terminal import bad_input, progress
+from orthoframe.cli._files import PICTURES, check_output, write_atomic, write_figure
+from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.cli.certify import check_repair
 from orthoframe.errors import InputError, Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_count, check_number
@@ -62,18 +63,18 @@ class UfmCommand:
     """What is added to each batch."""
     epochs: int = 1
     """Epochs whose batches are taken together."""
-    repair: tyro.conf.FlagCreatePairsOff[bool] = False
+    repair: Flag = False
     """Add to the batches what they lack for a certificate."""
-    prototypes: tyro.conf.FlagCreatePairsOff[bool] = False
+    prototypes: Flag = False
     """Add a fixed unit vector per class to every batch."""
     starts: int = 5
     """At most this many random starts are tried."""
     seed: int = 0
     """Decides starts and batches."""
-    json: tyro.conf.FlagCreatePairsOff[bool] = False
+    json: Flag = False
     """Print everything as JSON instead of tables."""
-    plot: Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")] = None
-    """Draw the cosines of class means, and how the loss comes to its floor."""
+    plot: Picture = None
+    """Draw the cosines of class means, and how the loss approaches its floor."""
     gif: Annotated[Path | None, tyro.conf.arg(metavar="OUT.gif")] = None
     """Animate three classes in three dimensions as they move on the sphere."""
 
@@ -81,6 +82,7 @@ class UfmCommand:
         """Solve, print the solution, and draw it if asked to."""
         import torch
 
+        from orthoframe.batches import BatchPlan, certify, repair
         from orthoframe.ufm import solve_ufm
 
         counts = _parse_counts(self.counts)
@@ -89,44 +91,62 @@ class UfmCommand:
         labels = np.repeat(np.arange(len(counts)), counts)
         if len(labels) < _SMALL:
             torch.set_num_threads(1)
-        batches = self._batches(labels)
-        certificate = self._certificate(labels, batches)
+        with bad_input():
+            plan = BatchPlan(labels, self.batch_size, scheme=self.scheme, binding=self.binding, seed=self.seed)
+            batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
+            batches = repair(labels, batches) if self.repair else batches
+        certificate = certify(labels, batches, denominator=self.denominator, prototypes=self.prototypes)
+        problem: dict[str, Any] = {
+            "batches": batches,
+            "temperature": self.temperature,
+            "denominator": self.denominator,
+            "nonnegative": self.relu,
+            "prototypes": torch.eye(len(counts), dim, dtype=torch.float64) if self.prototypes else None,
+        }
         with _warnings_as_lines(), bad_input(), progress() as bar:
             task = bar.add_task("solving", total=None)
 
             def on_step(start: int, loss: float) -> None:
                 bar.update(task, advance=1, description=f"start {start}, loss {loss:.10f}")
 
-            solution = solve_ufm(
-                labels,
-                dim,
-                batches=batches,
-                prototypes=self._prototypes(len(counts), dim),
-                starts=self.starts,
-                seed=self.seed,
-                on_step=on_step,
-                **self._loss(),
-            )
-        predicted = None if self.relu else self._predicted(counts)
+            solution = solve_ufm(labels, dim, starts=self.starts, seed=self.seed, on_step=on_step, **problem)
+        predicted, comparison = (None, {}) if self.relu else self._compare(counts, solution)
         if self.plot:
             from orthoframe.reporting import ufm_figure
 
             write_figure(self.plot, ufm_figure(solution, predicted))
         if self.gif:
-            self._write_gif(self.gif, labels, counts, batches)
+            self._write_gif(self.gif, labels, counts, problem)
         if self.json:
             data = {**solution.to_dict(), "certificate": certificate.to_dict()}
             if predicted is not None:
-                data["predicted"] = {"cosines": predicted.tolist(), **_comparison(solution, predicted)}
+                data["predicted"] = {"cosines": predicted.tolist(), **comparison}
             print(json.dumps(data, indent=2, allow_nan=False))
         else:
-            print(_as_text(solution, certificate, predicted))
+            print(_as_text(solution, certificate, comparison))
         return 0 if solution.converged else 1
 
-    def _prototypes(self, classes: int, dim: int) -> "Tensor | None":
-        import torch
-
-        return torch.eye(classes, dim, dtype=torch.float64) if self.prototypes else None
+    def _check(self, counts: list[int], dim: int) -> None:
+        check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
+        check_count("epochs", self.epochs)
+        classes, rows = len(counts), sum(counts)
+        if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
+            most = f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
+            raise InputError(f"{classes:,} classes and {rows:,} rows of {dim:,} dimensions are too many; {most}")
+        if self.scheme == "full" and self.batch_size is not None:
+            raise OptionError(Option("batch_size"), " is for every scheme but ", Option("scheme", "full"))
+        if self.scheme != "full" and self.batch_size is None:
+            raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
+        check_repair(self.repair, self.denominator)
+        if self.prototypes and dim < classes:
+            needed = f" needs one dimension per class, and {classes} classes have {dim}; use "
+            raise OptionError(Option("prototypes"), needed, Option("dim", classes), " or more")
+        check_output(self.plot, "plot", *PICTURES)
+        check_output(self.gif, "gif", ".gif")
+        if self.gif is not None and (classes, dim) != (3, 3):
+            raise InputError(Option("gif"), " draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
+        if self.gif is not None and self._settling(counts) > _LONGEST:
+            raise OptionError("features hardly move with ", Option("temperature", self.temperature), "; raise it")
 
     def _settling(self, counts: list[int]) -> float:
         """A time after which the slowest class has come to rest."""
@@ -138,88 +158,38 @@ class UfmCommand:
             return 0.0  # nothing pulls; the solver will say so
         others = len(rows) - 1 if self.denominator == "class-average" else sum(rows) - largest
         rate = float(decay_rate(largest - 1, others, temperature=self.temperature, denominator=self.denominator))
-        return 30.0 / rate if rate > 0 else float("inf")
+        return 30.0 / rate if rate > 0 else math.inf
 
-    def _loss(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, "denominator": self.denominator, "nonnegative": self.relu}
-
-    def _check(self, counts: list[int], dim: int) -> None:
-        check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
-        for name, value in (("dim", dim), ("epochs", self.epochs), ("starts", self.starts)):
-            check_count(name, value)
-        check_count("seed", self.seed, least=0)
-        if len(counts) > _MOST_CLASSES or sum(counts) * dim > _MOST_ENTRIES:
-            raise InputError(
-                f"{len(counts):,} classes and {sum(counts):,} rows of {dim:,} dimensions are too many; "
-                f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
-            )
-        if self.scheme == "full" and self.batch_size is not None:
-            raise OptionError(Option("batch_size"), " is for every scheme but ", Option("scheme", "full"))
-        if self.scheme != "full" and self.batch_size is None:
-            raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
-        check_repair(self.repair, self.denominator)
-        if self.prototypes and dim < len(counts):
-            needed = f" needs one dimension per class, and {len(counts)} classes have {dim}; use "
-            raise OptionError(Option("prototypes"), needed, Option("dim", len(counts)), " or more")
-        check_output(self.gif, "gif", ".gif")
-        if self.gif is not None and (len(counts) != 3 or dim != 3):
-            raise InputError(Option("gif"), " draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
-        if self.gif is not None and self._settling(counts) > _LONGEST:
-            raise OptionError(
-                "features hardly move with ", Option("temperature", self.temperature), "; use a larger one"
-            )
-        check_figure(self.plot)
-
-    def _batches(self, labels: NDArray[Any]) -> list[NDArray[Any]]:
-        from orthoframe.batches import BatchPlan, repair
-
-        with bad_input():
-            plan = BatchPlan(labels, self.batch_size, scheme=self.scheme, binding=self.binding, seed=self.seed)
-            batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
-            return repair(labels, batches) if self.repair else batches
-
-    def _certificate(self, labels: NDArray[Any], batches: list[NDArray[Any]]) -> "Certificate":
-        from orthoframe.batches import certify
-
-        if self.prototypes:  # a prototype is a sample of its class that is in every batch
-            classes = np.unique(labels)
-            fixed = np.arange(len(labels), len(labels) + len(classes))
-            labels, batches = np.append(labels, classes), [np.append(batch, fixed) for batch in batches]
-        return certify(labels, batches, denominator=self.denominator)
-
-    def _predicted(self, counts: list[int]) -> "Tensor":
+    def _compare(self, counts: list[int], solution: "Solution") -> "tuple[Tensor, dict[str, float]]":
+        """The predicted cosines of class means, and how far from them the solution is."""
         from orthoframe.ufm import predict_gram
 
         try:
-            with bad_input():
-                return predict_gram(counts, temperature=self.temperature, denominator=self.denominator)
+            predicted = predict_gram(counts, temperature=self.temperature, denominator=self.denominator)
         except RuntimeError as error:  # it was not found to the accuracy that is promised
             raise InputError(str(error)) from error
+        largest = float((solution.geometry.cosines - predicted).abs().max())
+        return predicted, {"distance": solution.geometry.distance_to(predicted), "largest_difference": largest}
 
-    def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], batches: list[NDArray[Any]]) -> None:
+    def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], problem: dict[str, Any]) -> None:
         from orthoframe.reporting import write_sphere_gif
         from orthoframe.ufm import gradient_flow, random_rows
 
         end = self._settling(counts)
         times = [0.0, *np.geomspace(end / 1e7, end, 10 * _FRAMES).tolist()]
-        start = random_rows(len(labels), 3, self.relu, self.seed, 0)
         with _warnings_as_lines(), bad_input():
-            flow = gradient_flow(
-                labels, start, times, batches=batches, prototypes=self._prototypes(len(counts), 3), **self._loss()
-            )
-        write_atomic(path, lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
+            flow = gradient_flow(labels, random_rows(len(labels), 3, self.relu, self.seed, 0), times, **problem)
+        write_atomic(path, "gif", lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
 
 
 def _parse_counts(text: str) -> list[int]:
     """Rows of each class, from `50x5,5x5` or `50,50,5`."""
     counts: list[int] = []
-    for part in text.split(","):
-        numbers = part.strip().split("x")
-        whole = all(number.isascii() and number.isdigit() and len(number) < 10 and int(number) for number in numbers)
-        if len(numbers) > 2 or not whole:
-            wrong = f": {part.strip()!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50"
-            raise OptionError(Option("counts", text), wrong)
-        rows, classes = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else 1
+    for part in map(str.strip, text.split(",")):
+        found = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", part)
+        rows, classes = (int(number or 1) for number in found.groups()) if found else (0, 0)
+        if not rows * classes:
+            raise OptionError(Option("counts", text), f": {part!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50")
         if sum(counts) + rows * classes > _MOST_SAMPLES:
             raise OptionError(Option("counts", text), f": more than {_MOST_SAMPLES:,} rows in all")
         counts += [rows] * classes
@@ -229,34 +199,26 @@ def _parse_counts(text: str) -> list[int]:
 @contextmanager
 def _warnings_as_lines() -> Iterator[None]:
     """Show each warning of the library as one line."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings(record=True, action="always") as caught:
         yield
     for warning in caught:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)
 
 
-def _comparison(solution: "Solution", predicted: "Tensor") -> dict[str, float]:
-    largest = float((solution.geometry.cosines - predicted).abs().max())
-    return {"distance": solution.geometry.distance_to(predicted), "largest_difference": largest}
-
-
-def _as_text(solution: "Solution", certificate: "Certificate", predicted: "Tensor | None") -> str:
+def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[str, float]) -> str:
     def shown(value: float | None, form: str) -> str:
         return "not known" if value is None else format(value, form)
 
-    rows = [
-        ("loss (mean over anchors)", f"{solution.loss:.12f}"),
-        ("floor" if predicted is None else "lowest loss, predicted", shown(solution.floor, ".12f")),
-        ("gap", shown(solution.gap, ".3e")),
-    ]
+    rows = {
+        "loss (mean over anchors)": f"{solution.loss:.12f}",
+        "lowest loss, predicted" if comparison else "floor": shown(solution.floor, ".12f"),
+        "gap": shown(solution.gap, ".3e"),
+    }
     if solution.bound is not None and math.isfinite(solution.bound):
-        rows.append(("departure from a frame, in any batch", f"at most {solution.bound:.1e}"))
-    if predicted is not None:
-        found = _comparison(solution, predicted)
-        rows.append(("distance to prediction for one batch", f"{found['distance']:.3e}"))
-        rows.append(("largest difference of a cosine", f"{found['largest_difference']:.3e}"))
-    width = max(len(name) for name, _ in rows)
-    table = [f"{name:<{width}}  {value}" for name, value in rows]
-    promise = [] if predicted is None else ["What the batches would guarantee with a ReLU:"]
-    return "\n".join([solution.sentence(), "", *table, "", str(solution.geometry), "", *promise, str(certificate)])
+        rows["departure from a frame, in any batch"] = f"at most {solution.bound:.1e}"
+    if comparison:
+        rows["distance to prediction for one batch"] = f"{comparison['distance']:.3e}"
+        rows["largest difference of a cosine"] = f"{comparison['largest_difference']:.3e}"
+    table = "\n".join(f"{name:<36}  {value}" for name, value in rows.items())  # in line with the geometry
+    promise = "What the batches would guarantee with a ReLU:\n" if comparison else ""
+    return f"{solution.sentence()}\n\n{table}\n\n{solution.geometry}\n\n{promise}{certificate}"
