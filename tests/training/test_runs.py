@@ -170,7 +170,7 @@ def test_the_demo(tmp_path):
     done = train(Settings(), tmp_path / "run")
     assert done.diagnosis.reached
     assert done.evaluation.geometry.delta_of <= 0.01
-    # Rounding alone moves it by two hundredths in a thousand epochs: seeds 0 to 4, each with two orders of the same sums,
+    # Rounding alone moves it by two hundredths in a thousand epochs: seeds 0 to 4, each with two orders of summation,
     # have 0.896 to 0.951, mean 0.919, standard deviation 0.018. The bound is three of these below the mean.
     assert done.evaluation.test.balanced >= 0.865
 
