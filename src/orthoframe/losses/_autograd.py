@@ -75,9 +75,10 @@ def _backward(
     rows, anchors = batch.rows, batch.num_anchors
     with _full_precision(rows):
         # Positives: each anchor pulls the others of its class, and is pulled by them.
-        pull = (weights / batch.positives).div_(-spec.temperature)[:, None]
-        if uniform and anchors == rows.shape[0]:  # equally strongly, both ways
-            gradient = batch.positive_sums * pull.mul_(2.0)
+        alike = uniform and anchors == rows.shape[0]  # equally strongly, both ways
+        pull = (weights / batch.positives).mul_((-2.0 if alike else -1.0) / spec.temperature)[:, None]
+        if alike:
+            gradient = batch.positive_sums * pull
         else:
             pulled = pull * first(rows, anchors)
             sums = class_sums(pulled, first(batch.classes, anchors), len(batch.counts))

@@ -113,8 +113,7 @@ class GapMeter:
 def _bounds(
     counts: tuple[tuple[int, int], ...], temperature: float, denominator: Denominator, singletons: Singletons
 ) -> tuple[float, float]:
-    rows, keys = [pair[0] for pair in counts], [pair[1] for pair in counts]
-    batch: dict[str, Any] = {"class_counts": rows, "key_counts": keys}
+    batch: dict[str, Any] = {"class_counts": [rows for rows, _ in counts], "key_counts": [keys for _, keys in counts]}
     batch |= {"denominator": denominator, "singletons": singletons}
     return float(loss_floor(temperature=temperature, **batch)), float(collapsed_loss(**batch))
 

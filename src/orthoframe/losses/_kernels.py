@@ -113,11 +113,11 @@ def _is_symmetric(batch: Batch, spec: LossSpec) -> bool:
 
 
 def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tuple[Tensor, list[Tensor]]:
-    denominators = batch.rows.new_zeros(batch.num_anchors)
-    blocks, sums = _blocks(batch.rows, batch.num_anchors), _blocks(denominators, batch.num_anchors)
+    blocks, count = _blocks(batch.rows, batch.num_anchors), max(1, -(-batch.num_anchors // TILE))  # blocks of anchors
+    sums: dict[int, Tensor] = {}
     tiles: list[Tensor] = []
     buffer = None
-    for i in range(len(sums)):
+    for i in range(count):
         for j in range(i, len(blocks)):
             size = blocks[i].shape[0] * blocks[j].shape[0] * batch.rows.element_size()
             if buffer is None and size > keep_bytes:
@@ -126,10 +126,10 @@ def _symmetric_forward(batch: Batch, temperature: float, keep_bytes: int) -> tup
             if buffer is None:
                 keep_bytes -= size
                 tiles.append(exponentials)
-            sums[i].add_(exponentials.sum(1))
-            if i < j < len(sums):
-                sums[j].add_(exponentials.sum(0))
-    return denominators, tiles
+            for block, axis in [(i, 1), (j, 0)] if i < j < count else [(i, 1)]:
+                part = exponentials.sum(axis)
+                sums[block] = sums[block].add_(part) if block in sums else part
+    return sums[0] if count == 1 else torch.cat([sums[i] for i in range(count)]), tiles
 
 
 def _symmetric_backward(gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, tiles: list[Tensor]) -> None:

@@ -121,7 +121,7 @@ class SupConLoss(nn.Module):
     def forward(
         self, features: Tensor, labels: Tensor, keys: Tensor | None = None, key_labels: Tensor | None = None
     ) -> Tensor:
-        """Loss of the rows of this process; arguments as in `supcon_loss`, where keys stay on their process."""
+        """Loss of the rows of this process; arguments as in `supcon_loss`. Keys are compared with these rows only."""
         if self.gather and rank_and_world_size()[1] > 1:
             return self._across_processes(features, labels, keys, key_labels)
         return supcon_loss(features, labels, keys=keys, key_labels=key_labels, **self._options())
