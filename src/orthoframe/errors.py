@@ -63,6 +63,10 @@ class OptionError(OrthoframeError, ValueError):
     """An argument or setting that is not allowed, or contradicts another."""
 
 
+class OptionTypeError(OptionError, TypeError):
+    """An argument or setting of a wrong type."""
+
+
 class DataError(OrthoframeError, ValueError):
     """Data that is missing, broken or not as asked for; the sentence names the file."""
 

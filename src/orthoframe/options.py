@@ -4,7 +4,7 @@ import math
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
-from orthoframe.errors import Option, OptionError, Part
+from orthoframe.errors import Option, OptionError, OptionTypeError, Part
 
 Denominator = Literal["all", "sincere", "negatives", "class-average"]
 """What the positives of an anchor are compared with.
@@ -123,7 +123,7 @@ def check_number(
 
     Args:
         name: What the value is called.
-        value: The value; a `TypeError` if it is not a number.
+        value: The value; an `OptionTypeError` if it is not a number.
         above: It must be larger than this.
         least: It must not be smaller than this.
         below: It must be smaller than this.
@@ -135,7 +135,7 @@ def check_number(
         orthoframe.errors.OptionError: temperature must be positive and finite, not 0; 0.1 is usual
     """
     if isinstance(value, bool) or not isinstance(value, Real):
-        raise TypeError(f"{name} must be a number, not {type(value).__name__}")
+        raise OptionTypeError(Option(name), f" must be a number, not {type(value).__name__}")
     number = float(value)
     inside = -math.inf < number < below  # not math.isfinite, which torch.compile cannot trace
     inside = inside and (above is None or number > above) and (least is None or number >= least)

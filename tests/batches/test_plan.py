@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orthoframe import BatchPlan, certify
+from orthoframe.errors import OptionError
 
 LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
 SCHEMES = ["full", "partition", "reshuffle", "balanced", "rare-hub"]
@@ -222,3 +223,10 @@ def test_the_certificate_of_a_plan_counts_its_views():
     single = BatchPlan([0, 1], 2, binding="none", views=2)
     assert certify([0, 1], single).holds
     assert not certify([0, 1], single, views=1).holds
+
+
+def test_the_first_classes_are_bound_by_their_number():
+    labels = [0, 0, 1, 1, 2, 2]
+    assert sorted(BatchPlan(labels, 3, bound_classes=2).examples) == [0, 1]
+    with pytest.raises(OptionError, match="bound_classes must be at most 3"):
+        BatchPlan(labels, 3, bound_classes=9)

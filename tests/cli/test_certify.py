@@ -96,6 +96,8 @@ def test_repair_and_plot(here, capsys):
     ("arguments", "message"),
     [
         (["missing.txt", "good.jsonl"], "missing.txt: No such file"),
+        (["labels.txt", "good.jsonl", "--seed", "3"], "--seed makes batches"),
+        (["labels.txt", "--scheme", "full", "--batch-size", "2"], "leave out --batch-size"),
         (["labels.txt", "missing.jsonl"], "missing.jsonl: No such file"),
         (["labels.txt", "range.jsonl"], "range.jsonl, line 2: index 12"),
         (["labels.txt", "negative.jsonl"], "negative.jsonl, line 1: index -1"),

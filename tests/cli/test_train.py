@@ -109,7 +109,7 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
         (["--ratio", "inf"], "--ratio must be at least 1 and finite, not inf"),
         (["--clean-fraction", "1"], "--clean-fraction must be at least 0 and below 1"),
         (["--data", "letters"], "there is no data 'letters'; choose one of digits"),
-        (["--majority", "1000"], "class 0 has 134 samples, and 1000 were asked for"),
+        (["--majority", "1000"], "--majority 1000 asks for 1000 images of class 0, which has 134"),
         (["--features", "5"], "use --features 10 or more"),
         (["--head", "none", "--features", "64"], "--features needs --head linear"),
         (["--resume", "run", "--out", "other"], "--resume names the folder already; leave --out out"),

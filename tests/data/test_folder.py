@@ -97,9 +97,10 @@ def test_a_broken_image_is_refused_by_name(tmp_path):
 
 
 def test_folders_of_another_form_are_refused(tmp_path):
-    for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(DataError, match="expected a sub-folder of images for each class"):
-            load_data(f"folder:{path}")
+    with pytest.raises(DataError, match="none: no such folder"):
+        load_data(f"folder:{tmp_path / 'none'}")
+    with pytest.raises(DataError, match="expected a sub-folder of images for each class"):
+        load_data(f"folder:{tmp_path}")
     save(tmp_path / "1.png")
     with pytest.raises(DataError, match="expected a sub-folder of images for each class"):
         load_data(f"folder:{tmp_path}")

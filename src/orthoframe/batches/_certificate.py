@@ -133,7 +133,8 @@ class Certificate:
             reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
             if len(missing) > 1:
                 reasons.append(f"{len(missing)} class pairs are not pushed apart in all")
-        cost = f": {self.additions_to_connect} additions connect every class" if broken else ""
+        count = self.additions_to_connect
+        cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
         return f"Not certified: {'; '.join(reasons)}. Bind the batches, or repair them{cost}."
 
     def __str__(self) -> str:

@@ -34,7 +34,8 @@ class BatchPlan:
         seed: Seed of everything that is random.
         views: Augmented views of each sample in training; the certificate counts each as a row.
         bound_examples: Binding examples per class.
-        bound_classes: The classes that are bound; all by default. With fewer, the certificate may fail.
+        bound_classes: The classes that are bound, or how many (the first ones); all by default. With fewer, the
+            certificate may fail.
         examples: The sample or samples that bind a class, for some or all bound classes; drawn at random by default.
         drop_last: Whether to leave out the last batch if it is short.
 
@@ -59,7 +60,7 @@ class BatchPlan:
         seed: int = 0,
         views: int = 1,
         bound_examples: int = 1,
-        bound_classes: Sequence[Any] | None = None,
+        bound_classes: Sequence[Any] | int | None = None,
         examples: Mapping[Any, int | Sequence[int]] | None = None,
         drop_last: bool = False,
     ) -> None:
@@ -79,6 +80,11 @@ class BatchPlan:
         if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
             given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))
+        if isinstance(bound_classes, int):
+            if check_count("bound_classes", bound_classes) > k:
+                at_most = f" must be at most {k}, the number of classes, not {bound_classes}"
+                raise OptionError(Option("bound_classes"), at_most)
+            bound_classes = self.labels.names[:bound_classes]
         bound = [] if binding == "none" else bound_classes
         self._examples = choose_examples(self.labels, bound, self.bound_examples, examples, self._random(_EXAMPLES))
 

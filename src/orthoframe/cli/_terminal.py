@@ -20,13 +20,10 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
 
-# Arguments of the library that the command calls otherwise.
-_FLAGS = {"class_counts": "counts", "nonnegative": "relu"}
-
 
 def flag(option: Option) -> str:
     """An option as it is typed: `--batch-size`, `--head linear`, `--no-augment`, `--temperature 0.1:0.5`."""
-    name, value = _FLAGS.get(option.name, option.name).replace("_", "-"), option.value
+    name, value = option.name.replace("_", "-"), option.value
     if value is None or isinstance(value, bool):
         return f"--no-{name}" if value is False else f"--{name}"
     text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)

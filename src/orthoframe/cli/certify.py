@@ -33,12 +33,12 @@ class CertifyCommand:
     """JSON lines, each a list of sample indices, counted from 0. Without them, --batch-size makes the batches."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The column of labels in a .csv file."""
-    scheme: Scheme | None = None
-    """How batches are made (reshuffle unless given)."""
+    scheme: Scheme = "reshuffle"
+    """How batches are made."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
     """Make batches of this many rows."""
-    binding: Binding | None = None
-    """What is added to each batch that is made (none unless given)."""
+    binding: Binding = "none"
+    """What is added to each batch that is made."""
     epochs: int = 1
     """Make the batches of this many epochs."""
     seed: int = 0
@@ -81,15 +81,20 @@ class CertifyCommand:
             write_figure(self.plot, certificate_figure(certificate, meeting_counts(labels, kept)))
         print(json.dumps(certificate.to_dict() | extra, indent=2) if self.json else certificate)
         if self.repair and not self.json:
-            print(f"{self.repair}: batches that certify, with {extra['additions']} additions.")
+            count = extra["additions"]
+            print(f"{self.repair}: batches that certify, with {count} addition{'' if count == 1 else 's'}.")
         return 0 if certificate.holds else 1
 
     def _check(self) -> None:
         check_count("epochs", self.epochs)
-        made = [name for name in ("scheme", "batch_size", "binding") if getattr(self, name) is not None]
-        made += ["epochs"] * (self.epochs > 1)
+        making = ("scheme", "batch_size", "binding", "epochs", "seed")
+        made = [name for name in making if getattr(self, name) != getattr(CertifyCommand, name)]
         if self.batches is not None and made:
             raise OptionError(Option(made[0]), f" makes batches, and {self.batches} gives them; use one or the other")
+        if self.scheme == "full" and self.batch_size is not None:
+            raise OptionError(
+                Option("scheme", "full"), " is one batch of all samples; leave out ", Option("batch_size")
+            )
         if self.batches is None and self.batch_size is None and self.scheme != "full":
             raise InputError("where are the batches? Give a file of JSON lines, or ", Option("batch_size"))
         check_repair(self.repair is not None, self.denominator)
@@ -104,8 +109,13 @@ class CertifyCommand:
             size = self.batches.stat().st_size if self.batches.is_file() else None
             task = bar.add_task("certifying", total=size)
             return read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
-        scheme, binding = self.scheme or "reshuffle", self.binding or "none"
-        plan = BatchPlan(labels, self.batch_size, scheme=scheme, binding=binding, seed=self.seed, views=self.views)
+        options: dict[str, Any] = {
+            "scheme": self.scheme,
+            "binding": self.binding,
+            "seed": self.seed,
+            "views": self.views,
+        }
+        plan = BatchPlan(labels, self.batch_size, **options)
         epochs = bar.track(range(self.epochs), description="certifying")
         return (batch for epoch in epochs for batch in plan.batches(epoch))
 

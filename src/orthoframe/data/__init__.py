@@ -1,7 +1,7 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
 from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import data_folder, load_data
+from orthoframe.data._datasets import Progress, data_folder, load_data
 from orthoframe.data._folder import read_image
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
@@ -9,6 +9,7 @@ from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, ste
 __all__ = [
     "load_data",
     "data_folder",
+    "Progress",
     "Data",
     "LabelledImages",
     "Normaliser",

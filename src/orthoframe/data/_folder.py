@@ -25,6 +25,8 @@ def read_folder(path: Path) -> list[LabelledImages]:
     stretch, crop or pad is not for a loader to decide silently. There is one channel if all images are grey, else there
     are three.
     """
+    if not path.is_dir():
+        raise DataError(f"{path}: no such folder")
     parts = [path / "train", path / "test"]
     if not all(part.is_dir() for part in parts):
         parts = [path]

@@ -15,6 +15,7 @@ import torch
 from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
+from orthoframe.data import Progress
 from orthoframe.errors import Option, OrthoframeError, Part
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
@@ -22,7 +23,7 @@ from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
 from orthoframe.training._processes import check_precision, find_processes, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Evaluation, Progress, Task, make_task
+from orthoframe.training._task import Evaluation, Task, make_task
 
 _SAVE_SECONDS = 15.0  # between two checkpoints
 

@@ -208,9 +208,7 @@ class Settings:
         check_number("weight_decay", self.weight_decay, least=0)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
         for tau in (self.temperature.first, self.temperature.last):
-            number = isinstance(tau, int | float) and not isinstance(tau, bool)
-            if not number or not 0 < tau < math.inf:
-                raise OptionError(Option("temperature"), f" must be positive and finite, not {tau!r}; 0.1 is usual")
+            check_number("temperature", tau, above=0, advice=("0.1 is usual",))
 
     def to_dict(self) -> dict[str, Any]:
         """Types that JSON has: a temperature is a number, or a list of the first and the last."""

@@ -1,6 +1,5 @@
 """What is trained, on which images, in which batches, and how it is evaluated."""
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +12,7 @@ from orthoframe.data import (
     Data,
     LabelledImages,
     Normaliser,
+    Progress,
     default_augmentation,
     imbalanced_indices,
     load_data,
@@ -25,8 +25,6 @@ from orthoframe.geometry import Accuracy, Geometry, NearestCentre, accuracy_of, 
 from orthoframe.training._settings import Settings
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True)
@@ -146,9 +144,6 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
             num_classes=k,
             seed=settings.seed,
         )
-        bound = settings.bound_classes
-        if bound is not None and bound > k:
-            raise OptionError(Option("bound_classes"), f" must be at most {k}, the number of classes, not {bound}")
         plan = BatchPlan(
             train.labels.numpy(),
             None if settings.scheme == "full" else settings.batch_size,
@@ -157,7 +152,7 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
             seed=settings.seed,
             views=settings.views_in(settings.epochs - 1),
             bound_examples=settings.bound_examples,
-            bound_classes=None if bound is None else range(bound),
+            bound_classes=settings.bound_classes,
         )
         _check_batch_norm(plan, encoder, processes)
     except OrthoframeError:
@@ -214,4 +209,9 @@ def _chosen(settings: Settings, data: Data) -> Any:
             f"the largest class would have {max(counts)} image, and the loss needs 2 to compare; use a larger ",
             *(Option("majority"), " or a smaller ", Option("ratio")),
         )
+    for name, count, most in zip(data.train.classes, counts, there.tolist(), strict=True):
+        if count > most:
+            raise OptionError(
+                Option("majority", settings.majority), f" asks for {count} images of class {name}, which has {most}"
+            )
     return imbalanced_indices(data.train.labels.numpy(), counts, seed=settings.seed)
