@@ -72,7 +72,7 @@ class DataError(OrthoframeError, ValueError):
 
 
 class TrainingError(OrthoframeError):
-    """A run cannot start or go on."""
+    """A run cannot start or continue."""
 
 
 class StudyError(OrthoframeError):

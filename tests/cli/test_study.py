@@ -163,7 +163,7 @@ def test_ctrl_c(here):
         os.killpg(process.pid, signal.SIGINT)
         process.join(20)
     assert process.exitcode == 130
-    assert log.read_text().splitlines()[1:] == ["orthoframe: interrupted; the same command goes on where it was"]
+    assert log.read_text().splitlines()[1:] == ["orthoframe: interrupted; the same command continues where it was"]
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     (saved,) = store.glob("*/run/checkpoint.pt")

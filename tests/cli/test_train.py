@@ -116,7 +116,7 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
         (["--resume", "run", "--lr", "0.2"], "--resume takes the settings from its folder; leave the others out"),
         (["--resume", "run", "--recipe", "paper"], "--resume takes the settings from its folder"),
         (["--resume", "run", "--epochs", "60"], "start a new run with --epochs 60 --out FOLDER"),
-        (["--resume", "nowhere"], "nowhere/config.json: there is no run to go on with"),
+        (["--resume", "nowhere"], "nowhere/config.json: there is no run to resume"),
         (["--data", "mnist", "--data-dir", "empty"], "mnist is not complete under "),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

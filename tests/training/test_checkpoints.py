@@ -54,7 +54,7 @@ def test_two_broken_checkpoints(interrupted, capsys):
     assert complaint.count("\n") == 1
     for path in (interrupted / CHECKPOINT, interrupted / PREVIOUS):
         assert f"{path} is broken (" in complaint
-    assert complaint.endswith("no checkpoint is left to go on from; start a new run\n")
+    assert complaint.endswith("no checkpoint is left to resume from; start a new run\n")
 
 
 def test_a_checkpoint_that_fails_without_a_word(interrupted, monkeypatch):
@@ -113,9 +113,9 @@ def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
         assert complaint.count("\n") == 1
         return complaint
 
-    assert "config.json: there is no run to go on with" in refused()
+    assert "config.json: there is no run to resume" in refused()
     (tmp_path / "run").mkdir()
-    assert "config.json: there is no run to go on with" in refused()
+    assert "config.json: there is no run to resume" in refused()
     for content in ("{", "[]", '{"epochs": "ten"}', '{"epochs": 0}', '{"model": "vgg"}'):
         (tmp_path / "run" / "config.json").write_text(content)
         assert "config.json: not the settings of a run (" in refused()

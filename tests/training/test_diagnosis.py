@@ -156,7 +156,7 @@ def test_dead_dimensions():
     assert any("activation='abs'" in cause.advice for cause in said.causes)
 
 
-def test_several_causes_the_gravest_first():
+def test_several_causes_most_severe_first():
     said = verdict(tilt=0.3, activation="none", scheme="partition", binding="none", deltas=(0.9, 0.1))
     assert causes(said) == [Cause.NEGATIVE, Cause.UNCERTIFIED, Cause.STILL_FALLING]
 

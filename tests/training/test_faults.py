@@ -92,7 +92,7 @@ def test_signal_to_the_command(number, tmp_path):
         os.kill(process.pid, number)
         process.join(30)
     assert process.exitcode == 130
-    assert f"orthoframe: interrupted; go on with: orthoframe train --resume '{folder}'\n" in log.read_text()
+    assert f"orthoframe: interrupted; resume with: orthoframe train --resume '{folder}'\n" in log.read_text()
     state = torch.load(folder / CHECKPOINT, weights_only=True)["state"]
     assert state["epoch"] + state["steps"] > 0
 
@@ -112,7 +112,7 @@ def test_writing_that_fails(size, interrupted, undisturbed, tmp_path):
     assert finished(limited, ["train", "--resume", str(interrupted)], log, size) == 1
     complaint = log.read_text().splitlines()[-1]
     assert complaint.startswith(f"orthoframe: {interrupted}: File too large; what was saved last is whole")
-    assert complaint.endswith(f"go on with --resume {interrupted}")
+    assert complaint.endswith(f"resume with --resume {interrupted}")
     assert (interrupted / CHECKPOINT).read_bytes() == before
     assert finished(command, ["train", "--resume", str(interrupted)], log) == 0
     assert same(interrupted, undisturbed)
@@ -140,7 +140,7 @@ def test_a_full_disk(size, sentence, tmp_path, undisturbed):
         assert status == 1, log.read_text()
         complaint = log.read_text().splitlines()[-1]
         assert complaint.startswith("orthoframe: " + sentence.format(folder=folder))
-        assert complaint.endswith(f"go on with --resume {folder}")
+        assert complaint.endswith(f"resume with --resume {folder}")
         assert not [path.name for path in folder.iterdir() if path.name.startswith(".orthoframe.")]
         _, complaints = RunFolder(folder).load_checkpoint()
         assert not complaints
@@ -158,7 +158,7 @@ def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
         assert main(["train", *arguments(seed=5), "--out", str(folder)]) == 2
         complaint = capsys.readouterr().err
         assert complaint == (
-            f"orthoframe: {folder} has a run in it; go on with --resume {folder}, or choose another --out\n"
+            f"orthoframe: {folder} has a run in it; resume with --resume {folder}, or choose another --out\n"
         )
         assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 

@@ -102,7 +102,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does
         said, complaint = process.communicate(timeout=60)
     assert process.returncode == 130, complaint
-    assert complaint.count("orthoframe: interrupted; go on with: orthoframe train --resume") == 1
+    assert complaint.count("orthoframe: interrupted; resume with: orthoframe train --resume") == 1
     assert "Traceback" not in complaint
     assert said.count("The floor of the loss") == 1
     assert not (shared / "encoder.safetensors").exists()
@@ -149,7 +149,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert len(rows_of(pooled)) == 2
 
     assert complaint.count("orthoframe: the loss is nan in step") == 1
-    assert complaint.count("config.json: there is no run to go on with") == 1
+    assert complaint.count("config.json: there is no run to resume") == 1
     for folder in (shared, entropy, pooled, plain, framed):
         assert said.count(f"report: {folder / 'report.html'}") == 1
 

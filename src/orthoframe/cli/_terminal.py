@@ -1,4 +1,4 @@
-"""What every verb shares on the terminal: how options are spelled, how errors are told, and the progress bar."""
+"""What every verb shares on the terminal: how options are spelled, how errors are printed, and the progress bar."""
 
 import os
 import shlex

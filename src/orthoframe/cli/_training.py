@@ -18,7 +18,7 @@ from orthoframe.errors import InputError, OrthoframeError, Part, spelled
 
 
 def run_training(settings: training.Settings | None, path: Path, tensorboard: bool) -> int:
-    """Train, or go on without settings, with a progress bar; the exit status."""
+    """Train, or resume without settings, with a progress bar; the exit status."""
     on_epoch = _curves(path) if tensorboard else lambda _: None
     try:
         with training_bar() as bar:
@@ -26,14 +26,14 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
             result = training.resume(path, listener) if settings is None else training.train(settings, path, listener)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
-            raise  # the run has not begun: there is nothing to go on with
+            raise  # the run has not begun: there is nothing to resume
         if not training.is_first_process():
             return 0  # with another status, the first would be killed before it has said why
         if isinstance(error, OrthoframeError):
             complain(error)
             return 1 if isinstance(error, training.Stopped) else 2
         again = f"orthoframe train --resume {shlex.quote(str(path))}"
-        print(f"orthoframe: interrupted; go on with: {again}", file=sys.stderr)
+        print(f"orthoframe: interrupted; resume with: {again}", file=sys.stderr)
         return 130
     if result is not None:
         _print_result(result)

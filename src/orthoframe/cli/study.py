@@ -66,7 +66,7 @@ class StudyCommand:
         try:
             return self._run(name)
         except KeyboardInterrupt:
-            print("orthoframe: interrupted; the same command goes on where it was", file=sys.stderr)
+            print("orthoframe: interrupted; the same command continues where it was", file=sys.stderr)
             return 130
 
     def _run(self, chosen: str) -> int:

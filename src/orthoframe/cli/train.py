@@ -66,7 +66,7 @@ class TrainCommand(Settings):
         return cls(recipe=recipe, **RECIPES[recipe])
 
     def run(self) -> int:
-        """Train or go on; the exit status."""
+        """Train or resume; the exit status."""
         from orthoframe.cli._training import run_training
 
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})

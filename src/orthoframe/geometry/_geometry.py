@@ -77,7 +77,7 @@ class Geometry:
 
     @property
     def dim(self) -> int:
-        """D."""
+        """Number of dimensions."""
         return int(self.means.shape[1])
 
     @property

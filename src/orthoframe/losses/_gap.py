@@ -104,7 +104,7 @@ class GapMeter:
         return {"loss": [float(loss) for loss in self._losses], "floor": floors, "collapsed": collapsed}
 
     def load_state_dict(self, state: dict[str, list[float]]) -> None:
-        """Go on with the batches of a `state_dict`."""
+        """Continue with the batches of a `state_dict`."""
         self._losses = [*state["loss"]]
         self._bounds = [*zip(state["floor"], state["collapsed"], strict=True)]
 

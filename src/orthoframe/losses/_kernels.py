@@ -19,7 +19,7 @@ from orthoframe._rows import unit_rows
 TILE = 1024
 # Tiles kept from the forward to the backward pass; those that do not fit are computed again.
 KEEP_BYTES = 128 * 2**20
-# Elements of a block of the general way: some anchors x all rows. 8 MiB in float32, whatever the number of rows.
+# Elements of a block of the general path: some anchors x all rows. 8 MiB in float32, whatever the number of rows.
 BLOCK = 2**21
 # e^60 summed over any batch stays far inside float32, and so does its inverse; float64 reaches further.
 _LARGEST_EXPONENT = {torch.float32: 60.0, torch.float64: 600.0}
@@ -61,7 +61,7 @@ class Batch(NamedTuple):
 
     @property
     def num_anchors(self) -> int:
-        """They are the first rows."""
+        """The anchors are the first rows."""
         return self.missing.shape[0]
 
 
@@ -183,7 +183,7 @@ def _exponentials(left: Tensor, right: Tensor, temperature: float, diagonal: boo
 
 
 def _parts(batch: Batch) -> list[slice]:
-    """The anchors of each block of the general way."""
+    """The anchors of each block of the general path."""
     height, anchors = max(1, BLOCK // max(1, batch.rows.shape[0])), batch.num_anchors
     return [slice(i, min(i + height, anchors)) for i in range(0, anchors, height)]
 

@@ -244,7 +244,7 @@ def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
         final["delta_predicted"] = _to_predicted(found, settings.temperature.last, settings.denominator)
     if settings.loss == "supcon" and (settings.scheme, settings.binding) == _UNBOUND:
-        with suppress(ValueError):  # no number is enough: two classes of one image never push each other apart
+        with suppress(ValueError):  # no number of epochs suffices: two classes of one image never push each other apart
             final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
     return JobResult(final, curve, found.cosines.tolist())
 

@@ -99,7 +99,7 @@ def _cluster(workers: int | None) -> Iterator[Any]:
         import ray
     except ImportError:
         raise StudyError(Option("engine", "ray"), " needs the package ray: pip install 'orthoframe[ray]'") from None
-    if ray.is_initialized():  # by whoever called, who also ends it
+    if ray.is_initialized():  # by the caller, who also ends it
         yield ray
         return
     address = os.environ.get("RAY_ADDRESS")

@@ -15,18 +15,18 @@ from orthoframe.studies._store import Done, Store, source_commit
 from orthoframe.studies._study import Study
 
 
-def _ignore(*told: object) -> None:
+def _ignore(*_: object) -> None:
     pass
 
 
 @dataclass(frozen=True)
 class StudyListener:
-    """Whoever wants to know how a study goes.
+    """Callbacks of a study.
 
     Attributes:
-        on_plan: Is told how many jobs there are, and how many of them have a result.
-        on_start: Is told the name of a job that starts.
-        on_done: Is told the name of a job that ended, and how.
+        on_plan: Called with the number of jobs, and how many have a result.
+        on_start: Called with the name of a job that starts.
+        on_done: Called with the name of a job that ended, and how it ended.
     """
 
     on_plan: Callable[[int, int], None] = _ignore
@@ -57,7 +57,7 @@ def run_study(
         data_dir: Where data is looked for; None for the usual place.
         workers: Jobs at the same time; None for one per core.
         command: What computes these numbers again, for the record.
-        listener: Is told how it goes.
+        listener: Receives progress.
 
     Raises:
         StudyError: If it cannot be run at all; a job that fails is in the result.

@@ -82,7 +82,7 @@ class Store:
             return None
 
     def put(self, key: str, job: Job, done: Done) -> None:
-        """Keep a result, but no failure; whoever looks finds all of it or nothing.
+        """Keep a result, but no failure; a reader finds all of it or nothing.
 
         Raises:
             OSError: If it cannot be written.

@@ -55,7 +55,7 @@ class Diagnosis:
     Attributes:
         signature: What the features look like.
         ending: How the run was moving; None where the frame is reached or the causes explain everything.
-        causes: Likely causes, the gravest first.
+        causes: Likely causes, most severe first.
         delta_of: The distance to the frame.
         beta_nc: The collapse of the classes.
         spread: Mean squared distance to the class mean.
@@ -119,7 +119,7 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
 def _explain(
     task: Task, certified: RunCertificate, records: Sequence[EpochRecord], found: Evaluation, column: Column
 ) -> tuple[list[LikelyCause], Ending | None]:
-    """What can be checked, the gravest first; and how the run ended."""
+    """What can be checked, most severe first; and how the run ended."""
     settings, last = task.settings, records[-1]
     done = 1.0 - (last.relative_gap or 0.0)  # a loss without a floor counts as near it
     column = "gap" if done < _NEAR else column

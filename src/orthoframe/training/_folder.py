@@ -45,7 +45,7 @@ class RunFolder:
             raise self._unusable(error) from None
         if taken:
             raise TrainingError(
-                *(f"{self.path} has a run in it; go on with ", Option("resume", str(self.path))),
+                *(f"{self.path} has a run in it; resume with ", Option("resume", str(self.path))),
                 *(", or choose another ", Option("out")),
             )
 
@@ -78,7 +78,7 @@ class RunFolder:
             settings = Settings.from_dict(data)
             settings.check()
         except FileNotFoundError:
-            raise TrainingError(f"{file}: there is no run to go on with") from None
+            raise TrainingError(f"{file}: there is no run to resume") from None
         except (OSError, ValueError, TypeError) as error:
             raise TrainingError(f"{file}: not the settings of a run ({error})") from None
         return settings
@@ -103,7 +103,7 @@ class RunFolder:
     def save_checkpoint(self, state: dict[str, Any]) -> None:
         """Write a checkpoint, and keep the one before it.
 
-        A process that is killed meanwhile leaves the old one, the new one, or the old one as the previous.
+        A process that is killed during the write leaves the old one, the new one, or the old one as the previous.
         """
         buffer = io.BytesIO()
         torch.save(state, buffer)
@@ -126,7 +126,7 @@ class RunFolder:
                 what = str(error).partition("\n")[0][:120]
                 complaints.append(f"{path} is broken ({type(error).__name__}: {what})")
         if complaints:
-            raise TrainingError("; ".join(complaints) + ": no checkpoint is left to go on from; start a new run")
+            raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
         return None, complaints
 
     def _unusable(self, error: OSError) -> TrainingError:

@@ -48,7 +48,7 @@ class NonFiniteLoss(Stopped):
 
 @dataclass
 class State:
-    """Where a run is: what a checkpoint keeps, beside weights and optimizer."""
+    """Where a run is: what a checkpoint keeps, in addition to weights and optimizer."""
 
     epoch: int = 0  # epochs that are done
     steps: int = 0  # steps of the next epoch that are done

@@ -81,7 +81,7 @@ def export_onnx(trained: TrainedEncoder, path: Path, images: Tensor | None = Non
 
 
 def images_of_run(folder: Path, trained: TrainedEncoder) -> Tensor | None:
-    """Some test images of a run, if its data is at hand; nothing is downloaded."""
+    """Some test images of a run, if its data is available locally; nothing is downloaded."""
     try:
         settings = RunFolder(folder).settings()
         data = load_data(settings.data, settings.data_dir, seed=settings.seed, download=False)

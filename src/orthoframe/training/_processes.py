@@ -105,9 +105,9 @@ def check_precision(precision: Precision) -> None:
 
 
 def start(processes: Processes, precision: Precision, refusal: OrthoframeError | None = None) -> Fabric:
-    """Start the processes that are not there yet, let all meet, and go on only if every one of them can.
+    """Start the processes that are not there yet, let all meet, and continue only if every one of them can.
 
-    `refusal` is why this process cannot go on. All raise the first refusal that there is: a process that ended alone
+    `refusal` is why this process cannot continue. All raise the first refusal that there is: a process that ended alone
     would leave the others waiting.
     """
     if refusal is not None and processes.first and not processes.environment.creates_processes_externally:

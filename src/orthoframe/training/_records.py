@@ -131,7 +131,7 @@ class NonFiniteBatch:
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """`run.json`: what a run used, beside what was asked for (`config.json`)."""
+    """`run.json`: what a run used, in addition to what was asked for (`config.json`)."""
 
     processes: int  # that shared it
     device: str  # cpu or cuda
@@ -235,7 +235,7 @@ class VerdictRecord:
     reached: bool  # whether the frame is reached
     signature: Signature | None  # None for a run that has not finished
     ending: Ending | None  # None where the frame is reached or the causes explain everything
-    causes: tuple[CauseRecord, ...]  # likely ones, the gravest first
+    causes: tuple[CauseRecord, ...]  # likely ones, most severe first
 
     @property
     def label(self) -> str:
@@ -244,7 +244,7 @@ class VerdictRecord:
 
 
 def unfinished(folder: Path, epochs_done: int, epochs: int, *, non_finite: bool) -> VerdictRecord:
-    """In the place of a verdict, for a run that has none yet; `non_finite`: the loss was not finite."""
+    """Stands in for the verdict of an unfinished run; `non_finite`: the loss was not finite."""
     if non_finite:
         ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
         advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])

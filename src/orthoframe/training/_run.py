@@ -37,7 +37,7 @@ def _nothing(*_: object) -> None: ...
 
 @dataclass(frozen=True)
 class RunListener:
-    """Functions that are called as a run goes on, in its first process; each is optional.
+    """Functions that are called as a run proceeds, in its first process; each is optional.
 
     Attributes:
         on_start: Before the first step, with the task, what its batches guarantee, and the floor of the loss in the
@@ -78,7 +78,7 @@ def train(
     Args:
         settings: What to do.
         out: The folder; it must not have a run in it.
-        listener: Is told how it goes.
+        listener: Receives progress.
         report: Whether to write `report.html` and `figures/training.png` at the end.
 
     Returns:
@@ -95,7 +95,7 @@ def train(
 
 
 def resume(out: Path, listener: RunListener | None = None, *, report: bool = True) -> RunResult | None:
-    """Go on with the run in a folder, with the settings that it has; see `train`.
+    """Resume the run in a folder, with the settings that it has; see `train`.
 
     A run that has ended writes again what is missing.
     """
@@ -154,10 +154,10 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
 
 
 def _load(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
-    """Go on from the newest checkpoint that is whole."""
+    """Resume from the newest checkpoint that is whole."""
     state, complaints = folder.load_checkpoint()
     for complaint in complaints:
-        listener.on_note((f"{complaint}; going on from the previous one",))
+        listener.on_note((f"{complaint}; resuming from the previous one",))
     if state is not None:
         loop.load_state_dict(state)
     loop.fabric.barrier()  # every process has read
@@ -184,7 +184,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
     def save() -> None:
         nonlocal saved
         if first:
-            # In this order: whoever finds the last checkpoint need not write the table again.
+            # In this order: a resumed run that finds the last checkpoint need not write the table again.
             folder.write_metrics(loop.state.records, loop.state.measurements)
             folder.save_checkpoint(loop.state_dict())
         saved = time.monotonic()
@@ -201,7 +201,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
         return
     with _signals() as stop:
         if loop.state.epoch == 0 and loop.state.steps == 0:
-            save()  # whatever happens, there is something to go on from
+            save()  # whatever happens, there is something to resume from
         while loop.state.epoch < epochs:
             try:
                 listener.on_epoch(loop.run_epoch(on_step))
@@ -228,11 +228,11 @@ def _write_report(path: Path) -> None:
 
 @contextmanager
 def _disk_errors(path: Path, what: str, kept: str) -> Iterator[None]:
-    """Say what the disk refused, what is there all the same, and how to go on."""
+    """Say what the disk refused, what is there all the same, and how to resume."""
     try:
         yield
     except OSError as error:
-        sentence = f"{what}{error.strerror or error}; {kept}; once there is room, go on with "
+        sentence = f"{what}{error.strerror or error}; {kept}; once there is room, resume with "
         raise Stopped(sentence, Option("resume", str(path))) from error
 
 
