@@ -10,7 +10,7 @@ NOTHING = "\u2013"
 
 
 def short(value: float | None, digits: int = 3) -> str:
-    """A number as a reader likes it: three digits, and an exponent only where it must be."""
+    """A number to three digits, with an exponent only where it must be."""
     if value is None or not math.isfinite(value):
         return NOTHING
     if value and not 1e-4 <= abs(value) < 1e5:

@@ -220,7 +220,7 @@ def _log_axis(values: Iterable[float], title: str = "") -> dict[str, Any]:
     logs = [math.log10(value) for value in values] or [0.0]
     low, high = min(logs), max(logs)
     if high - low > 1.5:
-        # Plotly draws powers of ten a quarter larger than it is told.
+        # Plotly draws powers of ten a quarter larger than the font size given.
         decades = {"dtick": math.ceil((high - low) / 8), "tickfont": {"size": 10}}
         return _axis(title, type="log", exponentformat="power", **decades)
     # At least a decade, or rounding would look like a mountain range.

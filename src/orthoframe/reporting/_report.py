@@ -68,8 +68,7 @@ def _environment(run: Run) -> dict[str, str]:
 def _several(runs: Sequence[Run]) -> dict[str, Any]:
     runs = _distinct(runs)
     keys = list(dict.fromkeys(key for run in runs for key in run.config))
-    # Each run has its own folder, which its name says already.
-    differing = [key for key in keys if key != "out" and len({_setting(run.config.get(key)) for run in runs}) > 1]
+    differing = [key for key in keys if len({_setting(run.config.get(key)) for run in runs}) > 1]
     return {
         "runs": runs,
         "colours": [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(runs))],

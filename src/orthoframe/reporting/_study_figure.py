@@ -15,7 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._figures import draw_cosines
-from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, NOTHING, short, ticks_around
+from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
 from orthoframe.reporting._study_layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
 from orthoframe.reporting._study_words import for_matplotlib
@@ -72,7 +72,7 @@ def claim_figure(finding: Finding) -> Figure:
     for row, part in enumerate(parts):
         (ink, mark), found = _LOOKS[part.decision.status], part.interval
         if found.mean is None:
-            said = words.interval_words(found).replace(NOTHING, "not known")
+            said = words.interval_words(found, words.NOT_KNOWN)
             right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
             axes.text(0.995, row, said, color=ink, fontsize=_TYPE - 1, **right)
             continue

@@ -15,7 +15,7 @@ from orthoframe.reporting._study_words import (
     value_words,
     where_words,
 )
-from orthoframe.studies import CellResult, Interval, Panel, StudyResult, agrees, mean_of
+from orthoframe.studies import CellResult, Interval, Panel, StudyResult, agrees
 
 Limits = tuple[float, float]
 Path = tuple[tuple[float, ...], tuple[float, ...]]
@@ -117,7 +117,7 @@ def lay_out(study: StudyResult, panel: Panel) -> Chart:
     log_x = "x" in panel.log and (curves or (numeric and min(places) > 0))
     ticks: dict[str, tuple[float, str]] = {}
     if curves:
-        lines = [_curve_line(looks[key], group, panel) for key, group in groups.items()]
+        lines = [_curve_line(looks[key], cell, panel) for key, (cell,) in groups.items()]  # one cell per key
         limits = limits_of([place for line in lines for path in line.paths for place in path[0]], log_x, 0.02)
     else:
         limits = limits_of(places, log_x, 0.06) if numeric else (-0.5, max(len(places), 1) - 0.5)
@@ -224,26 +224,15 @@ def _has_point(cell: CellResult, panel: Panel) -> bool:
 
 def _shown(cell: CellResult, panel: Panel) -> list[dict[float, float]]:
     """The curves of the seeds that have points which the axes can show."""
-    seeds = [
-        {
-            place: value
-            for place, value in points.items()
-            if (value > 0 or "y" not in panel.log) and (place > 0 or "x" not in panel.log)
-        }
-        for points in cell.curves(panel.x, panel.quantity)
-    ]
-    return [points for points in seeds if points]
+    return [points for points in cell.curves(panel.x, panel.quantity, panel.log) if points]
 
 
-def _curve_line(style: Style, cells: Sequence[CellResult], panel: Panel) -> Line:
-    seeds = [points for cell in cells for points in _shown(cell, panel)]
-    places = tuple(seeds[0])
-    if any(tuple(points) != places for points in seeds):
+def _curve_line(style: Style, cell: CellResult, panel: Panel) -> Line:
+    seeds, found = _shown(cell, panel), cell.mean_curve(panel.x, panel.quantity, panel.log)
+    if found is None:
         return Line(style, paths=tuple((tuple(points), tuple(points.values())) for points in seeds))
-    columns = [[points[place] for points in seeds] for place in places]
-    mean = tuple(mean_of(column, geometric="y" in panel.log) for column in columns)
-    band = (places, tuple(map(min, columns)), tuple(map(max, columns))) if len(seeds) > 1 else None
-    return Line(style, paths=((places, mean),), band=band)
+    places, (mean, low, high) = tuple(found), zip(*found.values(), strict=True)
+    return Line(style, paths=((places, mean),), band=(places, low, high) if len(seeds) > 1 else None)
 
 
 def _bar(found: Interval, log: bool) -> tuple[tuple[float, float] | None, bool]:

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
-from orthoframe.studies import Claim, Failure, Finding, Interval, StudyResult
+from orthoframe.studies import OF, Claim, Failure, Finding, GradientFlow, Interval, StudyResult
 
 NOT_REACHED = "not reached"
+NOT_KNOWN = "not known"
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
@@ -19,8 +20,8 @@ _QUANTITIES = {
     "floor": "floor of the loss",
     "gap": "loss above its floor",
     "relative_gap": "gap to the floor, relative to features that are all alike",
-    "epochs_to_of": "epochs to Δ_GM ≤ 0.1",
-    "time_to_of": "time of the flow to Δ_GM ≤ 0.01",
+    "epochs_to_of": f"epochs to Δ_GM ≤ {OF:g}",
+    "time_to_of": f"time of the flow to Δ_GM ≤ {GradientFlow.near:g}",
     "worst_accuracy": "accuracy of the worst class",
     "majority_accuracy": "accuracy of the larger half of the classes",
     "minority_accuracy": "accuracy of the smaller half of the classes",
@@ -90,13 +91,13 @@ def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
     return [name for name in names if len({repr(where.get(name, NOTHING)) for where in places}) > 1]
 
 
-def interval_words(found: Interval) -> str:
-    """A mean with its interval, or what is known instead."""
+def interval_words(found: Interval, unknown: str = NOTHING) -> str:
+    """A mean with its interval, or what is known instead; `unknown` if nothing is."""
     mean, low, high = found.mean, found.low, found.high
     if mean is not None:
         return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
     if high is None:
-        return f"more than {short(low)}" if low else NOTHING
+        return f"more than {short(low)}" if low else unknown
     return f"from {short(low)} to {short(high)}" if low else f"less than {short(high)}"
 
 
@@ -124,8 +125,7 @@ def measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) ->
     """What a claim measures."""
     if claim.versus is None:
         return name(claim.quantity)
-    against = ", ".join(f"{name} {value}" for name, value in claim.versus.items())
-    return f"{name(claim.quantity)}, {claim.how} to {against}"
+    return f"{name(claim.quantity)}, {claim.how} to {where_words(claim.versus)}"
 
 
 def thresholds(claim: Claim) -> dict[str, float]:
@@ -158,7 +158,7 @@ def found_words(finding: Finding) -> str:
     worst = finding.deciding
     if worst is None:
         return "no cell decides it"
-    said = interval_words(worst.interval).replace(NOTHING, "not known")
+    said = interval_words(worst.interval, NOT_KNOWN)
     count = len(finding.comparisons)
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
     return f"{said} ({where})" if count == 1 else f"{said} (the worst of {count}: {where})"
@@ -185,7 +185,7 @@ def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
 
 
 def made(study: StudyResult) -> dict[str, str]:
-    """How a study was made, but for its command."""
+    """How a study was made, except its command."""
     return {
         "scale": study.scale,
         "seeds": ", ".join(map(str, range(study.seeds))),

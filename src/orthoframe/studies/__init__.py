@@ -1,6 +1,6 @@
 """Studies: one file for each claim that is tested, and what runs them."""
 
-from orthoframe.studies._claims import Claim, Decision, Interval, agrees, interval, mean_of
+from orthoframe.studies._claims import OF, Claim, Decision, Interval, agrees, interval, mean_of
 from orthoframe.studies._jobs import FreeFeatures, GradientFlow, Job, JobResult, Training, crossing, key
 from orthoframe.studies._results import (
     CellResult,
@@ -21,6 +21,7 @@ __all__ = [
     "SEEDS",
     "Study",
     "Claim",
+    "OF",
     "Cell",
     "Panel",
     "Job",

@@ -214,21 +214,18 @@ def _labels(class_counts: Sequence[int]) -> list[int]:
 
 
 def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
-    import torch
-
     from orthoframe.batches import epochs_to_certify
 
     found, test, last = outcome.evaluation.geometry, outcome.evaluation.test, outcome.records[-1]
     measured = [record for record in outcome.records if record.delta_of is not None]
     names = ("epoch", "loss", "floor", "gap", "delta_of", "beta_nc", "test_balanced_accuracy", "test_worst_accuracy")
     curve = {name: [getattr(record, name) for record in measured] for name in names}
-    others = found.cosines[~torch.eye(len(found.cosines), dtype=torch.bool)]
     final: dict[str, Number] = {
         "delta_of": found.delta_of,
         "delta_etf": found.delta_etf,
         "beta_nc": found.beta_nc,
-        "mean_cosine": float(others.mean()),
-        "max_cosine": float(others.max()),
+        "mean_cosine": found.mean_cosine,
+        "max_cosine": found.max_cosine,
         "loss": last.loss,
         "gap": last.gap,
         "relative_gap": last.relative_gap,

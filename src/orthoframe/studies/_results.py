@@ -11,7 +11,7 @@ import msgspec
 from orthoframe._atomic import write_json
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
-from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, agrees, interval
+from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, agrees, interval, mean_of
 from orthoframe.studies._jobs import JobResult
 from orthoframe.studies._study import Panel
 
@@ -41,13 +41,30 @@ class CellResult:
         """A quantity over seeds; without values if no seed has it."""
         return self.summary.get(quantity) or Interval(None, None, None, {})
 
-    def curves(self, x: str, y: str) -> list[dict[float, float]]:
-        """The curve of each seed, y by x: the points that are known."""
+    def curves(self, x: str, y: str, log: str = "") -> list[dict[float, float]]:
+        """The curve of each seed, y by x: the points that are known, and positive along the axes in `log`."""
         found = []
         for _, result in sorted(self.results.items()):
             pairs = zip(result.curve.get(x) or (), result.curve.get(y) or (), strict=False)
-            found.append({float(a): float(b) for a, b in pairs if a is not None and b is not None and math.isfinite(b)})
+            known = ((float(a), float(b)) for a, b in pairs if a is not None and b is not None and math.isfinite(b))
+            found.append({a: b for a, b in known if (a > 0 or "x" not in log) and (b > 0 or "y" not in log)})
         return found
+
+    def mean_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
+        """Mean, smallest and largest over the seeds that have points, y by x.
+
+        The mean is geometric for a quantity that is positive by nature or has a logarithmic axis, if all values are
+        positive. None if seeds were not measured at the same places.
+        """
+        seeds = [points for points in self.curves(x, y, log) if points]
+        if len({tuple(points) for points in seeds}) != 1:
+            return None
+        columns = {place: [points[place] for points in seeds] for place in seeds[0]}
+        positive = all(min(column) > 0 for column in columns.values())
+        geometric = positive and ("y" in log or y in POSITIVE)
+        return {
+            place: (mean_of(column, geometric=geometric), min(column), max(column)) for place, column in columns.items()
+        }
 
 
 @dataclass(frozen=True)
