@@ -29,6 +29,18 @@ class Option:
         return self.name if self.value is None else f"{self.name}={self.value!r}"
 
 
+class Call(Option):
+    """A function that a sentence advises to call; the command has an option of the same name.
+
+    Examples:
+        >>> str(Call("resume", "runs/digits"))
+        "resume('runs/digits')"
+    """
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.value!r})"
+
+
 Part = str | Option
 """A piece of a sentence."""
 

@@ -20,7 +20,7 @@ from torch import Tensor
 from orthoframe._atomic import json_ready, locked, write_atomic
 from orthoframe.data import Normaliser
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.errors import Option, TrainingError
+from orthoframe.errors import Call, Option, TrainingError
 from orthoframe.geometry import NearestCentre
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
@@ -45,7 +45,7 @@ class RunFolder:
             raise self._unusable(error) from None
         if taken:
             raise TrainingError(
-                *(f"{self.path} has a run in it; resume with ", Option("resume", str(self.path))),
+                *(f"{self.path} has a run in it; resume with ", Call("resume", str(self.path))),
                 *(", or choose another ", Option("out")),
             )
 

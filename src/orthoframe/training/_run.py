@@ -16,7 +16,7 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Progress
-from orthoframe.errors import Option, OrthoframeError, Part
+from orthoframe.errors import Call, OrthoframeError, Part
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
@@ -233,7 +233,7 @@ def _disk_errors(path: Path, what: str, kept: str) -> Iterator[None]:
         yield
     except OSError as error:
         sentence = f"{what}{error.strerror or error}; {kept}; once there is room, resume with "
-        raise Stopped(sentence, Option("resume", str(path))) from error
+        raise Stopped(sentence, Call("resume", str(path))) from error
 
 
 @contextmanager
