@@ -44,7 +44,6 @@ def test_a_verb_that_there_is_not(capsys):
         (Option("data_dir", "my data"), "--data-dir 'my data'"),
         (Option("augment", False), "--no-augment"),
         (Option("prototypes", True), "--prototypes"),
-        (Option("nonnegative", True), "--relu"),
     ],
     ids=str,
 )
