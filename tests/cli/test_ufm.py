@@ -43,7 +43,8 @@ def test_a_failing_plan_and_its_repairs(capsys):
         data = json.loads(out)
         assert status == 0
         assert data["certificate"]["holds"]
-        assert data["geometry"]["delta_of"] < 1e-6
+        # The bound is on 1 - cos: rows may be off by an angle of sqrt(2 bound), and so may cosines of class means.
+        assert data["geometry"]["delta_of"] < (2 * data["bound"]) ** 0.5 < 1e-4
         assert data["gap"] < 1e-12
 
 
