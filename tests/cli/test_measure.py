@@ -82,7 +82,7 @@ def test_distance_to_the_optimum_without_relu(here, capsys):
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "1"]) == 0
     assert "distance to no-ReLU optimum, tau 1    0.5176" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "0"]) == 2
-    assert "--temperature must be positive" in capsys.readouterr().err
+    assert "--temperature must be from 0.001" in capsys.readouterr().err
 
 
 def test_plot(here):

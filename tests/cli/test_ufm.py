@@ -110,7 +110,7 @@ def test_an_unreached_floor_is_status_1(capsys):
         (["--counts", "5x3", "--temperature", "1e-300"], "temperature must be from"),
         (["--counts", "1,1"], "the loss is 0 everywhere"),
         (["--counts", "5x3", "--dim", "0"], "--dim must be at least 1"),
-        (["--counts", "5x3", "--temperature", "0"], "--temperature must be positive"),
+        (["--counts", "5x3", "--temperature", "0"], "--temperature must be from 0.001"),
         (["--counts", "5x3", "--batch-size", "4"], "--batch-size is for every scheme but --scheme full"),
         (["--counts", "5x3", "--scheme", "partition"], "--scheme partition needs --batch-size"),
         (["--counts", "5x3", "--epochs", "0"], "--epochs must be at least 1"),
