@@ -107,7 +107,7 @@ def test_an_unreached_floor_is_status_1(capsys):
             ["--counts", "5x3", "--dim", "3", "--gif", "a.gif", "--temperature", "0.02"],
             "hardly move with --temperature",
         ),
-        (["--counts", "5x3", "--temperature", "1e-300"], "temperature must be from"),
+        (["--counts", "5x3", "--temperature", "1e-300"], "temperature must be from 0.001 to 1e+06, not 1e-300"),
         (["--counts", "1,1"], "the loss is 0 everywhere"),
         (["--counts", "5x3", "--dim", "0"], "--dim must be at least 1"),
         (["--counts", "5x3", "--temperature", "0"], "--temperature must be from 0.001"),

@@ -18,6 +18,7 @@ from orthoframe.options import Binding, Denominator, Scheme, check_choice, check
 # Each draw has its own random stream, so that changing one leaves the others as they were.
 _PARTITION, _EPOCH, _EXAMPLES, _ADDED = range(4)
 _MOST_EPOCHS = 20  # that `certify_run` looks at
+_MOST_BALANCED = 2**24  # rows in a batch
 
 
 class BatchPlan:
@@ -77,6 +78,9 @@ class BatchPlan:
         if scheme == "balanced" and (self.batch_size or 0) < k:
             least = f" of at least {k}, one row per class, not {batch_size}"
             raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
+        if scheme == "balanced" and (self.batch_size or 0) > _MOST_BALANCED:
+            most = f" of at most {_MOST_BALANCED}, because it repeats samples until a batch is full"
+            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), most)
         if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
             given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))

@@ -31,8 +31,8 @@ class NearestCentre:
     def scores(self, features: Rows) -> Tensor:
         """Cosines of each row to each centre, `[rows, k]`, in float64; the largest wins.
 
-        They are 0 where the row or the centre is zero, which is: not longer than 1e-12; and -inf where the centre is
-        NaN.
+        They are 0 where the row or the centre is zero (not longer than 1e-12), -inf where the centre is NaN, and NaN
+        where the row is not finite.
         """
         rows = feature_tensor(features)
         centres = feature_tensor(self.centres, "centres").to(rows.device, torch.float64)
