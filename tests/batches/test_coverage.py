@@ -194,11 +194,17 @@ def test_probability_grows_with_epochs_and_is_one():
         (([4, 0], 4, 1), "class_counts must be"),
         (([4, 4], 0, 1), "batch_size must be"),
         (([4, 4], 4, 0), "epochs must be"),
+        (([4, 4], 4, 10**13), "epochs must be at most"),
+        (([2**63 - 1] * 2, 4, 1), "must not sum to more"),
     ],
 )
 def test_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         coverage(*arguments)
+
+
+def test_a_batch_that_is_larger_than_all():
+    assert coverage([4, 4], 10**400, 1).probability == 1
 
 
 def test_never():

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
-from orthoframe._rows import Integers
+from orthoframe._rows import Integers, count_array
 from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, missing_large, missing_small
 from orthoframe.batches._simulation import simulate
 from orthoframe.errors import Option, OptionError
@@ -16,6 +16,7 @@ from orthoframe.options import check_count, check_number
 
 # Rows that a batch needs to connect a class, and two rows of a class to push another apart; or one, as stated.
 _EXACT, _AS_STATED = 3, 2
+_MOST = 10**12  # samples or epochs: the logarithms of more are not exact enough
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,9 @@ def coverage(
         The probabilities.
 
     Raises:
-        OptionError: For a batch size or a number of epochs below 1, or a negative number of simulations.
-        ValueError: For class counts that are not positive integers.
+        OptionError: For a batch size below 1, epochs below 1 or above 10^12, or a negative number of simulations.
+        ValueError: For class counts that are not positive, or too large.
+        TypeError: For class counts that are not integers.
 
     Examples:
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
@@ -70,8 +72,10 @@ def coverage(
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4, simulations=1000).probability, 1)
         0.5
     """
-    counts = _checked(class_counts, batch_size)
-    check_count("epochs", epochs)
+    counts = _checked(class_counts)
+    batch_size = min(check_count("batch_size", batch_size), int(counts.sum()))  # all in one batch
+    if check_count("epochs", epochs) > _MOST:
+        raise OptionError(Option("epochs"), f" must be at most {_MOST:.0e}, not {epochs}")
     if check_count("simulations", simulations, 0):
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
     layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
@@ -125,7 +129,7 @@ def epochs_to_certify(
     last = 1
     while not enough(last):
         last *= 2
-        if last > 2**40:
+        if last > _MOST:
             sentence = "no number of epochs is enough with batches of this size; use a larger "
             raise OptionError(sentence, Option("batch_size"), ", or bind the classes")
     first = last // 2  # not enough, or 0
@@ -135,11 +139,12 @@ def epochs_to_certify(
     return last
 
 
-def _checked(class_counts: Sequence[int] | Integers, batch_size: int) -> Integers:
-    counts = np.asarray(class_counts)
-    if counts.ndim != 1 or not len(counts) or counts.dtype.kind not in "iu" or counts.min() < 1:
+def _checked(class_counts: Sequence[int] | Integers) -> Integers:
+    counts = count_array(class_counts)
+    if not len(counts) or counts.min() < 1:
         raise ValueError("class_counts must be a list of positive integers")
-    check_count("batch_size", batch_size)
+    if int(counts.sum()) > _MOST:
+        raise ValueError(f"class_counts must not sum to more than {_MOST:.0e}")
     return counts
 
 
