@@ -42,7 +42,10 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     if len(data) != expected:
         found = f"truncated: {len(data)} bytes" if len(data) < expected else "too long: more bytes"
         raise DataError(f"{path}: {found} after the head, and the shape {shape} needs {expected}; {_MEND}")
-    return np.frombuffer(data, np.uint8).reshape(shape)
+    try:
+        return np.frombuffer(data, np.uint8).reshape(shape)
+    except ValueError:  # no entries, but sizes whose product is out of range
+        raise DataError(f"{path}: no array has the shape {shape}; {_MEND}") from None
 
 
 def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> LabelledImages:
