@@ -6,14 +6,15 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe.errors import brief
 
-_D, _T = TypeVar("_D"), TypeVar("_T")
+_D = TypeVar("_D")
+_T = TypeVar("_T")
 _PIECE = 2**20  # bytes that are read at a time
 _HEAD = 2**14  # bytes of a file that may belong to the header of an array; numpy takes at most 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
@@ -39,7 +40,11 @@ def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
         raise ValueError(brief(error) or type(error).__name__) from None
 
 
-def read_up_to(file: IO[bytes], count: int) -> bytearray:
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_up_to(file: _Readable, count: int) -> bytearray:
     """The next `count` bytes, or all there are; memory grows with what comes, not with what is asked for."""
     data = bytearray()
     while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):

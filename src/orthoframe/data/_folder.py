@@ -57,7 +57,9 @@ def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     files = []
     for folder in _class_folders(path):
         if folder.name not in classes:
-            raise DataError(f"{folder}: the training images have no such class; classes are {brief(', '.join(classes))}")
+            raise DataError(
+                f"{folder}: the training images have no such class; classes are {brief(', '.join(classes))}"
+            )
         found = sorted(
             entry
             for entry in folder.iterdir()
@@ -135,4 +137,5 @@ def _opened(path: Path) -> Iterator["Image"]:
         raise too_large from None
     except Exception as error:  # a broken image can fail in any way
         reason = error.strerror if isinstance(error, OSError) else None
-        raise DataError(f"{path}: {reason or f'the image is broken ({brief(error) or type(error).__name__})'}") from None
+        what = brief(error) or type(error).__name__
+        raise DataError(f"{path}: {reason or f'the image is broken ({what})'}") from None
