@@ -17,10 +17,11 @@ PREFIX = "encoder."
 class _NothingDrawn(TorchFunctionMode):
     """Leaves out how weights start: on the meta device torch would load its compiler for it, which takes seconds."""
 
-    _LEFT_OUT = (Tensor.normal_, Tensor.mean, Tensor.__isub__)
+    _LEFT_OUT = (nn.init.normal_, Tensor.normal_, Tensor.mean, Tensor.sub_)
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return args[0] if func in self._LEFT_OUT else func(*args, **(kwargs or {}))
+        named = kwargs or {}
+        return next(iter((*args, *named.values()))) if func in self._LEFT_OUT else func(*args, **named)
 
 
 @contextmanager
