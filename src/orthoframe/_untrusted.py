@@ -6,6 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
@@ -130,15 +131,15 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 class ArrayArchive:
-    """The arrays of an open `.npz` file by name; each is looked at when it is asked for.
+    """The arrays of an `.npz` file by name; each is looked at when it is asked for.
 
     Raises:
         ValueError: If the file is not an archive.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, path: Path) -> None:
         try:
-            self._zip = parsed(zipfile.ZipFile, file)
+            self._zip = parsed(zipfile.ZipFile, path)
         except ValueError as error:
             raise ValueError(f"it is not an .npz archive ({error})") from None
         self.members = self._zip.namelist()

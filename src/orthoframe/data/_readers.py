@@ -118,18 +118,18 @@ def _read_parts(path: Path) -> list[tuple[NDArray[np.uint8], NDArray[Any]]]:
     try:
         with open(path, "rb") as file:
             start = file.read(6)
-            if start == b"\x93NUMPY":
-                raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")
-            if not start.startswith(b"PK"):
-                raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
-            archive = ArrayArchive(file)
-            for endings in (("_train", "_test"), ("",)):
-                if all(axis + end in archive.names for axis in "xy" for end in endings):
-                    return [_read_part(path, archive, end) for end in endings]
-            raise DataError(
-                f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
-                "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
-            )
+        if start == b"\x93NUMPY":
+            raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")
+        if not start.startswith(b"PK"):
+            raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
+        archive = ArrayArchive(path)
+        for endings in (("_train", "_test"), ("",)):
+            if all(axis + end in archive.names for axis in "xy" for end in endings):
+                return [_read_part(path, archive, end) for end in endings]
+        raise DataError(
+            f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
+            "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
+        )
     except DataError:
         raise
     except OSError as error:
