@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from orthoframe._rows import Integers, Labels
-from orthoframe.errors import InputError
+from orthoframe._untrusted import parsed
+from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
 _FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18
@@ -47,15 +48,15 @@ def read_batches(
 
 def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        values = parsed(json.loads, line)
+    except ValueError as error:
         raise InputError(f"{where}: not JSON ({error})") from None
     if not isinstance(values, list) or not all(type(value) is int for value in values):
         raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
     limit = 2**63 if num_samples is None else num_samples
     for value in values:
         if not 0 <= value < limit:
-            raise InputError(f"{where}: index {value}; {_valid_range(num_samples)}")
+            raise InputError(f"{where}: index {brief(value, 30)}; {_valid_range(num_samples)}")
     return np.array(values, dtype=np.int64)
 
 
