@@ -1,7 +1,6 @@
 """Fuzz as long as wanted: `make fuzz CASES=100000 SEED=1`. Status 1 if a case failed.
 
-    python -m tests.fuzz --cases 100000 --seed 1
-    python -m tests.fuzz --target idx --seed 0 --case 123     one case again, with its traceback and its files
+One case again, with its traceback and its files: `make fuzz TARGET=idx SEED=0 CASE=123`.
 """
 
 import argparse
@@ -37,7 +36,8 @@ def main():
     found, seconds = {target: [] for target in targets}, {}
     for target in targets:
         started = time.monotonic()
-        found[target] = run_parts(parts_of(target, options.seed, counts[target]), options.processes, _Bar(target, counts))
+        parts = parts_of(target, options.seed, counts[target])
+        found[target] = run_parts(parts, options.processes, _Bar(target, counts[target]))
         seconds[target] = time.monotonic() - started
         _show(target, counts[target], seconds[target], found[target])
     failed = sum(map(len, found.values()))
@@ -66,8 +66,8 @@ def shares(targets, cases):
 class _Bar:
     """A line that is written over on a terminal."""
 
-    def __init__(self, target, counts):
-        self.target, self.total, self.done, self.shown = target, counts[target], {}, 0.0
+    def __init__(self, target, total):
+        self.target, self.total, self.done, self.shown = target, total, {}, 0.0
 
     def __call__(self, part, done):
         self.done[part.first] = done
@@ -86,7 +86,8 @@ def _kinds(failures):
 
 def _show(target, cases, seconds, failures):
     start = "\r" if sys.stderr.isatty() else ""
-    print(f"{start}{target:<12}{cases:>10,} cases{seconds:8.1f} s{cases / seconds:8.0f}/s  {len(failures):,} failures", flush=True)
+    speed = f"{cases:>10,} cases{seconds:8.1f} s{cases / seconds:8.0f}/s"
+    print(f"{start}{target:<12}{speed}  {len(failures):,} failures", flush=True)
     for kind in _kinds(failures)[:_SHOWN]:
         print(f"    {kind['cases']:>6} x {kind['kind']}\n             {kind['replay']}", flush=True)
 

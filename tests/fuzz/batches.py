@@ -3,10 +3,10 @@
 import json
 
 import numpy as np
+from tests.fuzz.mutations import choice, mutated, mutated_json
 
 from orthoframe.batches import read_batches
 from orthoframe.errors import InputError
-from tests.fuzz.mutations import choice, mutated, mutated_json
 
 REFUSALS = (InputError,)
 WEIGHT = 30

@@ -1,9 +1,9 @@
 """A classifier in a file."""
 
 import numpy as np
+from tests.fuzz.mutations import mutated, safetensors
 
 from orthoframe.sklearn import FrameClassifier
-from tests.fuzz.mutations import mutated, safetensors
 
 REFUSALS = (ValueError,)
 WEIGHT = 10

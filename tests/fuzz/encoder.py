@@ -1,11 +1,11 @@
 """The encoder that a run hands out."""
 
 import torch
+from tests.fuzz.mutations import mutated, safetensors
+from tests.fuzz.runs import small_run
 
 from orthoframe.errors import TrainingError
 from orthoframe.training import load_encoder
-from tests.fuzz.mutations import mutated, safetensors
-from tests.fuzz.runs import small_run
 
 REFUSALS = (TrainingError,)
 WEIGHT = 20

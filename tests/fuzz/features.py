@@ -6,21 +6,19 @@ import json
 
 import numpy as np
 from safetensors.numpy import save
-
-from orthoframe.cli.measure import MeasureCommand
-from orthoframe.errors import OrthoframeError
 from tests.fuzz import mutations
 from tests.fuzz.mutations import choice, mutated
 
+from orthoframe.cli.measure import MeasureCommand
+from orthoframe.errors import OrthoframeError
+
 REFUSALS = (OrthoframeError,)
 WEIGHT = 12
-_CELLS = ("", "nan", "inf", "-1e400", "1e308", "x", "0x10", "1_000", "١", '"', "1,2", " 3 ", "\x00", "1e-320", "9" * 400)
+_CELLS = ("", "nan", "inf", "-1e400", "1e308", "x", "0x10", "1_000", '"', "1,2", " 3 ", "\x00", "1e-320", "9" * 400)
 
 
 def prepare(folder):
-    rows = np.abs(np.random.default_rng(0).normal(size=(6, 4))).astype(np.float32)
-    np.save(folder / "labels.npy", np.array([0, 0, 1, 1, 2, 2]))
-    return rows
+    return np.abs(np.random.default_rng(0).normal(size=(6, 4))).astype(np.float32)
 
 
 def make(random, rows, folder):

@@ -5,10 +5,10 @@ import struct
 
 import numpy as np
 import torch
+from tests.fuzz.mutations import NUMBERS, choice, mutated
 
 from orthoframe.data import load_data
 from orthoframe.errors import DataError
-from tests.fuzz.mutations import NUMBERS, choice, mutated
 
 REFUSALS = (DataError,)
 WEIGHT = 20
@@ -17,17 +17,9 @@ _BOMB = 64  # members of 16 MiB each
 
 
 def prepare(folder):
-    random = np.random.default_rng(0)
-    images = random.integers(256, size=(6, 3, 4), dtype=np.uint8)
-    plain = {
-        "images": _head(8, 6, 3, 4) + images.tobytes(),
-        "labels": _head(8, 6) + bytes([0, 1, 2, 3, 9, 9]),
-    }
-    for name in _NAMES:
-        (folder / "mnist").mkdir(exist_ok=True)
-        (folder / "mnist" / name).write_bytes(gzip.compress(plain[_kind(name)]))
-    zeros = gzip.compress(bytes(2**24), 1)
-    return plain, zeros
+    images = np.random.default_rng(0).integers(256, size=(6, 3, 4), dtype=np.uint8)
+    plain = {"images": _head(8, 6, 3, 4) + images.tobytes(), "labels": _head(8, 6) + bytes([0, 1, 2, 3, 9, 9])}
+    return plain, {kind: gzip.compress(data) for kind, data in plain.items()}, gzip.compress(bytes(2**24), 1)
 
 
 def _head(kind, *sizes):
@@ -39,23 +31,22 @@ def _kind(name):
 
 
 def make(random, valid, folder):
-    plain, zeros = valid
+    plain, packed, zeros = valid
     name = choice(random, _NAMES)
-    content, other = plain[_kind(name)], plain["labels" if _kind(name) == "images" else "images"]
-    kind = random.random()
-    if kind < 0.002:
-        data = gzip.compress(content) + zeros * _BOMB
-    elif kind < 0.25:
-        data = mutated(random, gzip.compress(content), gzip.compress(other))
-    elif kind < 0.5:
-        sizes = [choice(random, (*NUMBERS, 6, 6, 3, 4)) for _ in range(choice(random, (1, 3)))]
-        data = gzip.compress(_head(choice(random, (8, 8, 8, 9, 13)), *(size % 2**32 for size in sizes)) + content[16:])
+    kind, other = ("images", "labels") if _kind(name) == "images" else ("labels", "images")
+    how = random.random()
+    if how < 0.002:
+        data = packed[kind] + zeros * _BOMB
+    elif how < 0.25:
+        data = mutated(random, packed[kind], packed[other])
+    elif how < 0.5:
+        sizes = [choice(random, (*NUMBERS, 6, 6, 3, 4)) % 2**32 for _ in range(choice(random, (1, 3)))]
+        data = gzip.compress(_head(choice(random, (8, 8, 8, 9, 13)), *sizes) + plain[kind][16:], 1)
     else:
-        data = gzip.compress(mutated(random, content, other))
-    whole = {name: gzip.compress(plain[_kind(name)]) for name in _NAMES}
-    for file, bytes_ in {**whole, name: data}.items():
-        (folder / "mnist").mkdir(exist_ok=True)
-        (folder / "mnist" / file).write_bytes(bytes_)
+        data = gzip.compress(mutated(random, plain[kind], plain[other]), 1)
+    (folder / "mnist").mkdir(exist_ok=True)
+    for file in _NAMES:
+        (folder / "mnist" / file).write_bytes(data if file == name else packed[_kind(file)])
     return folder
 
 

@@ -6,11 +6,11 @@ import json
 
 import numpy as np
 from safetensors.numpy import save
+from tests.fuzz import mutations
+from tests.fuzz.mutations import choice, mutated
 
 from orthoframe.cli.certify import CertifyCommand
 from orthoframe.errors import OrthoframeError
-from tests.fuzz import mutations
-from tests.fuzz.mutations import choice, mutated
 
 REFUSALS = (OrthoframeError,)
 WEIGHT = 25

@@ -100,7 +100,7 @@ def mutated_json(random, value):
 
 def _json_accident(random, value):
     if not isinstance(value, dict | list) or not value or random.random() < 0.02:
-        return choice(random, VALUES)
+        return copy.deepcopy(choice(random, VALUES))
     name = choice(random, list(value) if isinstance(value, dict) else range(len(value)))
     kind = random.random()
     if isinstance(value[name], dict | list) and value[name] and kind < 0.8:
@@ -118,8 +118,9 @@ def _json_accident(random, value):
 
 def _replacement(random, value):
     """A near miss half of the time, because readers look at types first."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or random.random() < 0.5:
-        return choice(random, VALUES)
+    near = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 2**64
+    if not near or random.random() < 0.5:
+        return copy.deepcopy(choice(random, VALUES))
     return choice(random, (-value, value + 1, value - 1, value * 1000, value / 3, float(value), str(value)))
 
 
@@ -152,7 +153,8 @@ _HEADER = {
     "fortran_order": ("True", "0", "None", "'x'"),
     "shape": (
         *("(-1,)", "(-1, 4)", "(4, -2)", "()", "(0,)", "(0, 0)", "(1000000000000,)", "(4611686018427387904, 2)", "[4]"),
-        *("(9223372036854775808,)", "('a',)", "(2.5,)", "None", "4", "(3, 4, 5)", "(True, 4)", "(" + "(" * 300, "(((),),)"),
+        *("(9223372036854775808,)", "('a',)", "(2.5,)", "None", "4", "(3, 4, 5)", "(True, 4)", "(((),),)"),
+        "(" * 300,
         *("(1,) * 40", "(" + "1," * 70 + ")", "(0, 9223372036854775807)", "(1_000,)", "(4,) + (4,)"),
     ),
 }
@@ -196,8 +198,8 @@ def safetensors(random, data, metadata=None):
 
 def png(random, data):
     """A PNG image with another header, whose checksum is right."""
-    width, height, depth, colour = (choice(random, (1, 4, 5, 12000, 20000, 2**31 - 1)) for _ in range(4))
-    width, height = (width, height) if random.random() < 0.7 else (4, 4)
+    sizes = (4, 4, 4, 1, 5, 12000, 20000, 2**31 - 1)
+    width, height = choice(random, sizes), choice(random, sizes)
     depth, colour = choice(random, ((8, 0), (8, 2), (8, 3), (16, 0), (1, 0), (8, 6), (8, 4), (7, 9)))
     head = b"IHDR" + struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
     return data[:12] + head + struct.pack(">I", zlib.crc32(head)) + data[33:]

@@ -2,11 +2,11 @@
 
 import numpy as np
 import torch
+from tests.fuzz.mutations import choice, mutated
+from tests.fuzz.mutations import npz as lying
 
 from orthoframe.data import load_data
 from orthoframe.errors import DataError
-from tests.fuzz.mutations import choice, mutated
-from tests.fuzz.mutations import npz as lying
 
 REFUSALS = (DataError,)
 WEIGHT = 20

@@ -4,15 +4,15 @@ import io
 import json
 
 import torch
+from tests.fuzz.mutations import choice, mutated, mutated_json
+from tests.fuzz.runs import copied, small_run
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.training import RunListener, resume
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS
-from tests.fuzz.mutations import choice, mutated, mutated_json
-from tests.fuzz.runs import copied, small_run
 
 REFUSALS = (OrthoframeError,)
-WEIGHT = 1
+WEIGHT = 0.3
 _TENSORS = (torch.zeros(0), torch.zeros(3, 3), torch.tensor(float("nan")), torch.zeros(2, dtype=torch.int8))
 _OTHERS = (None, -1, 0, 10**6, 2**70, "x", [], {}, float("nan"), True, [1, 2], {"epoch": 1})
 

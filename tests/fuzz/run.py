@@ -3,10 +3,11 @@
 import io
 import json
 
-from orthoframe.errors import InputError
-from orthoframe.reporting import read_run, write_report
 from tests.fuzz.mutations import choice, mutated, mutated_json
 from tests.fuzz.runs import copied, small_run
+
+from orthoframe.errors import InputError
+from orthoframe.reporting import read_run, write_report
 
 REFUSALS = (InputError,)
 WEIGHT = 8

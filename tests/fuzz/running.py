@@ -1,6 +1,7 @@
 """Many cases, in processes that have little memory and are watched: one that dies or hangs is a failure, too."""
 
 import json
+import os
 import resource
 import time
 from collections import deque
@@ -8,7 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-
 from tests.fuzz.cases import Failure, module_of, scratch, tried
 from tests.processes import forked
 
@@ -51,7 +51,7 @@ def run_parts(parts, processes=2, on_progress=lambda part, done: None):
                 failures += worker.end()
                 if fault is not None:  # the cases after it are still to be tried
                     part, done = worker.part, worker.done
-                    failures.append(Failure(part.target, part.seed, part.first + done, fault, fault))
+                    failures.append(Failure(part.target, part.seed, part.first + done, fault, worker.said()))
                     on_progress(part, done + 1)
                     rest = part.count - done - 1
                     waiting.extendleft([Part(part.target, part.seed, part.first + done + 1, rest)] if rest > 0 else [])
@@ -84,6 +84,10 @@ class _Worker:
         late = time.monotonic() - self.since > SECONDS * (3 if self.seen < 0 else 1)
         return f"no end after {SECONDS:g} s" if late and self.process.is_alive() else None
 
+    def said(self):
+        """The last that it printed."""
+        return self.log.with_suffix(".txt").read_text(errors="replace")[-5000:]
+
     def end(self):
         self.process.kill()
         self.process.join()
@@ -93,6 +97,9 @@ class _Worker:
 
 def _work(part, number, log):
     torch.set_num_threads(1)
+    with open(Path(log).with_suffix(".txt"), "w") as printed:  # by libraries in C, too
+        os.dup2(printed.fileno(), 1)
+        os.dup2(printed.fileno(), 2)
     with scratch() as folder, open(log, "w") as file:
         (folder / "valid").mkdir()
         valid = module_of(part.target).prepare(folder / "valid")

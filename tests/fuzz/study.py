@@ -2,11 +2,12 @@
 
 import json
 
+from tests import study_results
+from tests.fuzz.mutations import mutated, mutated_json
+
 from orthoframe.errors import InputError
 from orthoframe.reporting import write_study_page
 from orthoframe.studies import read_result, write_result
-from tests import study_results
-from tests.fuzz.mutations import mutated, mutated_json
 
 REFUSALS = (InputError,)
 WEIGHT = 25
