@@ -38,6 +38,7 @@ $(BENCHMARKS): bench-%: .venv/test
 
 bench-tables: .venv/bench
 bench-tables: OPTIONS := --table docs/results/tables.md
+bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.
 # Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.

@@ -18,7 +18,7 @@ _NUMBERS = (0, 1, 2, -1, 0.5, 1e-3, 1e-39, 5e-309, 1e-320, 1e200, 1e308, _NAN, _
 _MORE = (10**400, 2**31, 2**63 - 1, 2**63, 2**64, Fraction(1, 3), Decimal("0.1"), 1j, b"x", [], [0.1], {}, object())
 _ARRAYS = (np.float32(0.1), np.int8(3), np.array(0.1), np.array([0.1]), torch.tensor(0.1), torch.tensor([1, 2]))
 _SCALARS = _NUMBERS + _MORE + _ARRAYS
-_CHOICES = tuple(["all", "sincere", "negatives", "class-average", "skip", "count", "error", "mean", "sum", "none", "full", "fixed"])
+_CHOICES = ("all", "sincere", "class-average", "skip", "count", "error", "mean", "sum", "none", "full", "fixed")
 
 
 def prepare(folder):

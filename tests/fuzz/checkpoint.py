@@ -14,9 +14,11 @@ _SENTENCE = 300
 
 
 def prepare(folder):
-    run = small_run(folder)
-    files = [(run / name).read_bytes() for name in (CHECKPOINT, PREVIOUS)]
-    return run, files, [_bytes(torch.load(io.BytesIO(data), weights_only=True)) for data in files]
+    run, states = small_run(folder), []
+    for name in (CHECKPOINT, PREVIOUS):
+        alone = copied(run, folder / "alone", ("config.json", "run.json", name))
+        states.append(_bytes(RunFolder(alone).load_checkpoint()[0]))
+    return run, [(run / name).read_bytes() for name in (CHECKPOINT, PREVIOUS)], states
 
 
 def make(random, valid, folder):

@@ -35,7 +35,7 @@ def make(random, valid, folder):
     name = choice(random, _NAMES)
     kind, other = ("images", "labels") if _kind(name) == "images" else ("labels", "images")
     how = random.random()
-    if how < 0.002:
+    if how < 0.01:
         data = packed[kind] + zeros * _BOMB
     elif how < 0.25:
         data = mutated(random, packed[kind], packed[other])

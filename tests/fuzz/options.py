@@ -16,11 +16,9 @@ from orthoframe.cli._main import VERBS
 REFUSALS = ()
 WEIGHT = 1
 _LONGEST = 300
-_VALUES = (
-    *["0", "1", "2", "-1", "1.5", "nan", "inf", "-inf", "1e400", "1e-320", "99999999999999999999", "0x10", "1_000", "0.1:0.5", "0.1:0.5:0.9", ":", "1:", "5x3", "3x"],
-    *["x", "none", "None", "True", "é", "--", "--json", "-h", "[]", ".", "/", "labels.npy", "x.png", "x.html", "missing/x.png", "npz:", "folder:missing", "~nobody/x"],
-    *("", "a\nb", "\x00", "\ud800", "x" * 500, "a" * 300 + ".png"),
-)
+_NUMBERS = "0 1 2 -1 1.5 nan inf -inf 1e400 1e-320 99999999999999999999 0x10 1_000 0.1:0.5 0.1:0.5:0.9 : 1: 5x3 3x"
+_WORDS = "x none None True é -- --json -h [] . / labels.npy x.png x.html missing/x.png npz: folder:missing ~nobody/x"
+_VALUES = (*_NUMBERS.split(), *_WORDS.split(), "", "a\nb", "\x00", "\ud800", "x" * 500, "a" * 300 + ".png")
 _START = {
     "train": ["--data", "npz:missing.npz"],
     "predict": ["missing"],

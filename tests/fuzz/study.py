@@ -22,7 +22,7 @@ def prepare(folder):
     cells = study_results.cells({"ratio": [1, 10]}, made)
     parts = [study_results.comparison(cell.where, 0.02, 0.01, 0.03) for cell in cells]
     found = study_results.finding("It is near.", parts)
-    panels = [study_results.panel("delta_of", "ratio")]
+    panels = [study_results.panel("delta_of", "ratio"), study_results.panel("delta_of", "epoch", ["ratio"])]
     write_result(study_results.study("geometry", cells, panels, [found]), folder / "valid.json")
     return json.loads((folder / "valid.json").read_text())
 
