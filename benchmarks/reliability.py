@@ -10,6 +10,7 @@ start anew.
 
 import argparse
 import csv
+import ctypes
 import hashlib
 import json
 import os
@@ -36,7 +37,9 @@ from orthoframe import __version__
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ROOT = Path(__file__).parents[1]
-SETTINGS = "--majority 24 --ratio 2 --width 16 --epochs 120 --batch-size 32".split()
+_SMALL = "--majority 24 --ratio 2 --width 16 --epochs 120 --batch-size 32"
+_SMALLEST = "--majority 4 --ratio 1 --width 10 --epochs 2 --batch-size 64"
+SETTINGS = _SMALL.split()
 SAVE_SECONDS = 0.2  # between checkpoints, instead of 15: a short run has as many as a long one
 _COMMAND = (
     "import sys; from orthoframe.training import _run; _run._SAVE_SECONDS = {seconds}; "
@@ -45,6 +48,7 @@ _COMMAND = (
 # Loaded by Python itself at its start: the clock is ten years back for all that the process does.
 _CLOCK = "import time\nnow = time.time\ntime.time = lambda: now() - 10 * 365 * 86400\n"
 _PATIENCE = 300.0  # seconds that a command may take
+_CLONE_NEWNS = 0x00020000  # of Linux
 _BYTES = 500  # of a checkpoint that are broken in one trial
 
 
@@ -80,19 +84,28 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 
 
 @cache
-def undisturbed() -> tuple[Path, float]:
-    """The folder of a run that nothing happened to, and its seconds; made once."""
+def undisturbed() -> tuple[Path, float, float]:
+    """The folder of a run that nothing happened to, the seconds until it had begun, and those to its end."""
     folder = Path(tempfile.mkdtemp(prefix="reliability-"))
     started = time.monotonic()
-    status, said = ended(orthoframe("train", *SETTINGS, "--out", str(folder / "run")))
+    process = orthoframe("train", *SETTINGS, "--out", str(folder / "run"))
+    wait_for(folder / "run" / "config.json", process)
+    begun = time.monotonic() - started
+    status, said = ended(process)
     if status:
         raise RuntimeError(f"the undisturbed run failed: {said}")
-    return folder / "run", time.monotonic() - started
+    return folder / "run", begun, time.monotonic() - started
+
+
+def wait_for(file: Path, process: subprocess.Popen[str]) -> None:
+    """Wait until there is such a file, or the process has ended."""
+    while process.poll() is None and not file.exists():
+        time.sleep(0.02)
 
 
 def differences(folder: Path) -> list[str]:
     """Files of a run that are not those of the undisturbed one; of the table, all but the seconds must be the same."""
-    whole, _ = undisturbed()
+    whole = undisturbed()[0]
     names = ("encoder.safetensors", "geometry.jsonl", "certificate.json", "verdict.json", "config.json", "run.json")
     found = [name for name in names if _content(folder / name) != _content(whole / name)]
     if _rows(folder) != _rows(whole):
@@ -123,37 +136,44 @@ def finish(folder: Path, **environment: str) -> list[str]:
     return [f"{name} differs" for name in differences(folder)]
 
 
-def stopped(how: signal.Signals, folder: Path, draw: random.Random, *, least: float = 0.0) -> dict[str, Any]:
-    """Start a run and end it with a signal at a uniformly random time of its life."""
-    _, seconds = undisturbed()
-    moment = draw.uniform(least * seconds, seconds)
-    process = orthoframe("train", *SETTINGS, "--out", str(folder))
-    try:
-        process.wait(moment)
-    except subprocess.TimeoutExpired:
-        process.send_signal(how)
-    status, said = ended(process)
-    sentence = said.strip().splitlines()[-1] if said.strip() else ""
-    begun = (folder / "config.json").exists()
-    return {"seconds": round(moment, 2), "status": status, "begun": begun, "said": sentence[:300]}
+def stopped(how: signal.Signals, folder: Path, draw: random.Random, *, early: bool = False) -> dict[str, Any]:
+    """Start a run and end it with a signal, at a random time once it has begun, or early: of the command's whole life.
+
+    One that ends before its time is started again.
+    """
+    _, begun, seconds = undisturbed()
+    while True:
+        process = orthoframe("train", *SETTINGS, "--out", str(folder))
+        if not early:
+            wait_for(folder / "config.json", process)
+        moment = draw.uniform(0.0, seconds if early else seconds - begun)
+        try:
+            process.wait(moment)
+            shutil.rmtree(folder)
+        except subprocess.TimeoutExpired:
+            process.send_signal(how)
+            status, said = ended(process)
+            sentence = said.strip().splitlines()[-1] if said.strip() else ""
+            begins = (folder / "config.json").exists()
+            return {"seconds": round(moment, 2), "status": status, "begun": begins, "said": sentence[:300]}
 
 
 def killed(number: int, folder: Path) -> Outcome:
     """SIGKILL at a random time of a fresh command, the start included; then resumed."""
-    about = stopped(signal.SIGKILL, folder / "run", random.Random(number))
+    about = stopped(signal.SIGKILL, folder / "run", random.Random(number), early=number % 2 == 0)
     return Outcome(1, finish(folder / "run"), about)
 
 
 def asked_to_stop(number: int, folder: Path) -> Outcome:
     """SIGTERM, SIGHUP and SIGINT in turn, at a random time; then resumed."""
     how = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)[number % 3]
-    about = stopped(how, folder / "run", random.Random(number))
+    about = stopped(how, folder / "run", random.Random(number), early=number % 4 == 0)
     return Outcome(1, finish(folder / "run"), {"signal": how.name, **about})
 
 
 def report_killed(number: int, folder: Path) -> Outcome:
     """SIGKILL at a random time of `report`: its page is whole or not there; then once more."""
-    whole, _ = undisturbed()
+    whole = undisturbed()[0]
     shutil.copytree(whole, folder / "run")
     page = folder / "page.html"
     process = orthoframe("report", str(folder / "run"), "--out", str(page))
@@ -172,7 +192,7 @@ def report_killed(number: int, folder: Path) -> Outcome:
 @cache
 def _page() -> bytes:
     """The report of the undisturbed run, as the command writes it."""
-    whole, _ = undisturbed()
+    whole = undisturbed()[0]
     page = whole.parent / "page.html"
     shutil.copytree(whole, whole.parent / "copy" / "run", dirs_exist_ok=True)
     ended(orthoframe("report", str(whole.parent / "copy" / "run"), "--out", str(page)))
@@ -182,13 +202,10 @@ def _page() -> bytes:
 def disk_full(number: int, folder: Path) -> Outcome:
     """A disk that is full at some point, from the first file to the report; then it has room, and is resumed."""
     size = random.Random(number).choice((16, 64, 128, 256, 512, 1024, 3072, 5120))
-    out, mounted = folder / "disk", False
+    out = folder / "disk"
     out.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", str(out)]
-    try:
-        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
-    except OSError:
-        pass
+    mounted = shutil.which("mount") is not None and subprocess.run(mount, capture_output=True).returncode == 0
     try:
         if mounted:
             process = orthoframe("train", *SETTINGS, "--out", str(out / "run"))
@@ -204,6 +221,12 @@ def disk_full(number: int, folder: Path) -> Outcome:
     finally:
         if mounted:
             subprocess.run(["umount", str(out)], check=True, capture_output=True)
+
+
+def own_mounts() -> None:
+    """Let file systems that this process mounts be seen by it alone, and vanish with it; without the right, nothing."""
+    if ctypes.CDLL(None).unshare(_CLONE_NEWNS) == 0:
+        subprocess.run(["mount", "--make-rprivate", "/"], check=False, capture_output=True)
 
 
 def _small_files(size: int, *words: str) -> subprocess.Popen[str]:
@@ -228,7 +251,7 @@ def _no_sentence(status: int, said: str) -> list[str]:
 
 def two_writers(number: int, folder: Path) -> Outcome:
     """Two commands into one folder, the second at a random time: one is refused, the other unharmed."""
-    _, seconds = undisturbed()
+    seconds = undisturbed()[2]
     words = ("train", *SETTINGS, "--out", str(folder / "run"))
     first = orthoframe(*words)
     time.sleep(random.Random(number).uniform(0.0, 0.8 * seconds) if number % 2 else 0.0)
@@ -244,7 +267,7 @@ def two_writers(number: int, folder: Path) -> Outcome:
 
 def moved(number: int, folder: Path) -> Outcome:
     """Killed, moved to another folder, and resumed there."""
-    about = stopped(signal.SIGKILL, folder / "run", random.Random(number), least=0.5)
+    about = stopped(signal.SIGKILL, folder / "run", random.Random(number))
     if (folder / "run").exists():
         (folder / "elsewhere").mkdir()
         os.replace(folder / "run", folder / "elsewhere" / "other name")
@@ -253,7 +276,7 @@ def moved(number: int, folder: Path) -> Outcome:
 
 def clock_back(number: int, folder: Path) -> Outcome:
     """Killed; then its files are dated a year ahead, and the process that resumes it has a clock ten years back."""
-    about = stopped(signal.SIGKILL, folder / "run", random.Random(number), least=0.5)
+    about = stopped(signal.SIGKILL, folder / "run", random.Random(number))
     ahead = time.time() + 365 * 86400
     for path in (folder / "run").rglob("*"):
         os.utime(path, (ahead, ahead))
@@ -293,10 +316,9 @@ def checkpoint_broken(number: int, folder: Path) -> Outcome:
 @cache
 def _small_run() -> Path:
     """A run whose checkpoint is as small as they get."""
-    whole, _ = undisturbed()
+    whole = undisturbed()[0]
     folder = whole.parent / "small"
-    words = "--majority 4 --ratio 1 --width 10 --epochs 2 --batch-size 64".split()
-    ended(orthoframe("train", *words, "--out", str(folder)))
+    ended(orthoframe("train", *_SMALLEST.split(), "--out", str(folder)))
     return folder
 
 
@@ -457,7 +479,8 @@ def main() -> None:
             fresh.write_text(json.dumps(data, indent=1) + "\n")
             os.replace(fresh, options.json)
 
-    _, seconds = undisturbed()
+    own_mounts()
+    seconds = undisturbed()[2]
     print(f"an undisturbed run takes {seconds:.1f} s", flush=True)
     described = kinds(options)
     for name, kind in described.items():
