@@ -51,13 +51,15 @@ class Labels:
     names: tuple[Any, ...]  # [k], integers or strings, sorted
 
     @classmethod
-    def of(cls, labels: Sequence[Any] | NDArray[Any] | Tensor) -> "Labels":
-        """Number any integer or string labels; other labels are refused as by `label_array`.
+    def of(cls, labels: "Sequence[Any] | NDArray[Any] | Tensor | Labels") -> "Labels":
+        """Number any integer or string labels, unless they are numbered; others are refused as by `label_array`.
 
         Examples:
             >>> Labels.of(["b", "a", "b"]).names
             ('a', 'b')
         """
+        if isinstance(labels, Labels):
+            return labels
         array = label_array(labels)
         if len(array) == 0:
             return cls(np.empty(0, np.int32), ())

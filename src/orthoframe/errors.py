@@ -55,6 +55,22 @@ def spelled(parts: Iterable[object], spell: Callable[[Option], str] = str) -> st
     return "".join(spell(part) if isinstance(part, Option) else str(part) for part in parts)
 
 
+def brief(value: object, most: int = 120) -> str:
+    r"""Something from a file, or what a parser said of it, for a sentence: one line of at most so many characters.
+
+    Examples:
+        >>> brief("two\nlines"), brief("0123456789" * 3, most=11)
+        ('two lines', '01234...789')
+    """
+    text = str(value)
+    kept = text if len(text) <= 8 * most else f"{text[: 4 * most]}...{text[-4 * most :]}"  # it may be very long
+    line = "".join(letter if letter.isprintable() else "?" for letter in " ".join(kept.split()))
+    if len(line) <= most:
+        return line
+    end = (most - 3) // 2 - 1
+    return f"{line[: most - 3 - end]}...{line[-end:]}"
+
+
 class OrthoframeError(Exception):
     """The base of all errors of this package; its arguments are the parts of its sentence.
 

@@ -30,7 +30,8 @@ def test_every_byte_is_reported_and_empty_lines_are_skipped(tmp_path):
     ("line", "num_samples", "message"),
     [
         ("[0, 1", None, "not JSON"),
-        ("[" * 100000, None, "not JSON"),
+        ("[" * 100000, None, "a list of whole numbers"),
+        ("[" + "9" * 4000 + "]", None, "index 9999"),
         ('["cat"]', None, "a list of whole numbers"),
         ("[1.0]", None, "a list of whole numbers"),
         ("[true]", None, "a list of whole numbers"),

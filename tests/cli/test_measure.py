@@ -111,7 +111,7 @@ def test_plot(here):
         (["torn.csv", "labels.txt"], "torn.csv, line 2: 1 fields, and the first line has 2"),
         (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is not a number"),
         (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
-        (["odd.npz", "labels.txt"], "odd.npz: there is no array 'features'; it has none"),
+        (["odd.npz", "labels.txt"], "odd.npz: there is no array 'features'; it has words.csv"),
         (["folder.safetensors", "labels.txt"], "folder.safetensors: Is a directory"),
         (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
         (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),

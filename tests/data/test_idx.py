@@ -35,7 +35,7 @@ def test_what_was_written_is_read(array, tmp_path_factory):
         (lambda b: b"\0\0\x08\x01" + b[4:], "not an idx file of bytes with 3 dimensions: it starts with 0x00000801"),
         (lambda b: b[:15], "truncated: the head has 15 bytes of 16"),
         (lambda b: b[:-1], "truncated: 23 bytes after the head, and the shape [4, 2, 3] needs 24"),
-        (lambda b: b + b"x", "too long: 25 bytes after the head"),
+        (lambda b: b + b"x", "too long: more bytes after the head, and the shape [4, 2, 3] needs 24"),
         (lambda b: b[:4] + b"\xff" * 12 + b[16:], "the shape [4294967295, 4294967295, 4294967295] needs 7922"),
     ],
 )

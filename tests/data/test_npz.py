@@ -60,15 +60,16 @@ def test_any_integers_or_strings_are_labels(tmp_path, labels, classes, numbers):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": GREY}, "it has the arrays x, not x_train, y_train, x_test, y_test, or x, y"),
+        ({"x": GREY}, r"it has the members x.npy, not x_train.npy, .*, or x.npy, y.npy"),
+        ({"X": GREY, "Y": LABELS}, r"it has the members X.npy, Y.npy, not x_train.npy, .*, or x.npy, y.npy"),
         ({"x": GREY / 255, "y": LABELS}, "x is float64, and pixels must be uint8"),
         ({"x": GREY[0], "y": LABELS}, r"x is of shape \[4, 3\], and must be"),
         ({"x": np.zeros((10, 3, 8, 8), np.uint8), "y": LABELS}, "1 or 3 channels, which come last"),
-        ({"x": GREY, "y": LABELS[:9]}, "x has 10 images and y 9 labels"),
+        ({"x": GREY, "y": LABELS[:9]}, "x has 10 images of 4 x 3 pixels and y 9 labels"),
         ({"x": GREY[:0], "y": LABELS[:0]}, "at least one"),
         ({"x": GREY, "y": LABELS[:, None]}, r"y is int64 of shape \[10, 1\], and labels must be"),
         ({"x": GREY, "y": LABELS / 2}, "y is float64"),
-        ({"x": GREY, "y": np.array([{}] * 10)}, "not an .npz file of plain arrays .*allow_pickle"),
+        ({"x": GREY, "y": np.array([{}] * 10)}, "not an .npz file of plain arrays: y: its entries are Python objects"),
         (
             {"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 1},
             "y_test has the label 2, which y_train does not have",

@@ -1,20 +1,23 @@
 """Batches as lists of sample indices: from any iterable or a file of JSON lines, checked, and joined into chunks."""
 
+import codecs
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from orthoframe._rows import Integers, Labels
-from orthoframe.errors import InputError
+from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
 _FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18
+_BATCH = msgspec.json.Decoder(list[int])
 
 
 def read_batches(
@@ -37,8 +40,9 @@ def read_batches(
     try:
         with Path(path).open("rb") as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield _parsed(line, f"{path}, line {number}", num_samples)
+                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                if text.strip():
+                    yield _parsed(text, f"{path}, line {number}", num_samples)
                 if on_bytes is not None:
                     on_bytes(len(line))
     except OSError as error:
@@ -47,15 +51,15 @@ def read_batches(
 
 def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error})") from None
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
+        values = _BATCH.decode(line)
+    except msgspec.ValidationError:
+        raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]") from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"{where}: not JSON ({brief(error)})") from None
     limit = 2**63 if num_samples is None else num_samples
     for value in values:
         if not 0 <= value < limit:
-            raise InputError(f"{where}: index {value}; {_valid_range(num_samples)}")
+            raise InputError(f"{where}: index {brief(value, 30)}; {_valid_range(num_samples)}")
     return np.array(values, dtype=np.int64)
 
 

@@ -2,9 +2,8 @@
 
 import csv
 import os
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -13,17 +12,19 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 
 from orthoframe import _atomic
-from orthoframe.errors import InputError, Option, OrthoframeError
+from orthoframe._untrusted import ArrayArchive, StoredArray, stored_array
+from orthoframe.errors import InputError, Option, OrthoframeError, brief
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
-_ROWS = 8192  # that are in memory at a time
+_ROWS, _VALUES = 8192, 2**22  # at most, that are in memory at a time
+_NAME_BYTES = 2**27  # that names from text may take as an array, in addition to twice their file
 # As numpy names them, with or without a byte order, and as safetensors does.
 _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
 
@@ -38,10 +39,11 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         raise InputError(Option("column"), f" is for .csv files, which {path} is not")
     with _reading(path):
         if path.suffix == ".txt":
-            text = path.read_text(encoding="utf-8-sig").rstrip()
-            labels = _numbers_or_names(text.split("\n") if text else [], path)
+            with path.open(encoding="utf-8-sig") as lines:
+                labels = _numbers_or_names(_text_labels(lines), path)
         elif path.suffix == ".csv":
-            labels = _csv_labels(path, column)
+            with path.open(newline="", encoding="utf-8-sig") as lines:
+                labels = _numbers_or_names(_csv_labels(lines, column, path), path)
         elif path.suffix == ".safetensors":
             with safe_open(path, framework="np") as tensors:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
@@ -50,50 +52,73 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
     try:
         labels = label_array(labels)
     except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: {error}") from error
+        raise InputError(f"{path}: {brief(error)}") from error
     if not len(labels):
         raise InputError(f"{path}: there are no labels")
     return labels
 
 
-def _numpy_labels(path: Path) -> Any:
+def _numpy_labels(path: Path) -> NDArray[Any]:
     with path.open("rb") as file:
-        content = np.load(file, allow_pickle=False)
-        if isinstance(content, np.ndarray) != (path.suffix == ".npy"):
-            other = ".npz" if path.suffix == ".npy" else ".npy"
-            raise InputError(f"{path}: not a {path.suffix} file; rename it to {path.with_suffix(other)}")
-        return content if path.suffix == ".npy" else content[_pick(path, None, "labels", content.files)]
+        kind = {b"PK\x03\x04": ".npz", b"\x93NUM": ".npy"}.get(file.read(4), path.suffix)
+    if kind != path.suffix:
+        raise InputError(f"{path}: not a {path.suffix} file; rename it to {path.with_suffix(kind)}")
+    return _npy_array(path).read() if kind == ".npy" else _npz_array(path, None, "labels").read()
 
 
-def _csv_labels(path: Path, column: str | None) -> NDArray[Any]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        rows = csv.reader(file)
-        header = next(rows, None)
-        if not header:
-            raise InputError(f"{path}: there is no header; the first line must name the columns")
-        if column is None and len(header) > 1:
-            names = ", ".join(header)
-            raise InputError(f"{path}: which column has the labels? Use ", Option("column"), f" with one of {names}")
-        name = header[0] if column is None else column
-        if name not in header:
-            raise InputError(f"{path}: there is no column {name!r}; columns are {', '.join(header)}")
-        values = []
-        for row in rows:
-            if len(row) != len(header):
-                raise InputError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
-            values.append(row[header.index(name)])
-    return _numbers_or_names(values, path, first_line=2)
+def _text_labels(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """Labels with the numbers of their lines; blank lines at the end are left out."""
+    blank = None
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            if blank is not None:
+                yield blank, ""
+            yield number, line
+        elif blank is None:
+            blank = number
 
 
-def _numbers_or_names(values: list[str], path: Path, first_line: int = 1) -> NDArray[Any]:
-    values = [value.strip() for value in values]
-    if "" in values:
-        raise InputError(f"{path}, line {values.index('') + first_line}: the label is missing")
+def _csv_labels(lines: Iterable[str], column: str | None, path: Path) -> Iterator[tuple[int, str]]:
+    """Labels with the numbers of their lines."""
+    rows = csv.reader(lines)
+    header = next(rows, None)
+    if not header:
+        raise InputError(f"{path}: there is no header; the first line must name the columns")
+    names = brief(", ".join(header))
+    if column is None and len(header) > 1:
+        raise InputError(f"{path}: which column has the labels? Use ", Option("column"), f" with one of {names}")
+    name = header[0] if column is None else column
+    if name not in header:
+        raise InputError(f"{path}: there is no column {name!r}; columns are {names}")
+    place = header.index(name)
+    for row in rows:
+        if len(row) != len(header):
+            raise InputError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
+        yield rows.line_num, row[place]
+
+
+def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[Any]:
+    """Labels from text. Each name is kept once, because millions of strings take far more memory than their file."""
+    known: dict[str, int] = {}
+    rows = array("i")
+    for line, label in labels:
+        label = label.strip()
+        if not label:
+            raise InputError(f"{path}, line {line}: the label is missing")
+        rows.append(known.setdefault(label, len(known)))
+    names = np.array(list(known), dtype=object)
     with suppress(ValueError, OverflowError):
-        numbers = [int(value) for value in values]
-        if [str(number) for number in numbers] == values:  # 01 and 1 are two names
-            return np.array(numbers, dtype=np.int64)
-    return np.array(values)
+        numbers = [int(name) for name in known]
+        if [str(number) for number in numbers] == list(known):  # 01 and 1 are two names
+            names = np.array(numbers, dtype=np.int64)
+    if names.dtype == object and len(names):
+        longest = max(known, key=len)
+        # An array of strings has room for the longest in every row.
+        if 4 * len(longest) * (len(rows) + len(known)) > _NAME_BYTES + 2 * path.stat().st_size:
+            much = f"{len(longest)} characters, too many for an array of {len(rows)} labels; shorten it"
+            raise InputError(f"{path}: the label {brief(longest, 40)!r} has {much}")
+        names = names.astype(str)
+    return np.asarray(names[np.frombuffer(rows, np.intc)])
 
 
 @dataclass(frozen=True)
@@ -117,8 +142,21 @@ def open_features(path: Path, key: str | None) -> FeatureFile:
 
 
 def _npy(path: Path, _: str | None) -> FeatureFile:
-    array = np.lib.format.open_memmap(path, mode="r")
-    return _sliced(path, array, array.shape, array.dtype)
+    stored = _npy_array(path)
+    _checked(path, stored.shape, stored.dtype)
+    order: Any = "F" if stored.by_columns else "C"
+    array = np.memmap(path, stored.dtype, mode="r", offset=stored.offset, shape=stored.shape, order=order)
+    return _sliced(path, array, stored.shape, stored.dtype)
+
+
+def _npy_array(path: Path) -> StoredArray:
+    return stored_array(lambda: path.open("rb"), path.stat().st_size)
+
+
+def _npz_array(path: Path, wanted: str | None, usual: str) -> StoredArray:
+    archive = ArrayArchive(path)
+    members = [name.removesuffix(".npy") for name in archive.members]
+    return archive[_pick(path, wanted, usual, archive.names, members)]
 
 
 def _safetensors(path: Path, key: str | None) -> FeatureFile:
@@ -129,35 +167,25 @@ def _safetensors(path: Path, key: str | None) -> FeatureFile:
 
 def _sliced(path: Path, array: Any, shape: tuple[int, ...], dtype: Any) -> FeatureFile:
     rows, dim = _checked(path, shape, dtype)
-    return FeatureFile(rows, dim, lambda: (_tensor(array[start : start + _ROWS]) for start in range(0, rows, _ROWS)))
+    step = _together(dim)
+    return FeatureFile(rows, dim, lambda: (_tensor(array[start : start + step]) for start in range(0, rows, step)))
+
+
+def _together(dim: int) -> int:
+    """Rows that are in memory at a time."""
+    return max(1, min(_ROWS, _VALUES // dim))
 
 
 def _npz(path: Path, key: str | None) -> FeatureFile:
     """Streamed out of the archive, so that a compressed one needs no memory either."""
-    archive = zipfile.ZipFile(path)
-    names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
-    name = _pick(path, key, "features", names) + ".npy"
-
-    def header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-        first = np.lib.format.read_magic(file) == (1, 0)
-        return (np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0)(file)
-
-    with archive.open(name) as file:
-        shape, by_columns, dtype = header(file)
-    if by_columns and len(shape) > 1:
+    stored = _npz_array(path, key, "features")
+    if stored.by_columns and len(stored.shape) > 1:
         raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
-    rows, dim = _checked(path, shape, dtype)
+    rows, dim = _checked(path, stored.shape, stored.dtype)
 
     def parts() -> Iterator["Tensor"]:
-        with _reading(path), archive.open(name) as file:
-            header(file)
-            size = dim * dtype.itemsize
-            for start in range(0, rows, _ROWS):
-                count = min(_ROWS, rows - start)
-                data = file.read(count * size)
-                if len(data) < count * size:
-                    raise InputError(f"{path}: the file ends in row {start + len(data) // size} of {rows}")
-                yield _tensor(np.frombuffer(data, dtype=dtype).reshape(count, dim))
+        with _reading(path):
+            yield from map(_tensor, stored.rows(_together(dim)))
 
     return FeatureFile(rows, dim, parts)
 
@@ -181,12 +209,12 @@ def _csv(path: Path, _: str | None) -> FeatureFile:
                 raise InputError(f"{path}, line {line}: {len(fields)} fields, and the first line has {dim}")
             values = [_number(field) for field in fields]
             if None in values:
-                raise InputError(f"{path}, line {line}: {fields[values.index(None)].strip()!r} is not a number")
+                raise InputError(f"{path}, line {line}: {brief(fields[values.index(None)])!r} is not a number")
             yield values
 
     def parts() -> Iterator["Tensor"]:
         rows = numbers()
-        while part := list(islice(rows, _ROWS)):
+        while part := list(islice(rows, _together(dim))):
             yield _tensor(np.array(part, dtype=np.float64))
 
     return FeatureFile(sum(1 for _ in lines()) - header, dim, parts)
@@ -200,8 +228,9 @@ def _number(field: str) -> float | None:
 
 
 def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
-    if len(shape) != 2 or str(dtype).lstrip("<>") not in _DTYPES:
-        raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {dtype} of {list(shape)}")
+    if len(shape) != 2 or str(dtype).lstrip("<>") not in _DTYPES or 0 in shape:
+        found = f"{dtype} of {brief(list(shape), 60)}"
+        raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {found}")
     return shape[0], shape[1]
 
 
@@ -214,11 +243,14 @@ def _tensor(array: Any) -> "Tensor":
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _pick(path: Path, wanted: str | None, usual: str, names: list[str]) -> str:
-    """Choose an array of a file: the one that was named, the only one, or the one with the usual name."""
+def _pick(path: Path, wanted: str | None, usual: str, names: list[str], members: list[str] | None = None) -> str:
+    """Choose an array of a file: the one that was named, the only one, or the one with the usual name.
+
+    `members` is what else the file has, for the error.
+    """
     name = wanted or (names[0] if len(names) == 1 else usual)
     if name not in names:
-        raise InputError(f"{path}: there is no array {name!r}; it has {', '.join(names) or 'none'}")
+        raise InputError(f"{path}: there is no array {name!r}; it has {brief(', '.join(members or names)) or 'none'}")
     return name
 
 
@@ -234,8 +266,9 @@ def _reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except (ValueError, TypeError, EOFError, csv.Error, zipfile.BadZipFile, zlib.error, SafetensorError) as error:
-        raise InputError(f"{path}: not a {path.suffix} file that can be read ({error})") from error
+    except Exception as error:  # a broken file can fail in any way
+        what = brief(error) or type(error).__name__
+        raise InputError(f"{path}: not a {path.suffix} file that can be read ({what})") from error
 
 
 def check_output(path: Path | None, option: str, *suffixes: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from orthoframe.errors import InputError, Option, OrthoframeError
+from orthoframe.errors import InputError, Option, OrthoframeError, brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -39,7 +39,7 @@ def complain(error: BaseException) -> None:
         print(f"orthoframe: {error.spelled(flag)}", file=sys.stderr)
     else:
         advice = "" if debug else " (ORTHOFRAME_DEBUG=1 shows where)"
-        print(f"orthoframe: unexpected {type(error).__name__}: {error}{advice}", file=sys.stderr)
+        print(f"orthoframe: unexpected {type(error).__name__}: {brief(error, 200)}{advice}", file=sys.stderr)
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._datasets import Progress, data_folder, load_data
-from orthoframe.data._folder import read_image
+from orthoframe.data._folder import MOST_PIXELS, read_image
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
 
@@ -14,6 +14,7 @@ __all__ = [
     "LabelledImages",
     "Normaliser",
     "read_image",
+    "MOST_PIXELS",
     "step_counts",
     "long_tail_counts",
     "imbalanced_indices",

@@ -1,5 +1,6 @@
 """Image files: one of them, or a folder with a sub-folder for each class."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,12 +11,16 @@ import torch
 from torch import Tensor
 
 from orthoframe.data._images import LabelledImages
-from orthoframe.errors import DataError
+from orthoframe.errors import DataError, brief
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+# What these endings stand for. Pillow knows more, such as EPS, for which it would start another program.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MOST_PIXELS = 2**24
+"""The most pixels of an image; a larger one is refused before it is decoded."""
 
 
 def read_folder(path: Path) -> list[LabelledImages]:
@@ -52,7 +57,9 @@ def _files(path: Path, classes: tuple[str, ...]) -> list[tuple[Path, int]]:
     files = []
     for folder in _class_folders(path):
         if folder.name not in classes:
-            raise DataError(f"{folder}: the training images have no such class; classes are {', '.join(classes)}")
+            raise DataError(
+                f"{folder}: the training images have no such class; classes are {brief(', '.join(classes))}"
+            )
         found = sorted(
             entry
             for entry in folder.iterdir()
@@ -78,9 +85,8 @@ def _images(files: list[tuple[Path, int]], classes: tuple[str, ...]) -> Labelled
                 "to one size first, for instance with Pillow's Image.resize or with ImageMagick's mogrify"
             )
     channels = 1 if grey else 3
-    pixels = torch.empty((len(paths), channels, *size), dtype=torch.uint8)
-    for number, path in enumerate(paths):
-        pixels[number] = read_image(path, channels, size)
+    # Stacked after all were decoded: what their heads promise may not be there.
+    pixels = torch.stack([read_image(path, channels, size) for path in paths]).contiguous()
     return LabelledImages(pixels, torch.tensor(labels), classes)
 
 
@@ -99,7 +105,7 @@ def read_image(path: Path, channels: int, size: tuple[int, int]) -> Tensor:
         size: The height and width that it must have.
 
     Raises:
-        DataError: If it cannot be read, has another size, or more than 8 bits per channel.
+        DataError: If it cannot be read, has another size, more than `MOST_PIXELS`, or more than 8 bits per channel.
     """
     with _opened(path) as image:
         if (image.height, image.width) != size:
@@ -115,13 +121,21 @@ def _opened(path: Path) -> Iterator["Image"]:
     """An image with at most 8 bits per channel; it is decoded when its pixels are asked for."""
     from PIL.Image import DecompressionBombError, open
 
+    too_large = DataError(f"{path}: more than {MOST_PIXELS} pixels, which is the limit for one image; make it smaller")
     try:
-        with open(path) as image:
-            if image.mode[0] in "IF":
-                raise DataError(f"{path}: more than 8 bits per channel (mode {image.mode}); save it with 8 bits")
-            yield image
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
+            with open(path, formats=_FORMATS) as image:
+                if image.height * image.width > MOST_PIXELS:
+                    raise too_large
+                if image.mode[0] in "IF":
+                    raise DataError(f"{path}: more than 8 bits per channel (mode {image.mode}); save it with 8 bits")
+                yield image
     except DataError:
         raise
-    except (OSError, ValueError, SyntaxError, DecompressionBombError) as error:
-        what = error.strerror if isinstance(error, OSError) and error.strerror else f"the image is broken ({error})"
-        raise DataError(f"{path}: {what}") from None
+    except DecompressionBombError:
+        raise too_large from None
+    except Exception as error:  # a broken image can fail in any way
+        reason = error.strerror if isinstance(error, OSError) else None
+        what = brief(error) or type(error).__name__
+        raise DataError(f"{path}: {reason or f'the image is broken ({what})'}") from None

@@ -2,7 +2,6 @@
 
 import gzip
 import math
-import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
+from orthoframe._untrusted import ArrayArchive, StoredArray, read_up_to
 from orthoframe.data._images import LabelledImages
-from orthoframe.errors import DataError
+from orthoframe.errors import DataError, brief
 
 _MEND = "delete it, and it is downloaded again"
 _SHAPE = (3, 32, 32)  # of a CIFAR image
@@ -34,18 +33,19 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
             if len(head) < 4 + 4 * dimensions:
                 raise DataError(f"{path}: truncated: the head has {len(head)} bytes of {4 + 4 * dimensions}; {_MEND}")
             shape = [int(size) for size in np.frombuffer(head, ">u4", offset=4)]
-            data = file.read()
+            expected = math.prod(shape)
+            data = read_up_to(file, expected + 1)  # one more tells a file that is too long
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); {_MEND}") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
-    expected = math.prod(shape)
     if len(data) != expected:
-        fault = "truncated" if len(data) < expected else "too long"
-        raise DataError(
-            f"{path}: {fault}: {len(data)} bytes after the head, and the shape {shape} needs {expected}; {_MEND}"
-        )
-    return np.frombuffer(data, np.uint8).reshape(shape).copy()  # torch shares its memory, which must be writable
+        found = f"truncated: {len(data)} bytes" if len(data) < expected else "too long: more bytes"
+        raise DataError(f"{path}: {found} after the head, and the shape {shape} needs {expected}; {_MEND}")
+    try:
+        return np.frombuffer(data, np.uint8).reshape(shape)
+    except ValueError:  # no entries, but sizes whose product is out of range
+        raise DataError(f"{path}: no array has the shape {shape}; {_MEND}") from None
 
 
 def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> LabelledImages:
@@ -89,9 +89,8 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
                     f"and labels go from 0 to {limit - 1}"
                 )
         parts.append(part)
-    records = np.concatenate(parts)
-    pixels = np.ascontiguousarray(records[:, len(limits) :]).reshape(-1, *_SHAPE)
-    labels = records[:, len(limits) - 1].astype(np.int64)
+    pixels = np.concatenate([part[:, len(limits) :] for part in parts]).reshape(-1, *_SHAPE)
+    labels = np.concatenate([part[:, len(limits) - 1] for part in parts]).astype(np.int64)
     return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels), classes)
 
 
@@ -102,23 +101,11 @@ def read_npz(path: Path) -> list[LabelledImages]:
     grey ones or [n, height, width, channels] with 1 or 3 channels; labels are integers or strings, [n]. Classes are the
     distinct training labels, sorted.
     """
-    parts = []
-    for end, x, y in _read_arrays(path):
-        if y.ndim != 1 or y.dtype.kind not in "iuU":
-            raise DataError(
-                f"{path}: y{end} is {y.dtype} of shape {list(y.shape)}, and labels must be integers or strings, [n]"
-            )
-        pixels = _pixels(path, f"x{end}", x)
-        if len(pixels) != len(y) or not len(y):
-            raise DataError(
-                f"{path}: x{end} has {len(pixels)} images and y{end} {len(y)} labels; "
-                "every image needs one label, and there must be at least one image"
-            )
-        parts.append((pixels, y))
+    parts = _read_parts(path)
     names = np.unique(parts[0][1])
     unknown = np.setdiff1d(parts[-1][1], names)
     if len(unknown):
-        raise DataError(f"{path}: y_test has the label {unknown[0]!s}, which y_train does not have")
+        raise DataError(f"{path}: y_test has the label {brief(unknown[0])}, which y_train does not have")
     images = []
     for pixels, labels in parts:
         numbers = np.searchsorted(names, labels).astype(np.int64)
@@ -126,43 +113,56 @@ def read_npz(path: Path) -> list[LabelledImages]:
     return images
 
 
-def _read_arrays(path: Path) -> list[tuple[str, NDArray[Any], NDArray[Any]]]:
-    """The ending of their names, images and labels of each part."""
+def _read_parts(path: Path) -> list[tuple[NDArray[np.uint8], NDArray[Any]]]:
+    """Pixels and labels of each part; what their headers say is checked before they are read."""
     try:
-        with open(path, "rb") as stream:  # numpy would leave a broken file open
-            start = stream.read(6)
-            if not start.startswith((b"PK", b"\x93NUMPY")):  # numpy would take it for a pickle
-                raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
-            stream.seek(0)
-            file = np.load(stream, allow_pickle=False)
-            if not isinstance(file, NpzFile):
-                raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")
-            for endings in (("_train", "_test"), ("",)):
-                if all(axis + end in file.files for axis in "xy" for end in endings):
-                    return [(end, file[f"x{end}"], file[f"y{end}"]) for end in endings]
-            raise DataError(
-                f"{path}: it has the arrays {', '.join(file.files) or 'none'}, not x_train, y_train, x_test, y_test, "
-                "or x, y"
-            )
+        with open(path, "rb") as file:
+            start = file.read(6)
+        if start == b"\x93NUMPY":
+            raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")
+        if not start.startswith(b"PK"):
+            raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
+        archive = ArrayArchive(path)
+        for endings in (("_train", "_test"), ("",)):
+            if all(axis + end in archive.names for axis in "xy" for end in endings):
+                return [_read_part(path, archive, end) for end in endings]
+        raise DataError(
+            f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
+            "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
+        )
     except DataError:
         raise
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path}: not an .npz file of plain arrays ({error})") from None
+    except ValueError as error:
+        raise DataError(f"{path}: not an .npz file of plain arrays: {error}") from None
 
 
-def _pixels(path: Path, name: str, array: NDArray[Any]) -> NDArray[np.uint8]:
+def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
+    x, y = archive[f"x{end}"], archive[f"y{end}"]
+    if len(y.shape) != 1 or y.dtype.kind not in "iuU":
+        shape = brief(list(y.shape), 60)
+        raise DataError(f"{path}: y{end} is {y.dtype} of shape {shape}, and labels must be integers or strings, [n]")
+    _check_pixels(path, f"x{end}", x)
+    if x.shape[0] != y.shape[0] or 0 in x.shape:
+        raise DataError(
+            f"{path}: x{end} has {x.shape[0]} images of {x.shape[1]} x {x.shape[2]} pixels and y{end} {y.shape[0]} "
+            "labels; every image needs one label, and there must be at least one image"
+        )
+    pixels = x.read()
+    pixels = pixels[:, None] if pixels.ndim == 3 else pixels.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(pixels), y.read()
+
+
+def _check_pixels(path: Path, name: str, array: StoredArray) -> None:
     if array.dtype != np.uint8:
         raise DataError(
             f"{path}: {name} is {array.dtype}, and pixels must be uint8 from 0 to 255; if they go from 0 to 1, save "
             f"({name} * 255).round().astype('uint8')"
         )
-    if array.ndim == 3:
-        array = array[..., None]
-    if array.ndim != 4 or array.shape[3] not in (1, 3):
+    shape = array.shape
+    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
         raise DataError(
-            f"{path}: {name} is of shape {list(array.shape)}, and must be [n, height, width], or "
+            f"{path}: {name} is of shape {brief(list(shape), 60)}, and must be [n, height, width], or "
             "[n, height, width, channels] with 1 or 3 channels, which come last"
         )
-    return np.ascontiguousarray(array.transpose(0, 3, 1, 2))

@@ -5,6 +5,7 @@ from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._frame_encoder import FrameEncoder, make_encoder, make_frame_encoder
 from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._vit import ViT
+from orthoframe.encoders._weights import PREFIX, load_weights, shapes_only
 
 __all__ = [
     "make_frame_encoder",
@@ -16,4 +17,7 @@ __all__ = [
     "DenseNet",
     "MLP",
     "ViT",
+    "shapes_only",
+    "load_weights",
+    "PREFIX",
 ]

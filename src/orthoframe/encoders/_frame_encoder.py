@@ -9,6 +9,7 @@ from orthoframe.encoders._convolutional import DenseNet, ResNet
 from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._vit import ViT
+from orthoframe.encoders._weights import shapes_only
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Activation, Head, Model, check_choice, check_count
 
@@ -109,6 +110,7 @@ def make_frame_encoder(
     activation: Activation = "relu",
     num_classes: int | None = None,
     seed: int = 0,
+    weights: bool = True,
 ) -> FrameEncoder:
     """Make an encoder of small images with its frame head.
 
@@ -127,6 +129,7 @@ def make_frame_encoder(
         activation: See `orthoframe.options.Activation`.
         num_classes: If given, a dimension that is too small for a frame of this many classes is refused.
         seed: Decides the weights. The global generators are left as they were.
+        weights: Whether it gets weights; otherwise only shapes, for weights from a file: see `load_weights`.
 
     Returns:
         The encoder, on the CPU.
@@ -148,7 +151,7 @@ def make_frame_encoder(
             " the width of the encoder decides the dimension",
         )
     # On the CPU, whatever the default device, and from its generator alone: the same bytes everywhere.
-    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+    with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
         size = backbone.out_features

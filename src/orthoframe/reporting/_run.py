@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe.errors import InputError
+from orthoframe._untrusted import parsed
+from orthoframe.errors import InputError, brief
 from orthoframe.training import (
     NON_FINITE_FILE,
     CertificateRecord,
@@ -24,6 +25,7 @@ from orthoframe.training import (
 )
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
+_MOST_BYTES = 2**24  # of a JSON file: its values may take thirty times as much in memory
 _T = TypeVar("_T")
 
 
@@ -96,13 +98,16 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:
-    return _decoded(msgspec.json.Decoder(kind).decode, _read_bytes(path), str(path))
+    data = _read_bytes(path)
+    if len(data) > _MOST_BYTES and kind is not CertificateRecord:  # which grows with the pairs of classes
+        raise InputError(f"{path}: it has {len(data)} bytes, and a run writes less than {_MOST_BYTES}")
+    return _decoded(msgspec.json.Decoder(kind).decode, data, str(path))
 
 
 def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
     try:
-        return decode(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return parsed(decode, data)
+    except ValueError as error:
         raise InputError(f"{where}: {error}") from None
 
 
@@ -129,14 +134,14 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
             _check_order(records, record.epoch, where)
             records.append(record)
     except csv.Error as error:
-        raise InputError(f"{path}, line {rows.reader.line_num}: not a .csv file ({error})") from None
+        raise InputError(f"{path}, line {rows.reader.line_num}: not a .csv file ({brief(error)})") from None
     return tuple(records)
 
 
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
     found: list[Measurement] = []
     decoder = msgspec.json.Decoder(Measurement)
-    for number, line in enumerate(_read_bytes(path).split(b"\n"), start=1):
+    for number, line in enumerate(io.BytesIO(_read_bytes(path)), start=1):
         if not line.strip():
             continue
         where = f"{path}, line {number}"

@@ -1,27 +1,34 @@
 """A fitted classifier as a safetensors file: tensors, and everything else as JSON in its header. No pickle."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, write_atomic
+from orthoframe._rows import Labels
+from orthoframe._untrusted import parsed
 from orthoframe.batches import BatchPlan
+from orthoframe.encoders import PREFIX, load_weights
+from orthoframe.errors import brief
 from orthoframe.geometry import Accuracy, ClassStatistics, Geometry, geometry_of
+from orthoframe.options import Activation, Binding
 from orthoframe.sklearn._fit import StopReason
 from orthoframe.sklearn._network import TableEncoder
 
 _FORMAT = "orthoframe.FrameClassifier"
 _PLAIN = ("n_features_in_", "temperature_", "n_iter_", "loss_curve_", "gap_curve_", "loss_gap_")
 _ARRAYS = ("mean_", "scale_", "centres_")
+_MOST_BYTES = 2**26  # of the class names
 
 
 def save_classifier(classifier: Any, path: Path) -> None:
@@ -45,55 +52,134 @@ def save_classifier(classifier: Any, path: Path) -> None:
     tensors["labels"] = torch.from_numpy(plan.labels.classes.astype(np.int32))
     tensors["spreads"] = geometry.spreads
     # Trained in float32: nothing is lost.
-    tensors |= {f"encoder.{name}": value.float() for name, value in encoder.state_dict().items()}
+    tensors |= {PREFIX + name: value.float() for name, value in encoder.state_dict().items()}
     tensors = {name: value.contiguous() for name, value in tensors.items()}
     # One entry, because the order of several would differ from run to run.
     write_atomic(path, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
 
+@dataclass(frozen=True)
+class _Classes:
+    dtype: str
+    labels: list[bool | int | float | str]
+
+
+@dataclass(frozen=True)
+class _Network:
+    hidden: list[int]
+    activation: Activation
+
+
+@dataclass(frozen=True)
+class _Plan:
+    batch_size: int
+    binding: Binding
+    seed: int
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    n_features_in_: int
+    temperature_: float
+    n_iter_: int
+    loss_curve_: list[float]
+    gap_curve_: list[float]
+    loss_gap_: float
+
+
+@dataclass(frozen=True)
+class _About:
+    """What a file says beside its tensors."""
+
+    format: Literal["orthoframe.FrameClassifier"]
+    options: dict[str, Any]
+    classes: _Classes
+    columns: list[str] | None
+    fitted: _Fitted
+    stopped: StopReason
+    network: _Network
+    plan: _Plan
+    dead_rows: int
+    collapse_trace: float | None
+    accuracy: Accuracy
+
+
 def load_classifier(classifier: Any, path: Path) -> None:
     """Restore a classifier from a file; errors as in `FrameClassifier.load`."""
     try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["orthoframe"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        if about["format"] != _FORMAT:
-            raise ValueError(f"its format is {about['format']!r}")
-        _restore(classifier, about, tensors)
-    except (SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        what = str(error).splitlines()[0][:200]
+        parsed(partial(_restore, classifier), path)
+    except ValueError as error:
+        what = brief(error, 200)
         raise ValueError(f"{path} is not a classifier that FrameClassifier.save wrote ({what})") from None
 
 
-def _restore(classifier: Any, about: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    classifier.set_params(**about["options"] | {"hidden": tuple(about["options"]["hidden"])})
+def _restore(classifier: Any, path: Path) -> None:
+    with safe_open(path, framework="pt") as file:
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _About)
+        encoder = _read_network(file, about)
+        classes = _class_array(about.classes)
+        k, dim, columns = len(classes), about.network.hidden[-1], about.fitted.n_features_in_
+        if not 1 < k <= dim:
+            raise ValueError(f"{k} classes and {dim} dimensions")
+        shapes = {"mean_": [columns], "scale_": [columns], "centres_": [k, dim], "spreads": [k]}
+        shapes["labels"] = file.get_slice("labels").get_shape()[:1]  # any number of them
+        tensors = {name: _read_tensor(file, name, shape) for name, shape in shapes.items()}
+    counts = torch.bincount(tensors["labels"].long(), minlength=k)  # refuses what is below 0
+    if len(counts) != k or not counts.all():
+        raise ValueError(f"labels must be from 0 to {k - 1}, with rows of every class")
+    classifier.set_params(**about.options | {"hidden": tuple(about.options["hidden"])})
     for name in _PLAIN:
-        setattr(classifier, name, about["fitted"][name])
-    classifier.stopped_ = StopReason(about["stopped"])
+        setattr(classifier, name, getattr(about.fitted, name))
     for name in _ARRAYS:
         setattr(classifier, name, tensors[name].numpy())
-    classes = about["classes"]
-    classifier.classes_ = np.array(classes["labels"], dtype=np.dtype(classes["dtype"]))
-    if about["columns"]:
-        classifier.feature_names_in_ = np.array(about["columns"], dtype=object)
-    encoder = TableEncoder(classifier.n_features_in_, **about["network"])
-    weights = {name.removeprefix("encoder."): value for name, value in tensors.items() if name.startswith("encoder.")}
-    encoder.load_state_dict(weights)
-    classifier.encoder_ = encoder.double()
-    names = plain_labels(classifier.classes_)
-    classifier.plan_ = BatchPlan(names[tensors["labels"].numpy()], **about["plan"])
-    classifier.geometry_ = _geometry(about, tensors, names)
+    classifier.stopped_, classifier.classes_, classifier.encoder_ = about.stopped, classes, encoder.double()
+    if about.columns:
+        classifier.feature_names_in_ = np.array(about.columns, dtype=object)
+    names = tuple(plain_labels(classes).tolist())
+    # Numbered as they are: an array with the name of each row could be far larger than the file.
+    numbered: Any = Labels(tensors["labels"].numpy(), names)
+    classifier.plan_ = BatchPlan(numbered, **asdict(about.plan))
+    classifier.geometry_ = _geometry(about, tensors, counts, names)
 
 
-def _geometry(about: dict[str, Any], tensors: dict[str, Tensor], names: NDArray[Any]) -> Geometry:
+def _read_network(file: Any, about: _About) -> TableEncoder:
+    """The network with its weights, for which memory is taken when their shapes were compared."""
+    hidden, layers = about.network.hidden, sum(name.endswith(".bias") for name in file.keys()) - 1  # noqa: SIM118
+    if len(hidden) != layers or not hidden or min(hidden) < 1 or about.fitted.n_features_in_ < 1:
+        sizes = brief([about.fitted.n_features_in_, *hidden], 60)
+        raise ValueError(f"layers of the sizes {sizes}, and the weights of {layers} layers")
+    encoder = TableEncoder(about.fitted.n_features_in_, hidden, about.network.activation, weights=False)
+    load_weights(encoder, file)
+    return encoder
+
+
+def _class_array(classes: _Classes) -> NDArray[Any]:
+    dtype = np.dtype(classes.dtype)
+    if dtype.kind not in "biufUO" or dtype.itemsize * len(classes.labels) > _MOST_BYTES:
+        raise ValueError(f"{len(classes.labels)} class names of {dtype}")
+    array = np.array(classes.labels, dtype=dtype)
+    if len(set(array.tolist())) < len(array):
+        raise ValueError("two classes with one name")
+    return array
+
+
+def _read_tensor(file: Any, name: str, shape: list[int]) -> Tensor:
+    tensor: Tensor = file.get_tensor(name).clone()
+    dtype = torch.int32 if name == "labels" else torch.float64
+    if list(tensor.shape) != shape or tensor.dtype != dtype:
+        found = f"{tensor.dtype} of shape {brief(list(tensor.shape), 60)}"
+        raise ValueError(f"{name} must be {dtype} of shape {brief(shape, 60)}, not {found}")
+    return tensor
+
+
+def _geometry(about: _About, tensors: dict[str, Tensor], counts: Tensor, names: tuple[Any, ...]) -> Geometry:
     """All measures but these two follow from the moments of the classes."""
     statistics = ClassStatistics(len(names), tensors["centres_"].shape[1], scatter=False)
-    statistics.counts = torch.bincount(tensors["labels"].long(), minlength=len(names)).double()
+    statistics.counts = counts.double()
     statistics.means = tensors["centres_"]
     statistics.spreads = tensors["spreads"] * statistics.counts
-    statistics.dead_rows = about["dead_rows"]
-    accuracy = msgspec.convert(about["accuracy"], Accuracy)
-    return geometry_of(statistics, tuple(names.tolist()), trace=about["collapse_trace"], accuracy=accuracy)
+    statistics.dead_rows = about.dead_rows
+    return geometry_of(statistics, names, trace=about.collapse_trace, accuracy=about.accuracy)
 
 
 def plain_labels(classes: NDArray[Any]) -> NDArray[Any]:

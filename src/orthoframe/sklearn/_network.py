@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe.encoders import FrameHead
+from orthoframe.encoders import FrameHead, shapes_only
 from orthoframe.options import Activation
 
 _ROWS_AT_ONCE = 8192
@@ -18,13 +18,20 @@ class TableEncoder(nn.Module):
     """Maps rows of a table to unit features: hidden layers with ReLU, then a linear layer and the frame head.
 
     Features have as many dimensions as the last hidden layer has units. The seed determines the weights; the global
-    generators are not touched.
+    generators are not touched. Without `weights` there are only shapes, for weights from a file.
     """
 
-    def __init__(self, in_features: int, hidden: Sequence[int], activation: Activation = "relu", seed: int = 0) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        hidden: Sequence[int],
+        activation: Activation = "relu",
+        seed: int = 0,
+        weights: bool = True,
+    ) -> None:
         super().__init__()
         # On the CPU and from its generator alone: the same bytes everywhere.
-        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
             linears = [nn.Linear(a, b) for a, b in pairwise([in_features, *hidden])]
             for linear in linears:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from orthoframe._atomic import write_json
+from orthoframe._untrusted import parsed
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
 from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, agrees, interval, mean_of
@@ -177,10 +178,10 @@ def read_result(path: Path) -> StudyResult:
         InputError: If the file cannot be read, or is not the result of a study.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StudyResult)
+        return parsed(msgspec.json.Decoder(StudyResult).decode, path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
-    except msgspec.DecodeError as error:
+    except ValueError as error:
         raise InputError(f"{path} is not the result of a study: {error}") from None
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from orthoframe._atomic import locked, write_atomic
+from orthoframe._untrusted import parsed
 from orthoframe.errors import Option, OrthoframeError, StudyError
 from orthoframe.studies._jobs import Job, JobResult
 
@@ -75,10 +76,8 @@ class Store:
     def get(self, key: str) -> Done | None:
         """A result; None if there is none, or one that cannot be read."""
         try:
-            data = json.loads((self.folder(key) / "result.json").read_bytes())
-            result = msgspec.convert(data["result"], JobResult)
-            return Done(result, float(data["seconds"]), commit=data.get("commit"))
-        except (OSError, ValueError, KeyError, TypeError):
+            return parsed(_read_done, self.folder(key) / "result.json")
+        except (OSError, ValueError):
             return None
 
     def put(self, key: str, job: Job, done: Done) -> None:
@@ -98,6 +97,12 @@ class Store:
         """Keep other processes from a job, as `locked` does; yields whether the job is ours."""
         self.folder(key).mkdir(parents=True, exist_ok=True)
         return locked(self.folder(key), seconds)
+
+
+def _read_done(path: Path) -> Done:
+    data = json.loads(path.read_bytes())
+    result = msgspec.convert(data["result"], JobResult)
+    return Done(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
 
 
 def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:

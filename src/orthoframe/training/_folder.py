@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import os
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -13,15 +14,17 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe.data import Normaliser
-from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.errors import Call, Option, TrainingError
+from orthoframe._untrusted import parsed
+from orthoframe.data import MOST_PIXELS, Normaliser
+from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
+from orthoframe.errors import Call, Option, TrainingError, brief
 from orthoframe.geometry import NearestCentre
+from orthoframe.options import Activation, Head, Model
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task, encode
@@ -174,7 +177,7 @@ def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
         "std": list(task.normaliser.std),
     }
     weights = task.encoder.state_dict().items()
-    tensors = {f"encoder.{name}": value.detach().cpu().contiguous() for name, value in weights}
+    tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
     tensors[_CENTRES] = centres.contiguous()
     # One entry: the order of several would differ from run to run.
     write_atomic(folder / _ENCODER, save(tensors, metadata={"orthoframe": json.dumps(about)}))
@@ -194,17 +197,44 @@ def load_encoder(folder: Path) -> TrainedEncoder:
     """
     path = folder / _ENCODER if folder.is_dir() else folder
     try:
-        with safe_open(path, framework="pt") as file:
-            about = json.loads((file.metadata() or {})["orthoframe"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        parts = {name: about[name] for name in _ENCODER_SETTINGS}
-        encoder = make_frame_encoder(about["model"], about["image_shape"], **parts)
-        centres = tensors.pop(_CENTRES)
-        encoder.load_state_dict({name.removeprefix("encoder."): value for name, value in tensors.items()})
-        normaliser = Normaliser(tuple(about["mean"]), tuple(about["std"]))
-        trained = TrainedEncoder(encoder, centres, tuple(about["classes"]), tuple(about["image_shape"]), normaliser)
-    except (OSError, SafetensorError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        what = getattr(error, "strerror", None) or str(error).partition("\n")[0][:200]
+        return parsed(_read_encoder, path)
+    except (OSError, ValueError) as error:
+        what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
+
+
+@dataclass(frozen=True)
+class _About:
+    """What the file says beside its tensors."""
+
+    model: Model
+    width: int | None
+    head: Head
+    features: int | None
+    activation: Activation
+    image_shape: tuple[int, int, int]
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def _read_encoder(path: Path) -> TrainedEncoder:
+    with safe_open(path, framework="pt") as file:
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _About)
+        channels, height, width = about.image_shape
+        if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
+            raise ValueError(f"images of the shape {brief(list(about.image_shape), 60)}")
+        if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
+            raise ValueError(f"mean and std must be {channels} finite numbers")
+        parts = {name: getattr(about, name) for name in _ENCODER_SETTINGS}
+        # It takes memory when its shapes have been compared with those of the tensors.
+        encoder = make_frame_encoder(about.model, about.image_shape, **parts, weights=False)
+        load_weights(encoder, file)
+        centres = file.get_tensor(_CENTRES).clone()
+    if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
+        raise ValueError(
+            f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "
+            f"and class means of shape {brief(list(centres.shape), 60)}"
+        )
     encoder.eval()
-    return trained
+    return TrainedEncoder(encoder, centres, about.classes, about.image_shape, Normaliser(about.mean, about.std))

@@ -1,0 +1,157 @@
+"""Files that may lie: what a parser makes of them, and arrays of numpy, without believing what a header promises."""
+
+import io
+import math
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.errors import brief
+
+_D = TypeVar("_D")
+_T = TypeVar("_T")
+_PIECE = 2**20  # bytes that are read at a time
+_HEAD = 2**14  # bytes of a file that may belong to the header of an array; numpy takes at most 10,000
+_LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
+_LARGEST = 2**63  # bytes that no file has
+
+
+def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
+    """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
+
+    Errors of the system, which are not about the data, come through.
+
+    Examples:
+        >>> import json
+        >>> parsed(json.loads, "[" * 100000)
+        Traceback (most recent call last):
+        ValueError: maximum recursion depth exceeded while decoding a JSON array from a unicode string
+    """
+    try:
+        return parse(data)
+    except OSError:
+        raise
+    except Exception as error:  # nesting too deep, numbers too large, too little memory: broken data fails in any way
+        raise ValueError(brief(error) or type(error).__name__) from None
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_up_to(file: _Readable, count: int) -> bytearray:
+    """The next `count` bytes, or all there are; memory grows with what comes, not with what is asked for."""
+    data = bytearray()
+    while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):
+        data += piece
+    return data
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array in a file of numpy whose header was read, and agrees with the number of bytes that follow it.
+
+    Attributes:
+        shape: Its shape.
+        dtype: Numbers, booleans or strings.
+        by_columns: Whether the first index changes fastest.
+        offset: Where the entries start.
+        stream: Opens the file at its start.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    by_columns: bool
+    offset: int
+    stream: Callable[[], IO[bytes]]
+
+    def read(self) -> NDArray[Any]:
+        """The whole array."""
+        count = math.prod(self.shape) * self.dtype.itemsize
+        with self.stream() as file:
+            read_up_to(file, self.offset)
+            data = parsed(lambda size: read_up_to(file, size), count)
+        if len(data) < count:
+            raise ValueError(f"it ends after {len(data)} of {count} bytes")
+        return np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
+
+    def rows(self, together: int) -> Iterator[NDArray[Any]]:
+        """The rows of an array `[rows, dim]` that is stored by rows, some at a time."""
+        rows, dim = self.shape
+        size = dim * self.dtype.itemsize
+        with self.stream() as file:
+            read_up_to(file, self.offset)
+            for start in range(0, rows, together):
+                count = min(together, rows - start)
+                data = parsed(lambda size: read_up_to(file, size), count * size)
+                if len(data) < count * size:
+                    raise ValueError(f"it ends in row {start + len(data) // size} of {rows}")
+                yield np.frombuffer(data, self.dtype).reshape(count, dim)
+
+
+def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
+    """Read the header of an array.
+
+    Args:
+        stream: Opens the `.npy` file, or a member of an archive, at its start.
+        size: The bytes that the file or member has.
+
+    Raises:
+        ValueError: If it is not a plain array, or has not as many bytes as its header says; nothing is allocated.
+    """
+    with stream() as file:
+        head = io.BytesIO(parsed(file.read, min(size, _HEAD)))
+    try:
+        shape, by_columns, dtype = parsed(_header, head)
+    except ValueError:  # numpy's words advise what cannot be done here
+        raise ValueError("it does not start with the header of a plain array; save it with numpy.save") from None
+    if dtype.hasobject or dtype.kind == "V":
+        raise ValueError("its entries are Python objects or records; save an array of numbers or strings")
+    if not 0 < dtype.itemsize <= _LONGEST_ENTRY:
+        raise ValueError(f"its entries have {dtype.itemsize} bytes each, and 1 to {_LONGEST_ENTRY} are allowed")
+    offset = head.tell()
+    possible = math.prod(max(1, length) for length in shape) * dtype.itemsize < _LARGEST
+    if min(shape, default=0) < 0 or not possible or math.prod(shape) * dtype.itemsize != size - offset:
+        promised = f"{dtype} of shape {brief(list(shape), 60)}"
+        raise ValueError(f"its header promises {promised}, which is not what the {size - offset} bytes after it hold")
+    return StoredArray(shape, dtype, by_columns, offset, stream)
+
+
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    readers = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what the header says as a Python expression
+        return readers[np.lib.format.read_magic(file)](file)
+
+
+class ArrayArchive:
+    """The arrays of an `.npz` file by name; each is looked at when it is asked for.
+
+    Raises:
+        ValueError: If the file is not an archive.
+    """
+
+    def __init__(self, path: Path) -> None:
+        try:
+            self._zip = parsed(zipfile.ZipFile, path)
+        except ValueError as error:
+            raise ValueError(f"it is not an .npz archive ({error})") from None
+        self.members = self._zip.namelist()
+        self.names = [name.removesuffix(".npy") for name in self.members if name.endswith(".npy")]
+
+    def __getitem__(self, name: str) -> StoredArray:
+        """The array in the member `name.npy`; a `ValueError` if it is not a plain one."""
+        member = self._zip.getinfo(f"{name}.npy")
+        # Others may need any amount of memory to be unpacked, or a password.
+        if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
+            raise ValueError(f"{brief(name)} is encrypted or packed in an unusual way; save it with numpy.savez")
+        try:
+            return stored_array(lambda: parsed(self._zip.open, member), member.file_size)
+        except ValueError as error:
+            raise ValueError(f"{brief(name)}: {error}") from None

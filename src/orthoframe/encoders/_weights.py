@@ -1,0 +1,62 @@
+"""Weights from a file, compared with what a network expects before memory is taken for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from orthoframe.errors import brief
+
+PREFIX = "encoder."
+"""What the names of weights start with in a file that has other tensors too."""
+
+
+class _NothingDrawn(TorchFunctionMode):
+    """Leaves out how weights start: on the meta device torch would load its compiler for it, which takes seconds."""
+
+    _LEFT_OUT = (nn.init.normal_, Tensor.normal_, Tensor.mean, Tensor.sub_)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        return next(iter((*args, *named.values()))) if func in self._LEFT_OUT else func(*args, **named)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Networks that are made in here have shapes, and neither weights nor memory for them; see `load_weights`.
+
+    Examples:
+        >>> with shapes_only():
+        ...     list(nn.Linear(10**8, 10**8).weight.shape)
+        [100000000, 100000000]
+    """
+    with torch.device("meta"), _NothingDrawn():
+        yield
+
+
+def load_weights(network: nn.Module, file: Any) -> None:
+    """Give a network that was made with `shapes_only` the weights of an open safetensors file.
+
+    Args:
+        network: Its shapes are compared with those in the file.
+        file: As `safetensors.safe_open` opens it; names start with `PREFIX`.
+
+    Raises:
+        ValueError: If a tensor is missing, is not expected, or has another shape or dtype.
+    """
+    expected = {PREFIX + name: value for name, value in network.state_dict().items()}
+    found = [name for name in file.keys() if name.startswith(PREFIX)]  # noqa: SIM118
+    for name in sorted(expected.keys() ^ set(found)):
+        raise ValueError(f"the tensor {brief(name, 60)} is {'missing' if name in expected else 'not expected'}")
+    weights = {}
+    for name, value in expected.items():
+        tensor = file.get_tensor(name)  # mapped from the file
+        if (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
+            wanted = f"{value.dtype} of {brief(list(value.shape), 60)}"
+            given = f"{tensor.dtype} of {brief(list(tensor.shape), 60)}"
+            raise ValueError(f"the tensor {brief(name, 60)} is {given}, and its network needs {wanted}")
+        weights[name.removeprefix(PREFIX)] = tensor.clone()
+    network.load_state_dict(weights, assign=True)
