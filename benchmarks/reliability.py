@@ -287,7 +287,7 @@ def clock_back(number: int, folder: Path) -> Outcome:
 
 
 def checkpoint_broken(number: int, folder: Path) -> Outcome:
-    """Some bytes of the newest checkpoint, each flipped and each cut off with all after it: the previous one is used."""
+    """Bytes of the newest checkpoint, each flipped and each cut off with all after it: the previous one is used."""
     run = _small_run()
     newest, lost = (run / CHECKPOINT).read_bytes(), list[str]()
     positions = range(number * _BYTES, min((number + 1) * _BYTES, len(newest)))

@@ -1,5 +1,6 @@
 """Rows and their classes: unit rows, labels as numbers, members of classes, and which process has which rows."""
 
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,11 @@ from torch import Tensor
 Integers = NDArray[Any]  # of any integer dtype
 
 SMALLEST_NORM = 1e-12
-"""A row that is not longer than this counts as zero: it has no direction, and gets no gradient."""
+"""A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
 # Squares of larger values leave the range of float64.
 _LARGE = 1e100
+# Float64 still holds the sum of many such counts, times their logarithm.
+_MOST_ROWS = 10**290
 
 
 def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -64,6 +67,7 @@ class Labels:
         if len(array) == 0:
             return cls(np.empty(0, np.int32), ())
         if array.dtype.kind in "iu" and array.min() >= 0 and array.max() < max(1024, len(array)):
+            array = array.astype(np.int64, copy=False)
             present = np.bincount(array) > 0  # small integers need no sorting
             names = np.flatnonzero(present)
             return cls((np.cumsum(present, dtype=np.int32) - 1)[array], tuple(names.tolist()))
@@ -80,25 +84,119 @@ class Labels:
         return class_members(self.classes, len(self.names))
 
 
-def label_array(labels: Sequence[Any] | NDArray[Any] | Tensor) -> NDArray[Any]:
+def label_array(labels: Sequence[Any] | NDArray[Any] | Tensor, name: str = "labels") -> NDArray[Any]:
     """Labels as a one-dimensional array of integers or strings, whatever they came as.
+
+    Integers that 64 bits do not hold are Python's, in an array of objects.
 
     Raises:
         ValueError: For labels that are not one-dimensional.
         TypeError: For labels that are neither integers nor strings.
     """
-    array = labels.cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    elif array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):  # a column of a data frame
-        array = array.astype(str)
-    elif array.dtype.kind == "O" and all(isinstance(value, int | np.integer) for value in array.flat):
-        array = array.astype(np.int64)
+    array = _array(labels, name)
+    if array.size and array.dtype.kind != "U" and not is_whole(array):
+        raise TypeError(f"{name} must be integers or strings, not {_kind(array)}")
     if array.ndim != 1:
-        raise ValueError(f"labels must be one-dimensional, not of shape {list(array.shape)}")
-    if len(array) and array.dtype.kind not in "biuU":
-        raise TypeError(f"labels must be integers or strings, not {array.dtype}")
+        raise ValueError(f"{name} must be one-dimensional, not of shape {list(array.shape)}")
     return array
+
+
+def label_tensor(labels: Sequence[Any] | NDArray[Any] | Tensor, device: torch.device, name: str = "labels") -> Tensor:
+    """Integer labels as int64 on a device, whatever they came as.
+
+    Raises:
+        ValueError: For labels that int64 does not hold.
+        TypeError: For labels that are not integers.
+    """
+    if isinstance(labels, Tensor):
+        if (labels.is_floating_point() or labels.is_complex()) and labels.numel():
+            raise TypeError(f"{name} must be integers, not {labels.dtype}; convert them with {name}.long()")
+        if labels.dtype != torch.uint64:
+            return labels.to(device, torch.int64)
+    array = _array(labels, name)
+    advice = f"number the classes, as np.unique({name}, return_inverse=True)[1] does"
+    if array.size and not is_whole(array):
+        raise TypeError(f"{name} must be integers, not {_kind(array)}; {advice}")
+    if array.size and whole_numbers(array).dtype.kind == "O":
+        raise ValueError(f"{name} must be integers of at most 64 bits with a sign, below 2^63; {advice}")
+    return torch.from_numpy(array.astype(np.int64)).to(device)
+
+
+def feature_tensor(features: Tensor | NDArray[Any] | Sequence[Any], name: str = "features") -> Tensor:
+    """Features as a tensor: a tensor as it is, and a copy of an array or of nested lists, which has no gradient.
+
+    Raises:
+        ValueError: For lists of different lengths.
+        TypeError: For arrays that are not of float64, float32 or float16; integers are not converted.
+
+    Examples:
+        >>> feature_tensor(np.array([[3.0, 4.0]], dtype=">f4"))
+        tensor([[3., 4.]])
+    """
+    if isinstance(features, Tensor):
+        return features
+    array = _array(features, name)
+    if array.dtype.kind != "f" or array.dtype.itemsize > 8:
+        raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {array.dtype}")
+    # A copy, because the array may be read-only, and torch takes neither other byte orders nor negative strides.
+    return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+
+
+def count_array(counts: Sequence[int] | NDArray[Any] | Tensor, name: str = "class_counts") -> Integers:
+    """Counts of any size, one per class: as int64 or, where their sum may not fit, as Python's integers.
+
+    Raises:
+        ValueError: For counts that are negative, too large for a float64, or not one-dimensional.
+        TypeError: For counts that are not integers.
+    """
+    array = _array(counts, name)
+    if array.size and (array.dtype.kind == "b" or not is_whole(array)):
+        raise TypeError(f"{name} must be integers, not {_kind(array)}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, not of shape {list(array.shape)}")
+    largest = int(array.max(initial=0))
+    if array.size and array.min() < 0:
+        raise ValueError(f"{name} must not be negative, not {reprlib.repr(int(array.min()))}")
+    if largest > _MOST_ROWS:
+        raise ValueError(f"{name} must be at most {_MOST_ROWS:.0e}, because float64 does not hold larger sums")
+    return array.astype(np.int64 if 2 * largest * array.size < 2**63 else object)
+
+
+def is_whole(array: NDArray[Any]) -> bool:
+    """Whether it holds integers, as Python's too; booleans are integers."""
+    if array.dtype.kind != "O":
+        return array.dtype.kind in "biu"
+    return all(isinstance(value, int | np.integer) for value in array.flat)
+
+
+def whole_numbers(values: NDArray[Any]) -> NDArray[Any]:
+    """An array of integers as int64, or as Python's own integers where these are too few bits."""
+    if values.size and not -(2**63) <= int(values.min()) <= int(values.max()) < 2**63:
+        return np.array([int(value) for value in values.flat], dtype=object).reshape(values.shape)
+    return values.astype(np.int64, copy=False)
+
+
+def _array(values: Any, name: str) -> NDArray[Any]:
+    """Any sequence as an array; objects, as a column of a data frame has, as strings or integers if all are."""
+    try:
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+        if array.dtype.kind == "f" and array.size and not hasattr(values, "dtype"):
+            objects = np.asarray(values, dtype=object)
+            array = objects if is_whole(objects) else array  # numpy makes float64 of [2**63, 1], and rounds
+    except (TypeError, ValueError, RuntimeError):  # nested lists of different lengths, bfloat16
+        raise ValueError(f"{name} must be an array, or lists of equal lengths of numbers") from None
+    if array.dtype.kind == "S":
+        return np.char.decode(array, "utf-8")
+    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+        return array.astype(str)
+    return whole_numbers(array) if array.dtype.kind == "O" and is_whole(array) else array
+
+
+def _kind(array: NDArray[Any]) -> str:
+    """What an error calls the values."""
+    if array.dtype.kind == "O":
+        return type(array.flat[0]).__name__
+    return "strings" if array.dtype.kind == "U" else str(array.dtype)
 
 
 def class_members(classes: Integers, num_classes: int) -> list[Integers]:

@@ -82,6 +82,9 @@ Scale = Literal["smoke", "desk", "paper"]
 Engine = Literal["local", "ray"]
 """Where the jobs of a study run: the cores of this machine, or a Ray cluster."""
 
+COLDEST, HOTTEST = 1e-3, 1e6
+"""The smallest and the largest temperature that is allowed."""
+
 
 def check_choice(name: str, value: object, kind: Any) -> None:
     """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
@@ -116,6 +119,7 @@ def check_number(
     *,
     above: float | None = None,
     least: float | None = None,
+    most: float | None = None,
     below: float = math.inf,
     advice: tuple[Part, ...] = (),
 ) -> float:
@@ -126,24 +130,45 @@ def check_number(
         value: The value; an `OptionTypeError` if it is not a number.
         above: It must be larger than this.
         least: It must not be smaller than this.
+        most: It must not be larger than this.
         below: It must be smaller than this.
         advice: What to do, behind the sentence.
 
     Examples:
-        >>> check_number("temperature", 0, above=0, advice=("0.1 is usual",))
+        >>> check_number("ratio", 0, above=0, advice=("1 is balanced",))
         Traceback (most recent call last):
-        orthoframe.errors.OptionError: temperature must be positive and finite, not 0; 0.1 is usual
+        orthoframe.errors.OptionError: ratio must be positive and finite, not 0; 1 is balanced
     """
     if isinstance(value, bool) or not isinstance(value, Real):
         raise OptionTypeError(Option(name), f" must be a number, not {type(value).__name__}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits, which nobody wants to read
+        number = value = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     inside = -math.inf < number < below  # not math.isfinite, which torch.compile cannot trace
     inside = inside and (above is None or number > above) and (least is None or number >= least)
+    inside = inside and (most is None or number <= most)
     if inside:
         return number
     bounds = [] if above is None else ["positive"] if above == 0 else [f"above {above:g}"]
-    bounds += [] if least is None else [f"at least {least:g}"]
-    bounds += ["finite"] if below == math.inf else [f"below {below:g}"]
+    if least is not None and most is not None:
+        bounds += [f"from {least:g} to {most:g}"]
+    else:
+        bounds += [] if least is None else [f"at least {least:g}"]
+        bounds += ["finite"] if below == math.inf else [f"below {below:g}"]
     raise OptionError(
         Option(name), f" must be {' and '.join(bounds)}, not {value}", *(("; ", *advice) if advice else ())
     )
+
+
+def check_temperature(value: object) -> float:
+    """The temperature as a `float`; an `OptionError` unless it is from 0.001 to 1,000,000.
+
+    Outside of this range not even float64 can tell the exponentials of a loss apart.
+
+    Examples:
+        >>> check_temperature(5e-309)
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: temperature must be from 0.001 to 1e+06, not 5e-309; 0.1 is usual
+    """
+    return check_number("temperature", value, least=COLDEST, most=HOTTEST, advice=("0.1 is usual",))

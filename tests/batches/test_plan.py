@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orthoframe import BatchPlan, certify
+from orthoframe import BatchPlan, PlanSampler, certify, repair
 from orthoframe.errors import OptionError
 
 LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
@@ -230,3 +230,39 @@ def test_the_first_classes_are_bound_by_their_number():
     assert sorted(BatchPlan(labels, 3, bound_classes=2).examples) == [0, 1]
     with pytest.raises(OptionError, match="bound_classes must be at most 3"):
         BatchPlan(labels, 3, bound_classes=9)
+
+
+@pytest.mark.parametrize("binding", ["none", "fixed", "redrawn", "random"])
+@pytest.mark.parametrize("bound_examples", [1, 2])
+def test_a_plan_without_batches_is_empty(binding, bound_examples):
+    """All samples together are fewer than a batch, and short batches are dropped."""
+    plan = BatchPlan([0, 0, 1, 1], 8, binding=binding, bound_examples=bound_examples, drop_last=True)
+    assert plan.batches(3) == []
+    assert not plan.certificate().holds
+    assert list(PlanSampler(plan)) == []
+
+
+@pytest.mark.parametrize("batch_size", [5, 2**40, 2**70])
+@pytest.mark.parametrize("scheme", ["partition", "reshuffle", "rare-hub"])
+def test_a_batch_that_is_larger_than_the_data(batch_size, scheme):
+    (batch,) = BatchPlan([0, 0, 1], batch_size, scheme=scheme, binding="none").batches()
+    assert sorted(batch.tolist()) == [0, 1, 2]
+
+
+def test_balanced_does_not_fill_batches_without_end():
+    with pytest.raises(OptionError, match="scheme='balanced' needs a batch_size of at most 16777216"):
+        BatchPlan([0, 0, 1], 2**70, scheme="balanced")
+
+
+def test_numbers_of_every_size_in_a_plan():
+    labels = [0, 0, 1, 1]
+    assert len(BatchPlan(labels, 2, seed=2**200).batches(2**200)) == 2
+    assert BatchPlan(labels, 2, bound_classes=np.int64(1)).examples.keys() == {0}
+    assert BatchPlan(labels, 4, views=2**70).certificate().holds
+    assert len(repair(labels, [[0, 2]], views=2**70)) == 1
+    for epochs in (0, -1, 1.5):
+        with pytest.raises(OptionError, match="epochs must be "):
+            BatchPlan(labels, 2).certificate(epochs)
+    for index in (2**63, 2**70, -(2**70)):
+        with pytest.raises(ValueError, match="batch 1 holds an index beyond 64 bits"):
+            certify(labels, [[0, 1], [index]])

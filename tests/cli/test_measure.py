@@ -80,9 +80,12 @@ def test_distance_to_the_optimum_without_relu(here, capsys):
     assert found["temperature"] == 0.1
     assert found["distance"] < 1e-9
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "1"]) == 0
-    assert "distance to no-ReLU optimum, tau 1    0.5176" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
+    assert "distance to no-ReLU optimum           0.5176 (tau 1)\n" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
+    assert main(["measure", "frame.npy", "four.txt", "--temperature", "0.00123"]) == 0
+    lines = capsys.readouterr().out.splitlines()[2:]
+    assert {line[36:38] for line in lines} == {"  "}  # values are in one column
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "0"]) == 2
-    assert "--temperature must be positive" in capsys.readouterr().err
+    assert "--temperature must be from 0.001" in capsys.readouterr().err
 
 
 def test_plot(here):

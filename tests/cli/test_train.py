@@ -103,8 +103,8 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
     ("words", "sentence"),
     [
         (["--epochs", "0"], "--epochs must be at least 1, not 0"),
-        (["--temperature", "0"], "--temperature must be positive"),
-        (["--temperature", "0.1:inf"], "--temperature must be positive"),
+        (["--temperature", "0"], "--temperature must be from 0.001"),
+        (["--temperature", "0.1:inf"], "--temperature must be from 0.001"),
         (["--seed", "1" * 23], "--seed must be below 2^63"),
         (["--ratio", "inf"], "--ratio must be at least 1 and finite, not inf"),
         (["--clean-fraction", "1"], "--clean-fraction must be at least 0 and below 1"),

@@ -294,9 +294,10 @@ def test_rows_that_are_too_short_to_have_a_direction_count_as_zero():
     assert measure(features, [0, 1, 0]).dead_rows == 1
 
 
-def test_sums_that_overflow_are_refused():
-    with pytest.raises(ValueError, match="so large that their sums overflow"):
-        measure(torch.full((20, 4), 1.5e308, dtype=torch.float64), torch.arange(20) % 2, normalize=False)
+@pytest.mark.parametrize("size", [1e200, 1.5e308])
+def test_sums_that_overflow_are_refused(size):
+    with pytest.raises(ValueError, match="so large that their squares overflow"):
+        measure(torch.full((20, 4), size, dtype=torch.float64), torch.arange(20) % 2, normalize=False)
 
 
 def test_a_class_of_dead_rows_leaves_the_cosines_of_others():

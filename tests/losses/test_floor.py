@@ -1,14 +1,16 @@
 """The floor, the collapsed value, the bound on angles, the fastest temperature."""
 
 import math
+from decimal import Decimal, localcontext
 
+import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 import reference
-from orthoframe import angle_bound, collapsed_loss, fastest_temperature, loss_floor, supcon_loss
+from orthoframe import angle_bound, collapsed_loss, decay_rate, fastest_temperature, loss_floor, supcon_loss
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 # Sum form, one batch: at temperature 1 and at temperature 0.1.
@@ -23,6 +25,9 @@ VECTORS = {
 labels_lists = st.lists(st.integers(0, 3), min_size=1, max_size=10)
 key_lists = st.lists(st.integers(0, 4), max_size=4)
 denominators = st.sampled_from(DENOMINATORS)
+counts_of_any_size = st.one_of(
+    st.integers(0, 3), st.integers(0, 10**6), st.integers(2**53, 2**64), st.integers(0, 10**30)
+)
 temperatures = st.sampled_from([0.05, 0.1, 0.5, 1.0, 10.0])
 
 
@@ -207,7 +212,7 @@ def test_gaps_below_zero_are_rounding():
         ({"class_counts": [2, 2], "key_counts": [1]}, "they must agree"),
         ({"class_counts": [2, -2]}, "must not be negative"),
         ({"class_counts": [[2, 2]]}, "one-dimensional"),
-        ({"labels": [0, 0], "temperature": 0.0}, "positive and finite"),
+        ({"labels": [0, 0], "temperature": 0.0}, "from 0.001 to 1e"),
         ({"labels": [0, 0], "denominator": "out"}, "must be one of"),
         ({"labels": [0, 0, 1], "singletons": "error"}, "class 1 has no positive"),
     ],
@@ -224,3 +229,59 @@ def test_bound_errors():
         fastest_temperature(1, 1, denominator="negatives")
     with pytest.raises(ValueError, match="positives must be at least 1"):
         angle_bound(0.1, 0, 3)
+
+
+def exact_floor(counts, keys, tau, denominator, reduction):
+    """With whole numbers for counts, and forty digits for the rest."""
+    with localcontext(prec=40):
+        push, total = (-1 / Decimal(tau)).exp(), [n + m for n, m in zip(counts, keys, strict=True)]
+        terms = []
+        for n in total:
+            positives, negatives, others = n - 1, sum(total) - n, sum(m > 0 for m in total) - 1
+            there = n > 1 and (denominator != "negatives" or negatives > 0)
+            inside = {
+                "all": lambda p=positives, m=negatives: p + m * push,
+                "sincere": lambda m=negatives: 1 + m * push,
+                "negatives": lambda m=negatives: m * push,
+                "class-average": lambda m=others: 1 + m * push,
+            }[denominator]
+            terms.append(inside().ln() if there else None)
+        if reduction == "none":
+            return [float(term or 0) for term in terms]
+        total_loss = sum(n * term for n, term in zip(counts, terms, strict=True) if term is not None)
+        anchors = sum(n for n, term in zip(counts, terms, strict=True) if term is not None)
+        return [float(total_loss if reduction == "sum" else total_loss / max(anchors, 1))]
+
+
+@given(
+    st.lists(st.tuples(counts_of_any_size, counts_of_any_size), min_size=1, max_size=5),
+    denominators,
+    st.sampled_from([0.001, 0.1, 1.0, 1000.0]),
+    st.sampled_from(["mean", "sum", "none"]),
+)
+@example([(2**63 - 1, 0), (2**63 - 1, 0)], "all", 0.1, "mean")
+@example([(2**63 - 1, 0), (2**63 - 1, 2**63 - 1)], "sincere", 0.1, "sum")
+@example([(2**63 - 1, 0), (1, 0), (1, 0)], "negatives", 0.1, "none")
+def test_counts_of_any_size(counts, denominator, temperature, reduction):
+    rows, keys = ([pair[i] for pair in counts] for i in (0, 1))
+    expected = exact_floor(rows, keys, temperature, denominator, reduction)
+    options = {"temperature": temperature, "denominator": denominator, "reduction": reduction}
+    found = loss_floor(class_counts=rows, key_counts=keys, **options).reshape(-1)
+    # Small terms are the difference of 1 and its logarithm; sums of several signs lose what they cancel.
+    scale = max(map(abs, exact_floor(rows, keys, temperature, denominator, "none")))
+    allowed = 1e-14 * scale * (float(sum(rows)) if reduction == "sum" else 1.0)
+    assert found.tolist() == pytest.approx(expected, rel=1e-13, abs=allowed)
+    whole = torch.tensor(rows, dtype=torch.uint64) if max(rows) < 2**64 else np.array(rows, dtype=object)
+    again = loss_floor(class_counts=whole, key_counts=np.array(keys, dtype=object), **options).reshape(-1)
+    assert torch.equal(found, again)
+
+
+def test_counts_without_a_number_are_refused():
+    for function in (angle_bound_of, decay_rate, fastest_temperature):
+        for positives, negatives in ((math.nan, 1), (1, math.nan), (0, 1), (1, -1)):
+            with pytest.raises(ValueError, match="positives must be at least 1, and negatives at least 0"):
+                function(positives, negatives)
+
+
+def angle_bound_of(positives, negatives):
+    return angle_bound(0.1, positives, negatives)

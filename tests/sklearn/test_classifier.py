@@ -204,7 +204,7 @@ def test_joblib_takes_it_along(fitted, blobs):
         ({"activation": "tanh"}, "activation must be one of 'relu', .*, not 'tanh'"),
         ({"binding": "glue"}, "binding must be one of 'none', .*, not 'glue'"),
         ({"epochs": 0}, "epochs must be at least 1, not 0"),
-        ({"temperature": 0}, "temperature must be positive and finite, not 0"),
+        ({"temperature": 0}, r"temperature must be from 0.001 to 1e\+06, not 0"),
         ({"tol": -1}, "tol must be at least 0 and finite, not -1"),
         ({"temperature": "0.1"}, "temperature must be a number, not str"),
         ({"dropout": None}, "dropout must be a number, not NoneType"),

@@ -187,7 +187,7 @@ def test_one_class_and_few_steps():
         ({"seed": -1}, "seed must be at least 0"),
         ({"max_steps": 0}, "max_steps must be"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
-        ({"temperature": 0.0}, "temperature must be positive"),
+        ({"temperature": 0.0}, "temperature must be from 0.001"),
         ({"denominator": "some"}, "denominator must be one of"),
         ({"labels": []}, "labels are empty"),
         ({"labels": [0, 1, 2]}, "the loss is 0 everywhere"),

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from orthoframe._rows import Integers, Labels
+from orthoframe._rows import Integers, Labels, is_whole, whole_numbers
 from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
@@ -95,8 +95,10 @@ def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Itera
         array = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)  # a torch tensor may be on a device
         if array.ndim != 1:
             raise ValueError(f"batch {number} must be a list of indices, not an array of shape {list(array.shape)}")
-        if len(array) and array.dtype.kind not in "iu":
+        if len(array) and (array.dtype.kind == "b" or not is_whole(array)):
             raise TypeError(f"batch {number} must hold integers, not {array.dtype}")
+        if array.dtype.kind in "uO" and whole_numbers(array).dtype.kind == "O":
+            raise ValueError(f"batch {number} holds an index beyond 64 bits; {_valid_range(num_samples)}")
         array = array.astype(np.intp, copy=False)  # what numpy indexes with
         if num_samples is not None:
             _check_range(array, np.full(len(array), number), num_samples)

@@ -18,6 +18,7 @@ from orthoframe.options import Binding, Denominator, Scheme, check_choice, check
 # Each draw has its own random stream, so that changing one leaves the others as they were.
 _PARTITION, _EPOCH, _EXAMPLES, _ADDED = range(4)
 _MOST_EPOCHS = 20  # that `certify_run` looks at
+_MOST_BALANCED = 2**24  # rows in a batch
 
 
 class BatchPlan:
@@ -77,14 +78,17 @@ class BatchPlan:
         if scheme == "balanced" and (self.batch_size or 0) < k:
             least = f" of at least {k}, one row per class, not {batch_size}"
             raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
+        if scheme == "balanced" and (self.batch_size or 0) > _MOST_BALANCED:
+            most = f" of at most {_MOST_BALANCED}, because it repeats samples until a batch is full"
+            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), most)
         if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
             given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))
-        if isinstance(bound_classes, int):
+        if isinstance(bound_classes, int | np.integer):
             if check_count("bound_classes", bound_classes) > k:
                 at_most = f" must be at most {k}, the number of classes, not {bound_classes}"
                 raise OptionError(Option("bound_classes"), at_most)
-            bound_classes = self.labels.names[:bound_classes]
+            bound_classes = self.labels.names[: int(bound_classes)]
         bound = [] if binding == "none" else bound_classes
         self._examples = choose_examples(self.labels, bound, self.bound_examples, examples, self._random(_EXAMPLES))
 
@@ -110,7 +114,7 @@ class BatchPlan:
 
     def certificate(self, epochs: int = 1, *, denominator: Denominator = "all") -> Certificate:
         """Certify the batches of the first epochs together; see `certify`."""
-        return self._certify(self.labels, epochs, denominator, False)
+        return self._certify(self.labels, check_count("epochs", epochs), denominator, False)
 
     def _certify(self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool) -> Certificate:
         every = chain.from_iterable(map(self.batches, range(epochs)))

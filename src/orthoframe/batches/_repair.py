@@ -50,6 +50,7 @@ def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, view
 
 def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
     """`repair`, optionally with given representatives `[k]` of the classes."""
+    views = min(views, 2)  # more of them change nothing, and products must not overflow
     found = scan(labels, batches, views)
     if len(labels.names) and not any(map(len, batches)):
         raise ValueError("there is no batch to add samples to; at least one must not be empty")

@@ -130,7 +130,7 @@ def _scan_chunk(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) 
     chosen = (mixed & (counts > 1))[owners]
     found.components.join(chunk.samples[chosen], owners[chosen], len(groups))
     if not found.shared.all():
-        found.shared[classes[mixed | (counts * views > 1)]] = True
+        found.shared[classes[mixed | ((counts > 1) | (views > 1))]] = True
     for matrix, least in ((found.touched, 1), (found.met, 2 if views == 1 else 1)):
         if not matrix.all():
             places = batches[mixed], classes[mixed]

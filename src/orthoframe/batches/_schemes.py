@@ -132,4 +132,5 @@ def _draws(members: Integers, number: int, batches: int, random: Generator) -> I
     """`[batches, number]`, members that are distinct within each batch."""
     if number == 1:
         return members[random.integers(len(members), size=(batches, 1))]
-    return np.stack([random.permutation(members)[:number] for _ in range(batches)])
+    drawn = [random.permutation(members)[:number] for _ in range(batches)]
+    return np.array(drawn, dtype=members.dtype).reshape(batches, number)  # also without batches

@@ -12,7 +12,7 @@ import tyro
 from orthoframe.cli._files import PICTURES, check_output, open_features, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
-from orthoframe.options import check_number
+from orthoframe.options import check_temperature
 
 if TYPE_CHECKING:
     from orthoframe.geometry import Geometry
@@ -54,7 +54,7 @@ class MeasureCommand:
         """Print the measures, and draw them if asked to."""
         check_output(self.plot, "plot", *PICTURES)
         if self.temperature is not None:
-            check_number("temperature", self.temperature, above=0)
+            check_temperature(self.temperature)
         geometry = self._measured()
         if self.plot:
             from orthoframe.reporting import geometry_figure
@@ -66,8 +66,8 @@ class MeasureCommand:
         print(geometry, flush=True)  # the prediction may take a while
         predicted = self._predicted(geometry)
         if predicted is not None:
-            name = f"distance to no-ReLU optimum, tau {predicted['temperature']:g}"
-            print(f"{name:<36}  {predicted['distance']:.4g}")
+            found = f"{predicted['distance']:.4g} (tau {predicted['temperature']:g})"
+            print(f"{'distance to no-ReLU optimum':<36}  {found}")
         if self.ownership:
             print(f"\n{geometry.ownership.table(geometry.names)}")
         return 0

@@ -19,7 +19,7 @@ from orthoframe.cli._files import PICTURES, check_output, write_atomic, write_fi
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.cli.certify import check_repair
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_count, check_number
+from orthoframe.options import Binding, Denominator, Scheme, check_count, check_temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -127,7 +127,7 @@ class UfmCommand:
         return 0 if solution.converged else 1
 
     def _check(self, counts: list[int], dim: int) -> None:
-        check_number("temperature", self.temperature, above=0, advice=("0.1 is usual",))
+        check_temperature(self.temperature)
         check_count("epochs", self.epochs)
         classes, rows = len(counts), sum(counts)
         if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:

@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import unit_rows
-from orthoframe.geometry._statistics import prepared
+from orthoframe._rows import feature_tensor, label_tensor, unit_rows
+from orthoframe.geometry._statistics import Rows, prepared
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,8 @@ class NearestCentre:
     """A classifier that knows only the centre of each class, and compares by angle.
 
     Args:
-        centres: `[k, d]`, of any length, for example the class means; a row of NaN is a class that is never predicted.
+        centres: `[k, d]`, a tensor or an array, for example the class means; of any length. A row of NaN is a class
+            that is never predicted.
 
     Examples:
         >>> classifier = NearestCentre(torch.eye(2))
@@ -23,18 +26,20 @@ class NearestCentre:
         tensor([0, 1])
     """
 
-    centres: Tensor
+    centres: Rows
 
-    def scores(self, features: Tensor) -> Tensor:
+    def scores(self, features: Rows) -> Tensor:
         """Cosines of each row to each centre, `[rows, k]`, in float64; the largest wins.
 
-        They are 0 where the row or the centre is zero, and -inf where the centre is NaN.
+        They are 0 where the row or the centre is zero (not longer than 1e-12), -inf where the centre is NaN, and NaN
+        where the row is not finite.
         """
-        centres = self.centres.to(features.device, torch.float64)
-        cosines = prepared(features).double() @ unit_rows(centres)[0].T
+        rows = feature_tensor(features)
+        centres = feature_tensor(self.centres, "centres").to(rows.device, torch.float64)
+        cosines = prepared(rows).double() @ unit_rows(centres)[0].T
         return cosines.masked_fill(centres.isnan().any(1), -torch.inf)
 
-    def predict(self, features: Tensor) -> Tensor:
+    def predict(self, features: Rows) -> Tensor:
         """The class of the nearest centre of each row, `[rows]`; the first one of several that are equally near."""
         return self.scores(features).argmax(1)
 
@@ -68,7 +73,10 @@ class Accuracy:
 
 
 def accuracy_of(
-    scores: Tensor, labels: Tensor, names: Sequence[int | str], class_counts: Tensor | None = None
+    scores: Tensor | NDArray[Any],
+    labels: Tensor | NDArray[Any] | Sequence[int],
+    names: Sequence[int | str],
+    class_counts: Tensor | NDArray[Any] | Sequence[int] | None = None,
 ) -> Accuracy:
     """Compare scores, or the classes that were predicted, with the labels.
 
@@ -90,9 +98,12 @@ def accuracy_of(
     return accuracy_from(class_sums(scores, labels, len(names)), names, class_counts)
 
 
-def class_sums(scores: Tensor, labels: Tensor, num_classes: int) -> Tensor:
+def class_sums(
+    given: Tensor | NDArray[Any], given_labels: Tensor | NDArray[Any] | Sequence[int], num_classes: int
+) -> Tensor:
     """Rows, hits and sums of margins of each class, `[3, k]`; those of several parts can be added."""
-    labels = labels.to(scores.device, torch.int64)
+    scores = torch.as_tensor(given)
+    labels = label_tensor(given_labels, scores.device)
     if scores.ndim == 1:
         predicted, margins = scores, torch.full(scores.shape, torch.nan, dtype=torch.float64, device=scores.device)
     else:
@@ -103,7 +114,7 @@ def class_sums(scores: Tensor, labels: Tensor, num_classes: int) -> Tensor:
     return values.new_zeros(3, num_classes).index_add_(1, labels, values)
 
 
-def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Tensor | None = None) -> Accuracy:
+def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Any = None) -> Accuracy:
     """`accuracy_of`, from its `class_sums`."""
     rows, hits, margins = sums.cpu()
     sizes = rows if class_counts is None else torch.as_tensor(class_counts).cpu()

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from orthoframe._atomic import json_ready
+from orthoframe._rows import unit_rows
 from orthoframe.geometry._centres import Accuracy
 from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics, collapse_trace
@@ -201,9 +202,12 @@ def geometry_of(
         raise ValueError("there are no rows to measure")
     means, counts = statistics.means[present].cpu(), statistics.counts[present].cpu()
     k = len(means)
+    directions, inverse_norms = unit_rows(means)
+    means = means.masked_fill(inverse_norms == 0, 0.0)
     gram, centred = means @ means.T, means - means.mean(0)
     norms = torch.linalg.vector_norm(means, dim=1)
-    cosines = gram / norms[:, None] / norms  # NaN for a class whose mean is zero
+    zero = norms == 0
+    cosines = (directions @ directions.T).masked_fill(zero | zero[:, None], math.nan)
     pairs = cosines[~torch.eye(k, dtype=torch.bool)]
     pairs = pairs[~pairs.isnan()]
     if statistics.within is not None:

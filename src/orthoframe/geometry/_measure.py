@@ -9,10 +9,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Labels, label_array
+from orthoframe._rows import Labels, feature_tensor, label_array, label_tensor
 from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._statistics import CHUNK, ClassStatistics, add_rows, between_directions, check_range, prepared
+from orthoframe.geometry._statistics import (
+    CHUNK,
+    ClassStatistics,
+    Rows,
+    add_rows,
+    between_directions,
+    check_range,
+    prepared,
+)
 
 Part = tuple[Tensor | NDArray[Any], Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
@@ -20,7 +28,7 @@ WIDE = 4096
 
 
 def measure(
-    features: Tensor | NDArray[Any],
+    features: Rows,
     labels: Tensor | NDArray[Any] | Sequence[Any],
     *,
     num_classes: int | None = None,
@@ -29,11 +37,12 @@ def measure(
     """Measure how the features of classes are arranged.
 
     Args:
-        features: `[rows, dim]`, a tensor on any device or an array, which may be mapped from a file.
+        features: `[rows, dim]`, a tensor on any device, an array, which may be mapped from a file, or nested lists.
         labels: `[rows]`, integers or strings. Integers are taken as they are if `num_classes` is given.
         num_classes: Expected classes, 0..num_classes-1; those without rows are reported as missing. By default the
             classes that occur.
-        normalize: Whether to divide each row by its norm first, as the loss does.
+        normalize: Whether to divide each row by its norm first, as the loss does; a row that is not longer than 1e-12
+            counts as zero.
 
     Raises:
         ValueError: For wrong shapes, labels out of range, a value that is not finite (with its position), no rows.
@@ -46,12 +55,14 @@ def measure(
         >>> print(geometry.verdict())
         Class means form an orthogonal frame, and classes have collapsed.
     """
-    if not hasattr(features, "shape") or len(features.shape) != 2:
-        raise ValueError(f"features must have shape [rows, dim], not {list(getattr(features, 'shape', []))}")
+    # What is mapped from a file is not read here.
+    rows = features if isinstance(features, Tensor | np.ndarray) else feature_tensor(features)
+    if rows.ndim != 2:
+        raise ValueError(f"features must have shape [rows, dim], not {list(rows.shape)}")
     classes, names = _numbered(labels, num_classes)
-    if len(classes) != len(features):
-        raise ValueError(f"features have {len(features)} rows and labels {len(classes)}; they must agree")
-    return measure_parts(lambda: [(features, classes)], int(features.shape[1]), names, normalize=normalize)
+    if len(classes) != len(rows):
+        raise ValueError(f"features have {len(rows)} rows and labels {len(classes)}; they must agree")
+    return measure_parts(lambda: [(rows, classes)], int(rows.shape[1]), names, normalize=normalize)
 
 
 def measure_parts(
@@ -92,9 +103,7 @@ def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor]]:
     step = max(1, CHUNK // dim)
     for features, labels in parts:
         for start in range(0, len(features), step):
-            rows = features[start : start + step]
-            # A copy of an array, which may be mapped from a read-only file.
-            rows = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows))
+            rows = feature_tensor(features[start : start + step])
             yield rows, labels[start : start + step].to(rows.device)
 
 
@@ -108,6 +117,6 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
         return torch.from_numpy(found.classes).long(), found.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-    classes = torch.from_numpy(array.astype(np.int64))
+    classes = label_tensor(array, torch.device("cpu"))
     check_range(classes, num_classes)  # here, where positions are those in the whole
     return classes, tuple(range(num_classes))

@@ -1,13 +1,16 @@
 """The geometry as a torchmetrics metric."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe._rows import feature_tensor
 from orthoframe._torchmetrics import import_metric
 from orthoframe.geometry._geometry import Geometry, geometry_of
-from orthoframe.geometry._statistics import ClassStatistics, add_rows
+from orthoframe.geometry._statistics import ClassStatistics, Rows, add_rows
 
 import_metric()
 # isort: split
@@ -47,10 +50,10 @@ class GeometryMetric(Metric):
             self.add_state(name, getattr(empty, name), dist_reduce_fx=None)
         self.add_state("dead_rows", torch.tensor(0), dist_reduce_fx=None)
 
-    def update(self, features: Tensor, labels: Tensor) -> None:
-        """Add rows `[rows, dim]` with their labels `[rows]`."""
+    def update(self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]) -> None:
+        """Add rows `[rows, dim]` with their labels `[rows]`: tensors, arrays or lists."""
         (statistics,) = self._statistics()
-        add_rows(statistics, features, labels, self.normalize)
+        add_rows(statistics, feature_tensor(features), labels, self.normalize)
         for name in _MOMENTS:
             setattr(self, name, getattr(statistics, name))
         self.dead_rows = torch.tensor(statistics.dead_rows, device=self.device)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from orthoframe._rows import SMALLEST_NORM, feature_tensor, unit_rows
 from orthoframe.geometry._centres import NearestCentre
-from orthoframe.geometry._statistics import not_finite, prepared
+from orthoframe.geometry._statistics import Rows, not_finite, prepared
 
 _OWNED = 0.9  # a dimension is called owned from this purity on; nothing else depends on it
 _DEAD = 1e-12  # a dimension with at most this fraction of the largest dimension's energy is dead
@@ -42,8 +43,11 @@ class Ownership:
 
 
 def ownership(means: Tensor) -> Ownership:
-    """The owner of each dimension, from the class means `[k, d]`."""
-    energy = means.square()
+    """The owner of each dimension, from the class means `[k, d]`; a mean that counts as zero owns nothing."""
+    means = means.masked_fill(unit_rows(means)[1] == 0, 0.0)
+    # Only ratios of energies matter, and squares of large or small entries would be out of range.
+    largest = means.abs().max() if means.numel() else 1.0
+    energy = (means / torch.as_tensor(largest).clamp(min=SMALLEST_NORM)).square()
     total = energy.sum(0)
     dead = total <= _DEAD * total.max()
     largest, owners = energy.max(0)
@@ -78,7 +82,7 @@ class Explanation:
         return 1.0 - self.shares.gather(1, self.winners[:, None])[:, 0]
 
 
-def explain(features: Tensor, centres: Tensor) -> Explanation:
+def explain(features: Rows, centres: Rows) -> Explanation:
     """Divide the energy of each row among the classes.
 
     The dimensions in which the mean of class c has the most energy are its block B_c, and
@@ -91,7 +95,7 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
     depend on the axes: unless features are non-negative, nothing ties a class to single dimensions.
 
     Args:
-        features: `[rows, d]`, of any length; they are divided by their norms.
+        features: `[rows, d]`, a tensor or an array of any length; they are divided by their norms.
         centres: `[k, d]`, the class means; a row of NaN is a class that is never predicted and owns nothing.
 
     Returns:
@@ -109,15 +113,16 @@ def explain(features: Tensor, centres: Tensor) -> Explanation:
         >>> found.outside.tolist()
         [0.0, 0.5]
     """
-    if features.ndim != 2 or centres.ndim != 2 or features.shape[1] != centres.shape[1]:
+    given, means = feature_tensor(features), feature_tensor(centres, "centres")
+    if given.ndim != 2 or means.ndim != 2 or given.shape[1] != means.shape[1]:
         raise ValueError(
             "features and centres must have shapes [rows, d] and [k, d] with the same d, not "
-            f"{list(features.shape)} and {list(centres.shape)}"
+            f"{list(given.shape)} and {list(means.shape)}"
         )
-    rows = prepared(features).double()
-    if error := not_finite(features):
+    rows = prepared(given).double()
+    if error := not_finite(given):
         raise error
-    means = centres.to(rows.device, torch.float64)
+    means = means.to(rows.device, torch.float64)
     owners = ownership(means.nan_to_num()).owners
     energy = rows.square()
     total = energy.sum(1, keepdim=True)

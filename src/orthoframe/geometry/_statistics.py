@@ -1,11 +1,16 @@
 """Counts, means and spread of every class, in one pass over the features."""
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import unit_rows
+from orthoframe._rows import SMALLEST_NORM, feature_tensor, label_tensor, unit_rows
+
+Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
 
 # Values of rows that are processed together: few enough that their float64 copies stay in the cache.
 CHUNK = 2**19
@@ -29,7 +34,7 @@ class ClassStatistics:
         means: `[k, d]`, zero for a class without rows.
         spreads: `[k]`, sum of squared distances of the rows of a class to its mean.
         within: `[d, d]`, sum over all rows of (h - mean)(h - mean)'; None without `scatter`.
-        dead_rows: Rows that are all zero.
+        dead_rows: Rows that count as zero, because they are not longer than 1e-12.
 
     Examples:
         >>> statistics = ClassStatistics(num_classes=2, dim=2)
@@ -49,23 +54,25 @@ class ClassStatistics:
         self.within = torch.zeros(dim, dim, dtype=torch.float64) if scatter else None
         self.dead_rows = 0
 
-    def update(self, features: Tensor, labels: Tensor) -> None:
+    def update(self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]) -> None:
         """Add rows `[rows, dim]` of any floating dtype with their labels `[rows]`, from 0 to num_classes - 1.
 
-        The first rows decide on which device the moments are.
+        They may be tensors, arrays or lists. The first rows decide on which device the moments are.
 
         Raises:
-            ValueError: For wrong shapes, labels out of range, or a value that is not finite; nothing is added then.
+            ValueError: For wrong shapes, labels out of range, or values that are not finite or whose squares overflow;
+                nothing is added then.
         """
-        features, labels = self._checked(features, labels)
+        given, classes = self._checked(features, labels)
         rows = max(1, CHUNK // self.dim)
-        seen = self._moments(features[:rows], labels[:rows])
-        for start in range(rows, len(features), rows):
-            seen.merge(self._moments(features[start : start + rows], labels[start : start + rows]))
+        seen = self._moments(given[:rows], classes[:rows])
+        for start in range(rows, len(given), rows):
+            seen.merge(self._moments(given[start : start + rows], classes[start : start + rows]))
         # A value that is not finite makes the mean of its class not finite: no need to check each value.
-        if not bool(seen.means.isfinite().all()):
-            too_large = ValueError("features are so large that their sums overflow; divide them by a constant first")
-            raise not_finite(features) or too_large
+        squares = torch.linalg.vector_norm(seen.means, dim=1).square() + seen.spreads
+        if not bool(squares.isfinite().all()):
+            too_large = ValueError("features are so large that their squares overflow; divide them by a constant first")
+            raise not_finite(given) or too_large
         if self.counts.any():
             self.merge(seen)
         else:
@@ -98,24 +105,22 @@ class ClassStatistics:
         part.counts = torch.bincount(labels, minlength=self.num_classes).double()
         part.means = rows.new_zeros(self.num_classes, self.dim).index_add_(0, labels, rows)
         part.means /= part.counts.clamp(min=1.0)[:, None]
-        part.dead_rows = int((torch.linalg.vector_norm(rows, dim=1) == 0).sum())
+        part.dead_rows = int((torch.linalg.vector_norm(rows, dim=1) <= SMALLEST_NORM).sum())
         rows -= part.means.index_select(0, labels)
         squares = torch.linalg.vector_norm(rows, dim=1).square()
         part.spreads = squares.new_zeros(self.num_classes).index_add_(0, labels, squares)
         part.within = _squares(rows) if self.scatter else None
         return part
 
-    def _checked(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def _checked(self, given: Rows, labels: Any) -> tuple[Tensor, Tensor]:
+        features = feature_tensor(given)
         if features.ndim != 2 or features.shape[1] != self.dim:
             raise ValueError(f"features must have shape [rows, {self.dim}], not {list(features.shape)}")
         if not features.is_floating_point():
             raise TypeError(f"features must be floating point, not {features.dtype}")
-        labels = torch.as_tensor(labels, device=features.device)
+        labels = label_tensor(labels, features.device)
         if labels.shape != features.shape[:1]:
             raise ValueError(f"labels must have shape [{len(features)}], not {list(labels.shape)}")
-        if labels.is_floating_point() or labels.is_complex():
-            raise TypeError(f"labels must be integers, not {labels.dtype}")
-        labels = labels.long()
         check_range(labels, self.num_classes)
         return features.detach(), labels
 
@@ -150,7 +155,7 @@ def not_finite(features: Tensor, start: int = 0) -> ValueError | None:
     return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
 
 
-def add_rows(seen: ClassStatistics, features: Tensor, labels: Tensor, normalize: bool, start: int = 0) -> None:
+def add_rows(seen: ClassStatistics, features: Tensor, labels: Any, normalize: bool, start: int = 0) -> None:
     """Add `prepared` rows; an error names the position in the whole, and the value before normalising."""
     try:
         seen.update(prepared(features, normalize), labels)

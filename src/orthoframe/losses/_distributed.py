@@ -22,7 +22,7 @@ class Header(NamedTuple):
     refused: int  # whether the process refuses its own batch
 
 
-def exchange_headers(features: Tensor, options: dict[str, Any], refused: bool) -> list[Header]:
+def exchange_headers(features: Any, options: dict[str, Any], refused: bool) -> list[Header]:
     """The headers of all processes, in the order of ranks; raises on every process if they do not fit together.
 
     A batch that one process refuses stops every process: the others raise instead of waiting for its rows.

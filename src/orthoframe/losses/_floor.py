@@ -9,15 +9,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Integers, Labels, label_array
+from orthoframe._rows import Integers, Labels, count_array, label_array
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_number
+from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_temperature
 
 AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
 Counts = Tensor | NDArray[Any] | Sequence[int]
 Number = float | Tensor
-# Anchors and keys of each class, float64 [k]; and the numbered labels, if labels were given, not counts.
-_Counted = tuple[Tensor, Tensor, Labels | None]
+# Anchors and keys of each class, [k]; and the numbered labels, if labels were given, not counts.
+_Counted = tuple[Integers, Integers, Labels | None]
 
 
 def loss_floor(
@@ -49,7 +49,7 @@ def loss_floor(
         class_counts: `[k]`, rows of each class.
         key_labels: `[keys]`, classes of the rows that are not anchors; with `labels`.
         key_counts: `[k]`, the same as counts; with `class_counts`.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: As in `supcon_loss`.
         singletons: As in `supcon_loss`: whether anchors without a term count in the mean.
         reduction: `"mean"`, `"sum"`, or `"none"`: for each row of `labels`, or each class of `class_counts`.
@@ -113,7 +113,7 @@ def angle_bound(
         gap: Mean term minus floor, in float64; rounding errors below 0 count as 0.
         positives: P, rows and keys of the anchor's class without the anchor.
         negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: Which loss it is.
 
     Returns:
@@ -146,7 +146,7 @@ def decay_rate(
     Args:
         positives: P, rows of the anchor's class without the anchor.
         negatives: M, rows of other classes; for `class-average` the number of other classes.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: Which loss it is.
 
     Returns:
@@ -200,6 +200,8 @@ def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labe
     """The numbered classes of rows and then keys, the rows of each class, and its keys."""
     rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
     given = [part for part in (rows, keys) if len(part)]  # an empty list has no dtype of its own
+    if len(given) == 2 and np.result_type(*given).kind == "f":  # of uint64 and int64, which would be rounded
+        given = [part.astype(object) for part in given]
     found = Labels.of(np.concatenate(given) if given else rows)
     anchors = np.bincount(found.classes[: len(rows)], minlength=len(found.names))
     return found, anchors, found.counts - anchors
@@ -212,25 +214,15 @@ def _counted(
         raise ValueError("give labels or class_counts, one of the two")
     if (key_labels is not None and labels is None) or (key_counts is not None and class_counts is None):
         raise ValueError("key_labels go with labels, and key_counts with class_counts")
-    if labels is not None:
+    if class_counts is None:
+        assert labels is not None
         found, rows, extra = count_classes(labels, key_labels)
-        return torch.from_numpy(rows).double(), torch.from_numpy(extra).double(), found
-    anchors = _whole("class_counts", class_counts)
-    keys = torch.zeros_like(anchors) if key_counts is None else _whole("key_counts", key_counts)
+        return rows, extra, found
+    anchors = count_array(class_counts, "class_counts")
+    keys = np.zeros_like(anchors) if key_counts is None else count_array(key_counts, "key_counts")
     if len(keys) != len(anchors):
         raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
     return anchors, keys, None
-
-
-def _whole(name: str, counts: Counts | None) -> Tensor:
-    tensor = torch.as_tensor(counts, device="cpu")
-    if tensor.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, not of shape {list(tensor.shape)}")
-    if (tensor.is_floating_point() or tensor.is_complex()) and len(tensor):
-        raise TypeError(f"{name} must be integers, not {tensor.dtype}")
-    if bool((tensor < 0).any()):
-        raise ValueError(f"{name} must not be negative, not {int(tensor.min())}")
-    return tensor.double()
 
 
 def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: str, reduction: str) -> Tensor:
@@ -238,20 +230,21 @@ def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: s
     check_choice("denominator", denominator, Denominator)
     check_choice("singletons", singletons, Singletons)
     check_choice("reduction", reduction, Reduction)
-    anchors, keys, labels = counted
-    push, total = math.exp(log_push), anchors + keys
-    negatives = total.sum() - total
-    missing = total < 2
+    rows, keys, labels = counted
+    whole = rows + keys
+    # Sums and differences of whole numbers, because float64 would round them.
+    positives, negatives, anchors = map(_doubled, (whole - 1, whole.sum() - whole, rows))
+    push, missing = math.exp(log_push), positives < 1
     if denominator == "all":
-        terms = (total - 1 + negatives * push).log()
+        terms = (positives + negatives * push).log()
     elif denominator == "sincere":
         terms = (negatives * push).log1p()
     elif denominator == "negatives":
         terms = negatives.log() + log_push
         missing |= negatives == 0
     else:
-        other_classes = torch.full_like(total, int((total > 0).sum()) - 1)
-        terms = (other_classes * push).log1p()
+        other_classes = int((positives >= 0).sum()) - 1
+        terms = torch.full_like(positives, math.log1p(other_classes * push))
     terms = terms.masked_fill(missing, 0.0)
     refused = missing & (anchors > 0)
     if singletons == "error" and bool(refused.any()):
@@ -261,12 +254,16 @@ def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: s
         raise ValueError(f'class {name} {reason}; use "skip", or bind the class')
     if reduction == "none":
         # The numbers of the keys are behind those of the rows.
-        return terms if labels is None else terms[labels.classes[: int(anchors.sum())]]
+        return terms if labels is None else terms[labels.classes[: int(rows.sum())]]
     loss = (terms * anchors).sum()
     if reduction == "sum":
         return loss
     averaged = anchors if singletons == "count" else anchors.masked_fill(missing, 0.0)
     return loss / averaged.sum().clamp(min=1)
+
+
+def _doubled(counts: Integers) -> Tensor:
+    return torch.from_numpy(counts.astype(np.float64))
 
 
 def _log_share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
@@ -284,11 +281,6 @@ def _log_share(positives: Number, negatives: Number, temperature: float, denomin
 
 def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
     near, far = (torch.as_tensor(count, dtype=torch.float64, device="cpu") for count in (positives, negatives))
-    if bool((near < 1).any()) or bool((far < 0).any()):
+    if not bool((near >= 1).all()) or not bool((far >= 0).all()):  # NaN is refused too
         raise ValueError("positives must be at least 1, and negatives at least 0")
     return near, far
-
-
-def check_temperature(temperature: object) -> None:
-    """Refuse what is not a positive, finite number."""
-    check_number("temperature", temperature, above=0, advice=("0.1 is usual",))

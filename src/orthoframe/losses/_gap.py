@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from orthoframe.losses._floor import AnyLabels, collapsed_loss, count_classes, loss_floor
-from orthoframe.options import Denominator, Singletons
+from orthoframe.options import Denominator, Singletons, check_choice, check_temperature
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class GapMeter:
     `add` never waits for a GPU: losses and labels stay on their device until they are read.
 
     Args:
-        temperature: tau > 0; may be set at any time, for the batches that follow.
+        temperature: tau, from 0.001 to 1e6; may be set at any time, for the batches that follow.
         denominator: As in `supcon_loss`.
         singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here, because the loss itself raises.
 
@@ -60,6 +60,9 @@ class GapMeter:
     def __init__(
         self, temperature: float = 0.1, denominator: Denominator = "all", singletons: Singletons = "skip"
     ) -> None:
+        check_temperature(temperature)
+        check_choice("denominator", denominator, Denominator)
+        check_choice("singletons", singletons, Singletons)
         self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
         self.reset()
 

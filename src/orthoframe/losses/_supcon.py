@@ -1,26 +1,30 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import rank_and_world_size
+from orthoframe._rows import feature_tensor, label_tensor, rank_and_world_size
 from orthoframe.losses._autograd import Average, supcon_terms, supcon_total
 from orthoframe.losses._distributed import exchange_headers, gather_others, sum_over_processes
-from orthoframe.losses._floor import check_temperature
 from orthoframe.losses._kernels import LossSpec
-from orthoframe.options import Denominator, Reduction, Singletons, check_choice
+from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_temperature
+
+Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
+RowLabels = Tensor | NDArray[Any] | Sequence[int]
 
 _HALF = (torch.float16, torch.bfloat16)
 
 
 def supcon_loss(
-    features: Tensor,
-    labels: Tensor,
+    features: Rows,
+    labels: RowLabels,
     *,
-    keys: Tensor | None = None,
-    key_labels: Tensor | None = None,
+    keys: Rows | None = None,
+    key_labels: RowLabels | None = None,
     temperature: float = 0.1,
     denominator: Denominator = "all",
     singletons: Singletons = "skip",
@@ -39,15 +43,18 @@ def supcon_loss(
     have no terms either. If no anchor has a term, the loss is 0 and its gradient zero.
 
     Memory grows with the rows, not with their square. Rows in half precision are computed in float32, others in their
-    own dtype. A row of zeros has no direction: its similarities are 0 and its gradient is zero.
+    own dtype. A row that is not longer than 1e-12 counts as zero, as in `measure` and everywhere else: it has no
+    direction, its similarities are 0 and its gradient is zero. The loss and its gradient are finite if the features
+    are, and NaN if one of them is not.
 
     Args:
-        features: `[rows, dim]`, any floating dtype. Several views of a sample are several rows.
-        labels: `[rows]`, any integers.
+        features: `[rows, dim]`, any floating dtype. Several views of a sample are several rows. A tensor on any device,
+            an array, or nested lists; an array gets no gradient.
+        labels: `[rows]`, any integers that int64 holds.
         keys: `[keys, dim]`, further rows that anchors are compared with but that are not anchors themselves: fixed
             prototypes, a queue, rows of other processes. They get a gradient if they require one.
         key_labels: `[keys]`, the classes of the keys.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps
             them as zeros, `"error"` raises and names the class and position.
@@ -56,11 +63,11 @@ def supcon_loss(
             already have unit norm: floors and bounds do not apply to other rows.
 
     Returns:
-        A scalar, or `[rows]` with `reduction="none"`.
+        A scalar, or `[rows]` with `reduction="none"`: a tensor, also for arrays.
 
     Raises:
         TypeError: For a wrong dtype or type.
-        ValueError: For a wrong shape or option, or a singleton with `singletons="error"`.
+        ValueError: For a wrong shape or option, labels beyond int64, or a singleton with `singletons="error"`.
 
     Examples:
         >>> import torch
@@ -72,7 +79,7 @@ def supcon_loss(
     """
     _check_options(temperature, denominator, singletons)
     check_choice("reduction", reduction, Reduction)
-    labels, key_labels = _check_batch(features, labels, keys, key_labels)
+    features, labels, keys, key_labels = _checked_batch(features, labels, keys, key_labels)
     keys_learn = keys is not None and keys.requires_grad
     spec = LossSpec(float(temperature), denominator, normalize, keys_learn, forbid_singletons=singletons == "error")
     rows, labels = _joined(features, labels, keys, key_labels)
@@ -91,7 +98,7 @@ class SupConLoss(nn.Module):
     if the only positive of a row is on another process. Every process must call it, and `backward`, equally often.
 
     Args:
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`.
         singletons: `"skip"`, `"count"` or `"error"`; a singleton is a row whose class has no other row in the joined
             batch and among the keys.
@@ -119,7 +126,7 @@ class SupConLoss(nn.Module):
         self.singletons, self.gather = singletons, gather
 
     def forward(
-        self, features: Tensor, labels: Tensor, keys: Tensor | None = None, key_labels: Tensor | None = None
+        self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; arguments as in `supcon_loss`. Keys are compared with these rows only."""
         if self.gather and rank_and_world_size()[1] > 1:
@@ -127,18 +134,16 @@ class SupConLoss(nn.Module):
         return supcon_loss(features, labels, keys=keys, key_labels=key_labels, **self._options())
 
     def _across_processes(
-        self, features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
+        self, given: Rows, given_labels: RowLabels, given_keys: Rows | None, given_key_labels: RowLabels | None
     ) -> Tensor:
         options = self._options()
-        refused: Exception | None = None
         try:
             _check_options(**options)
-            labels, key_labels = _check_batch(features, labels, keys, key_labels)
-        except Exception as error:  # whatever it is, the other processes must be told
-            refused = error
-        headers = exchange_headers(features, options, refused is not None)
-        if refused is not None:
-            raise refused
+            features, labels, keys, key_labels = _checked_batch(given, given_labels, given_keys, given_key_labels)
+        except Exception:  # whatever it is, the other processes must be told
+            exchange_headers(given, options, refused=True)
+            raise
+        headers = exchange_headers(features, options, refused=False)
         if features.dtype in _HALF:
             features = features.float()  # gradients are summed over processes, and would be rounded at each
         others, other_labels = gather_others(features, labels, headers)
@@ -170,27 +175,28 @@ def _check_options(temperature: object, denominator: str, singletons: str) -> No
     check_choice("singletons", singletons, Singletons)
 
 
-def _check_batch(
-    features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
-    """The labels of rows and keys, as integers on their device."""
-    labels = _check_rows(features, labels, "features", "labels")
+def _checked_batch(
+    given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    """Rows and keys as tensors, and their labels as int64, on their device."""
+    features, labels = _checked_rows(given, given_labels, "features", "labels")
     if keys is None and key_labels is None:
-        return labels, None
+        return features, labels, None, None
     if keys is None or key_labels is None:
-        given, missing = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
-        raise ValueError(f"{given} was given without {missing}; give both or neither")
-    key_labels = _check_rows(keys, key_labels, "keys", "key_labels")
+        here, missing = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
+        raise ValueError(f"{here} was given without {missing}; give both or neither")
+    if not isinstance(keys, Tensor):
+        keys = feature_tensor(keys, "keys").to(features.device)
+    keys, key_labels = _checked_rows(keys, key_labels, "keys", "key_labels")
     if keys.shape[1] != features.shape[1]:
         raise ValueError(f"keys have dimension {keys.shape[1]} and features {features.shape[1]}; they must agree")
     if keys.device != features.device:
         raise ValueError(f"keys are on {keys.device} and features on {features.device}; move the keys")
-    return labels, key_labels
+    return features, labels, keys, key_labels
 
 
-def _check_rows(rows: Tensor, labels: Tensor, name: str, label_name: str) -> Tensor:
-    if not isinstance(rows, Tensor):
-        raise TypeError(f"{name} must be a torch.Tensor, not {type(rows).__name__}")
+def _checked_rows(given: Rows, given_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:
+    rows = feature_tensor(given, name)
     if rows.ndim != 2:
         advice = f"; for [samples, views, dim] use {name}.flatten(0, 1) and {label_name}.repeat_interleave(views)"
         raise ValueError(
@@ -198,16 +204,10 @@ def _check_rows(rows: Tensor, labels: Tensor, name: str, label_name: str) -> Ten
         )
     if rows.dtype not in (torch.float64, torch.float32, *_HALF):
         raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {rows.dtype}")
-    try:
-        labels = torch.as_tensor(labels, device=rows.device)
-    except (TypeError, ValueError, RuntimeError):
-        raise TypeError(f"{label_name} must be integers, not {type(labels).__name__}") from None
+    labels = label_tensor(given_labels, rows.device, label_name)
     if labels.shape != rows.shape[:1]:
         raise ValueError(f"{label_name} must have shape [{len(rows)}], one per row of {name}, not {list(labels.shape)}")
-    # An empty list has no dtype of its own.
-    if len(labels) and (labels.is_floating_point() or labels.is_complex()):
-        raise TypeError(f"{label_name} must be integers, not {labels.dtype}; convert them with {label_name}.long()")
-    return labels.long()
+    return rows, labels
 
 
 def _joined(features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from orthoframe.batches import BatchPlan, Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
-from orthoframe.options import Activation, Binding, check_choice, check_count, check_number
+from orthoframe.options import Activation, Binding, check_choice, check_count, check_number, check_temperature
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
@@ -197,8 +197,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         check_choice("binding", self.binding, Binding)
         for name in ("batch_size", "epochs", "patience"):
             check_count(name, getattr(self, name))
-        for name in ("temperature", "learning_rate"):
-            check_number(name, getattr(self, name), above=0)
+        check_temperature(self.temperature)
+        check_number("learning_rate", self.learning_rate, above=0)
         for name in ("tol", "weight_decay"):
             check_number(name, getattr(self, name), least=0)
         check_number("dropout", self.dropout, least=0, below=1)

@@ -23,6 +23,7 @@ from orthoframe.options import (
     check_choice,
     check_count,
     check_number,
+    check_temperature,
 )
 
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
@@ -57,7 +58,9 @@ class TemperatureSchedule:
     def at(self, epoch: int, epochs: int) -> float:
         """The temperature of an epoch, counted from 0; a single epoch has the last."""
         done = epoch / (epochs - 1) if epochs > 1 else 1.0
-        return self.first if self.constant else self.first * (self.last / self.first) ** done
+        low, high = sorted((self.first, self.last))
+        # Rounding must not lead out of the range, which may end where temperatures are refused.
+        return min(max(low, self.first * math.pow(self.last / self.first, done)), high)
 
 
 @dataclass(frozen=True)
@@ -208,7 +211,7 @@ class Settings:
         check_number("weight_decay", self.weight_decay, least=0)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
         for tau in (self.temperature.first, self.temperature.last):
-            check_number("temperature", tau, above=0, advice=("0.1 is usual",))
+            check_temperature(tau)
 
     def to_dict(self) -> dict[str, Any]:
         """Types that JSON has: a temperature is a number, or a list of the first and the last."""

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orthoframe._rows import feature_tensor, unit_rows
 from orthoframe.ufm._objective import Objective
 
 Listener = Callable[[float], None]
@@ -139,11 +140,11 @@ def random_rows(count: int, dim: int, nonnegative: bool, *seeds: int) -> Tensor:
 
 def checked_rows(start: Tensor, count: int, nonnegative: bool) -> Tensor:
     """Features that a user gave to start from, as unit rows in float64."""
-    rows = torch.as_tensor(start, dtype=torch.float64, device="cpu").detach().clone()
+    rows = feature_tensor(start, "start").detach().to("cpu", torch.float64, copy=True)
     if rows.ndim != 2 or len(rows) != count:
         raise ValueError(f"start must have shape [{count}, dim], one row per sample, not {list(rows.shape)}")
-    if not bool(rows.isfinite().all()) or bool((rows == 0).all(1).any()):
-        raise ValueError("start must be finite, without rows of zeros")
+    if not bool(rows.isfinite().all()) or bool((unit_rows(rows)[1] == 0).any()):
+        raise ValueError("start must be finite, without rows of zeros: rows that are not longer than 1e-12")
     if nonnegative and bool((rows < 0).any()):
         raise ValueError("start must not be negative; use start.relu(), or nonnegative=False")
     return project(rows, nonnegative)

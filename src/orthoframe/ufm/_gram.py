@@ -2,6 +2,7 @@
 
 import reprlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,8 +12,9 @@ from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from orthoframe._rows import count_array
 from orthoframe.errors import OptionError
-from orthoframe.options import Denominator, check_choice, check_number
+from orthoframe.options import Denominator, check_choice, check_temperature
 
 # Newton steps end when one changes no cosine by more than _STILL.
 _STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
@@ -28,7 +30,7 @@ _RESIDUAL, _PRODUCTS = 1e-6, 3000
 @torch.inference_mode(False)
 @torch.enable_grad()
 def predict_gram(
-    class_counts: Tensor | Sequence[int], *, temperature: float = 0.1, denominator: Denominator = "all"
+    class_counts: Tensor | NDArray[Any] | Sequence[int], *, temperature: float = 0.1, denominator: Denominator = "all"
 ) -> Tensor:
     r"""Gram matrix of class means at the optimum of free unit features that may be negative.
 
@@ -45,7 +47,7 @@ def predict_gram(
     Args:
         class_counts: `[k]`, rows of each class. The row of a class of one is a negative of the others but not an
             anchor, so the loss does not determine the cosines among such classes.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         denominator: As in `supcon_loss`.
 
     Returns:
@@ -53,13 +55,14 @@ def predict_gram(
 
     Raises:
         ValueError: For an argument that is not allowed.
+        TypeError: For counts that are not integers.
         RuntimeError: If the optimum was not found to that accuracy.
 
     Examples:
         >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
         tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """
-    temperature = check_number("temperature", temperature, above=0, advice=("0.1 is usual",))
+    temperature = check_temperature(temperature)
     check_choice("denominator", denominator, Denominator)
     counts = _counts(class_counts)
     if len(counts) == 1:
@@ -188,13 +191,12 @@ def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
     return step.view_as(scaled) / groups.scale
 
 
-def _counts(class_counts: Tensor | Sequence[int]) -> Tensor:
-    counts = torch.as_tensor(class_counts, device="cpu")
-    if counts.ndim != 1 or not len(counts):
-        raise ValueError(f"class_counts must be a list of at least one count, not of shape {list(counts.shape)}")
-    if counts.is_floating_point() or counts.is_complex() or counts.dtype == torch.bool:
-        raise ValueError(f"class_counts must be integers, not {counts.dtype}")
-    counts = counts.long()  # torch cannot compare unsigned ones
-    if bool((counts < 1).any()):
-        raise ValueError(f"class_counts must be at least 1, not {int(counts.min())}; leave out classes without rows")
-    return counts
+def _counts(class_counts: Tensor | NDArray[Any] | Sequence[int]) -> Tensor:
+    counts = count_array(class_counts)
+    if not len(counts):
+        raise ValueError("class_counts must be a list of at least one count, not an empty one")
+    if counts.min() < 1:
+        raise ValueError("class_counts must be at least 1, not 0; leave out classes without rows")
+    if counts.max() >= 2**53:
+        raise ValueError("class_counts must be below 2^53, because float64 rounds larger ones")
+    return torch.from_numpy(counts.astype(np.int64))

@@ -10,15 +10,13 @@ from torch import Tensor
 
 from orthoframe._rows import Labels
 from orthoframe.batches import index_lists
-from orthoframe.errors import Option, OptionError
+from orthoframe.errors import OptionError
 from orthoframe.losses import angle_bound, loss_floor, supcon_loss
-from orthoframe.options import Denominator, check_choice, check_number
+from orthoframe.options import Denominator, check_choice, check_temperature
 from orthoframe.ufm._gram import gram_loss, predict_gram
 
 # Rounding errors of the term of an anchor, in units of the last place of its largest part.
 _ROUNDINGS = 4.0
-# Temperatures at which exponentials and their sums can still be told apart.
-_COLDEST, _HOTTEST = 1e-3, 1e6
 # The largest cosine that counts as zero, because prototypes may come in float32.
 _RIGHT_ANGLE = 1e-6
 
@@ -30,16 +28,11 @@ class Objective:
         self, labels: Any, batches: Any, temperature: float, denominator: Denominator, prototypes: Tensor | None
     ) -> None:
         check_choice("denominator", denominator, Denominator)
-        temperature = check_number("temperature", temperature, above=0, advice=("0.1 is usual",))
+        temperature = check_temperature(temperature)
         found = Labels.of(labels)
         self.num_samples, self.num_classes = len(found.classes), len(found.names)
         if not self.num_samples:
             raise ValueError("labels are empty")
-        if not _COLDEST <= temperature <= _HOTTEST:
-            raise OptionError(
-                Option("temperature"),
-                f" must be from {_COLDEST} to {_HOTTEST:g}, which is what float64 can resolve, not {temperature}",
-            )
         self.temperature, self.denominator = temperature, denominator
         self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, self.num_classes)
         classes = torch.from_numpy(found.classes).long()

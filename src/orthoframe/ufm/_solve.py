@@ -126,7 +126,7 @@ def solve_ufm(
         labels: `[samples]`, integers or strings.
         dim: Number of dimensions; an orthogonal frame needs as many as there are classes.
         batches: Lists of sample indices, or a `BatchPlan` (its epoch 0); one batch of everything by default.
-        temperature: tau > 0.
+        temperature: tau, from 0.001 to 1e6.
         nonnegative: Whether features must not be negative, as after a ReLU.
         denominator: As in `supcon_loss`.
         prototypes: `[k, dim]`, one fixed unit row per class, in the order of the sorted labels, that is part of every
