@@ -9,7 +9,7 @@ from orthoframe.batches import read_batches
 from orthoframe.errors import InputError
 
 REFUSALS = (InputError,)
-WEIGHT = 30
+WEIGHT = 40
 _SAMPLES = 9
 
 

@@ -6,7 +6,7 @@ from tests.fuzz.mutations import mutated, safetensors
 from orthoframe.sklearn import FrameClassifier
 
 REFUSALS = (ValueError,)
-WEIGHT = 10
+WEIGHT = 20
 
 
 def prepare(folder):

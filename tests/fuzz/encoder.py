@@ -8,7 +8,7 @@ from orthoframe.errors import TrainingError
 from orthoframe.training import load_encoder
 
 REFUSALS = (TrainingError,)
-WEIGHT = 20
+WEIGHT = 14
 
 
 def prepare(folder):

@@ -13,7 +13,7 @@ from orthoframe.cli.measure import MeasureCommand
 from orthoframe.errors import OrthoframeError
 
 REFUSALS = (OrthoframeError,)
-WEIGHT = 12
+WEIGHT = 2
 _CELLS = ("", "nan", "inf", "-1e400", "1e308", "x", "0x10", "1_000", '"', "1,2", " 3 ", "\x00", "1e-320", "9" * 400)
 
 

@@ -11,7 +11,7 @@ from orthoframe.data import load_data
 from orthoframe.errors import DataError
 
 REFUSALS = (DataError,)
-WEIGHT = 12
+WEIGHT = 10
 _FORMATS = {"png": "png", "jpg": "jpeg", "bmp": "bmp", "gif": "gif", "webp": "webp", "tif": "tiff", "ppm": "ppm"}
 
 

@@ -13,7 +13,7 @@ from orthoframe.cli.certify import CertifyCommand
 from orthoframe.errors import OrthoframeError
 
 REFUSALS = (OrthoframeError,)
-WEIGHT = 25
+WEIGHT = 12
 _CELLS = ("", "0", "01", "9" * 30, "-1", "1.5", "nan", "x" * 3000, "\x00", '"', '"a,b"', "é", "\ufeff", "1_0")
 
 

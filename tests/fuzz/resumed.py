@@ -13,7 +13,7 @@ from orthoframe.training import RunListener, resume
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS
 
 REFUSALS = (OrthoframeError,)
-WEIGHT = 0.3
+WEIGHT = 0.2
 _TENSORS = (torch.zeros(0), torch.zeros(3, 3), torch.tensor(float("nan")), torch.zeros(2, dtype=torch.int8))
 _DIGEST = 32  # bytes of the checksum
 

@@ -10,7 +10,7 @@ from orthoframe.errors import InputError
 from orthoframe.reporting import read_run, write_report
 
 REFUSALS = (InputError,)
-WEIGHT = 8
+WEIGHT = 10
 _FILES = ("config.json", "metrics.csv", "geometry.jsonl", "certificate.json", "verdict.json", "run.json")
 _WRITTEN = 0.05  # of the reports, which take longest
 
