@@ -9,6 +9,7 @@ start anew.
 """
 
 import argparse
+import atexit
 import csv
 import ctypes
 import io
@@ -88,6 +89,7 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
 def undisturbed() -> tuple[Path, float, float]:
     """The folder of a run that nothing happened to, the seconds until it had begun, and those to its end."""
     folder = Path(tempfile.mkdtemp(prefix="reliability-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     started = time.monotonic()
     process = orthoframe("train", *SETTINGS, "--out", str(folder / "run"))
     wait_for(folder / "run" / "config.json", process)
@@ -482,7 +484,6 @@ def main() -> None:
     for name, kind in described.items():
         if options.only is None or name in options.only:
             run(kind, name, data["trials"].setdefault(name, {}), save)
-    shutil.rmtree(undisturbed()[0].parent)
     save()
     if options.page:
         text = options.page.read_text().split(_MARK)[0] if options.page.exists() else ""
