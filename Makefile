@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # bench-out-of-class runs benchmarks/out_of_class.py and writes docs/results/out-of-class.json; and so for the others.
 BENCHMARKS := $(subst _,-,$(patsubst benchmarks/%.py,bench-%,$(wildcard benchmarks/*.py)))
 
-.PHONY: test check demo docs clean $(BENCHMARKS)
+.PHONY: test check fuzz demo docs clean $(BENCHMARKS)
 
 test: check
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
@@ -18,6 +18,12 @@ check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# Hostile inputs, as many as wanted; `make fuzz TARGET=idx SEED=0 CASE=123` runs one of them again.
+CASES ?= 100000
+SEED ?= 0
+fuzz: .venv/test
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --cases $(CASES) --seed $(SEED) $(if $(TARGET),--target $(TARGET)) $(if $(CASE),--case $(CASE))
 
 # Trains on the embedded digits: under a minute, and a report to look at.
 demo: .venv/runtime
@@ -32,6 +38,7 @@ $(BENCHMARKS): bench-%: .venv/test
 
 bench-tables: .venv/bench
 bench-tables: OPTIONS := --table docs/results/tables.md
+bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.
 # Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.

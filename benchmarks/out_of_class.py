@@ -29,6 +29,7 @@ from torch import Tensor
 from orthoframe import explain
 from orthoframe.data import Data, LabelledImages, load_data
 from orthoframe.training import Settings, TrainedEncoder, load_encoder, train
+from orthoframe.training._folder import RunFolder
 
 DATA = ("digits", "mnist", "fashion-mnist")
 HELD_OUT, IMAGES, TEST_IMAGES = 3, 60, 150  # classes; images of a class to train on and to test with
@@ -74,9 +75,10 @@ def scores_of(trained: TrainedEncoder, folder: Path, pixels: Tensor) -> dict[str
         "distance": torch.cdist(features.double(), trained.centres).amin(1),
         "proportions": -(own / (1 - found.outside).clamp(min=1e-12).sqrt()),
     }
-    parts = torch.load(folder / "checkpoint.pt", weights_only=True)["parts"]
-    if "classifier.weight" in parts:
-        logits = features @ parts["classifier.weight"].T + parts["classifier.bias"]
+    checkpoint, _ = RunFolder(folder).load_checkpoint()
+    assert checkpoint is not None  # the run has ended
+    if "classifier.weight" in checkpoint.weights:
+        logits = features @ checkpoint.weights["classifier.weight"].T + checkpoint.weights["classifier.bias"]
         scores["softmax"] = -logits.double().softmax(1).amax(1)
     return scores
 

@@ -159,14 +159,14 @@ def test_ctrl_c(here):
         str(here / "out"),
     ]
     with started(studying, [*words, "--workers", "1"], log) as process:
-        until(lambda: list(store.glob("*/run/checkpoint.pt")), seconds=60)
+        until(lambda: list(store.glob("*/run/checkpoint.bin")), seconds=60)
         os.killpg(process.pid, signal.SIGINT)
         process.join(20)
     assert process.exitcode == 130
     assert log.read_text().splitlines()[1:] == ["orthoframe: interrupted; the same command continues where it was"]
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
-    (saved,) = store.glob("*/run/checkpoint.pt")
+    (saved,) = store.glob("*/run/checkpoint.bin")
     state = torch.load(saved, weights_only=True)["state"]
     assert state["epoch"] + state["steps"] > 0
     assert not list(store.glob("*/result.json"))

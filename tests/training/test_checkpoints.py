@@ -1,15 +1,21 @@
 """Going on from checkpoints: whole, broken, missing; and from what is none."""
 
+import hashlib
+import json
 import os
+import pickle
 import shutil
 import signal
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
-from tests.training.runs import command, finished, resume, same
+from safetensors.torch import save
+from tests.training.runs import command, finished, interrupt, resume, same, small
 
 from orthoframe.cli import main
-from orthoframe.errors import TrainingError
+from orthoframe.training import make_task
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
@@ -57,28 +63,116 @@ def test_two_broken_checkpoints(interrupted, capsys):
     assert complaint.endswith("no checkpoint is left to resume from; start a new run\n")
 
 
-def test_a_checkpoint_that_fails_without_a_word(interrupted, monkeypatch):
-    def fails(path):
-        raise EOFError
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """A run of 12 images of two classes with two small checkpoints, and what they hold: the newer, the previous."""
+    folder = tmp_path_factory.mktemp("tiny")
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 2, 2)).astype(np.uint8)
+    np.savez(folder / "tiny.npz", x=pixels, y=np.repeat([0, 1], 6))
+    data = {"data": f"npz:{folder / 'tiny.npz'}", "imbalance": "none", "ratio": 1.0, "majority": None}
+    settings = small(**data, width=2, batch_size=4)
+    interrupt(settings, folder / "run", epoch=1, steps=1)
+    run = RunFolder(folder / "run")
+    newer, _ = run.load_checkpoint()
+    (folder / "newer").write_bytes((run.path / CHECKPOINT).read_bytes())
+    (run.path / CHECKPOINT).unlink()
+    previous, complaints = run.load_checkpoint()
+    assert not complaints
+    assert (newer.progress.state.epoch, previous.progress.state.epoch) == (1, 0)
+    return run, make_task(settings), (folder / "newer").read_bytes(), newer, previous
 
-    monkeypatch.setattr("orthoframe.training._folder._read_checkpoint", fails)
-    with pytest.raises(TrainingError, match=r"is broken \(EOFError: \)"):
-        RunFolder(interrupted).load_checkpoint()
+
+def equal(checkpoint, other):
+    """Whether two hold the same, to the bit."""
+    for found, wanted in ((checkpoint.weights, other.weights), (checkpoint.momentum, other.momentum)):
+        if found.keys() != wanted.keys() or not all(torch.equal(found[name], wanted[name]) for name in found):
+            return False
+    return checkpoint.progress == other.progress
 
 
-def test_what_is_no_checkpoint_is_refused(interrupted):
-    """Also one that would run code when it is loaded, and a zip that has other things in it."""
+def test_every_byte_of_a_checkpoint_flipped_and_cut(tiny):
+    """All bits, one bit, and the end of the file there: the previous one is used, and the broken one is named."""
+    run, task, content, newer, previous = tiny
+    file = run.path / CHECKPOINT
+    file.write_bytes(content)
+    assert len(content) < 8000
+    complaint = f"{file} is broken (ValueError: its checksum is wrong)"
+
+    def passed_over():
+        found, complaints = run.load_checkpoint()
+        return complaints == [complaint] and equal(found, previous)
+
+    with file.open("r+b", buffering=0) as disk:
+        for place, byte in enumerate(content):
+            for flipped in (byte ^ 0xFF, byte ^ 1 << place % 8):
+                os.pwrite(disk.fileno(), bytes([flipped]), place)
+                assert passed_over(), place
+            os.pwrite(disk.fileno(), bytes([byte]), place)
+        found, complaints = run.load_checkpoint(task)
+        assert not complaints
+        assert equal(found, newer)
+        for length in reversed(range(len(content))):
+            disk.truncate(length)
+            assert passed_over(), length
+
+
+def changed(checkpoint, **state):
+    return replace(checkpoint, progress=replace(checkpoint.progress, state=replace(checkpoint.progress.state, **state)))
+
+
+def other_weights(checkpoint, **weights):
+    return replace(checkpoint, weights={**checkpoint.weights, **weights})
+
+
+STRANGE = {
+    "an epoch too many": lambda one: changed(one, epoch=4),
+    "a negative epoch": lambda one: changed(one, epoch=-1),
+    "an epoch without a record": lambda one: changed(one, records=[]),
+    "a step too many": lambda one: changed(one, steps=99),
+    "a step without a loss": lambda one: changed(one, steps=2),
+    "an epoch that is no number": lambda one: changed(one, epoch="one"),
+    "no weights": lambda one: replace(one, weights={}),
+    "a weight too many": lambda one: other_weights(one, more=torch.zeros(1)),
+    "another shape": lambda one: other_weights(one, **{next(iter(one.weights)): torch.zeros(3)}),
+    "another type": lambda one: other_weights(one, **{name: each.double() for name, each in one.weights.items()}),
+    "other momentum": lambda one: replace(one, momentum={"7": torch.zeros(1)}),
+    "momentum without a number": lambda one: replace(one, momentum={"x": torch.zeros(1)}),
+    "no batches": lambda one: replace(one, progress=replace(one.progress, batches={})),
+    "no data": lambda one: replace(one, progress=replace(one.progress, data=None)),
+    "odd settings": lambda one: replace(one, progress=replace(one.progress, settings={"data": 3})),
+}
+
+
+@pytest.mark.parametrize("strange", STRANGE.values(), ids=STRANGE.keys())
+def test_a_whole_file_with_a_state_that_cannot_be(strange, tiny):
+    """Somebody else may have made it: the checksum is right."""
+    run, task, _, newer, previous = tiny
+    with (run.path / CHECKPOINT).open("wb") as file:
+        strange(newer).write(file)
+    found, complaints = run.load_checkpoint(task)
+    assert equal(found, previous)
+    assert complaints[0].startswith(f"{run.path / CHECKPOINT} is broken (")
+    assert "\n" not in complaints[0]
+
+
+def test_what_is_no_checkpoint_is_refused(tiny):
+    """Also a pickle that would run code, JSON that is nested without end, and tensors that would fill the memory."""
+    run, task, _, _, previous = tiny
 
     class Evil:
         def __reduce__(self):
-            return os.system, (f"touch {interrupted}/pwned",)
+            return os.system, (f"touch {run.path}/pwned",)
 
-    for content in ({"state": Evil()}, ["state"], {"epoch": 1}):
-        torch.save(content, interrupted / CHECKPOINT)
-        state, complaints = RunFolder(interrupted).load_checkpoint()
-        assert state is not None
-        assert str(interrupted / CHECKPOINT) in complaints[0]
-    assert not (interrupted / "pwned").exists()
+    header = json.dumps({"json": {"dtype": "U8", "shape": [10**15], "data_offsets": [0, 10**15]}}).encode()
+    nested = {"json": torch.frombuffer(bytearray(b"[" * 100_000), dtype=torch.uint8)}
+    contents = [pickle.dumps(Evil()), b"", save({}), save(nested), len(header).to_bytes(8, "little") + header]
+    for content in contents:
+        for digest in (b"", hashlib.sha256(content).digest()):
+            (run.path / CHECKPOINT).write_bytes(digest + content)
+            found, complaints = run.load_checkpoint(task)
+            assert equal(found, previous)
+            assert str(run.path / CHECKPOINT) in complaints[0]
+    assert not (run.path / "pwned").exists()
 
 
 def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undisturbed):

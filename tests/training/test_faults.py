@@ -18,6 +18,13 @@ from orthoframe.training._folder import CHECKPOINT, RunFolder
 ENDED = -signal.SIGKILL
 
 
+def state_in(folder):
+    """Where the run is, by its last checkpoint."""
+    checkpoint, complaints = RunFolder(folder).load_checkpoint()
+    assert not complaints
+    return checkpoint.progress.state
+
+
 def test_kill_9_at_random_moments(tmp_path, undisturbed):
     """A checkpoint after each step, so that many of the moments are within one."""
     folder, log = tmp_path / "run", tmp_path / "log"
@@ -57,8 +64,8 @@ def test_kill_9_before_every_file_operation(tmp_path, undisturbed):
 def test_ctrl_c_and_on(steps, tmp_path, undisturbed):
     """In the middle of an epoch, and after its last step."""
     interrupt(small(), tmp_path / "run", epoch=1, steps=steps)
-    state = torch.load(tmp_path / "run" / CHECKPOINT, weights_only=True)["state"]
-    assert (state["epoch"], state["steps"]) == (1, steps)
+    state = state_in(tmp_path / "run")
+    assert (state.epoch, state.steps) == (1, steps)
     resume(tmp_path / "run")
     assert same(tmp_path / "run", undisturbed)
 
@@ -93,8 +100,8 @@ def test_signal_to_the_command(number, tmp_path):
         process.join(30)
     assert process.exitcode == 130
     assert f"orthoframe: interrupted; resume with: orthoframe train --resume '{folder}'\n" in log.read_text()
-    state = torch.load(folder / CHECKPOINT, weights_only=True)["state"]
-    assert state["epoch"] + state["steps"] > 0
+    state = state_in(folder)
+    assert state.epoch + state.steps > 0
 
 
 def limited(words, log, size):

@@ -34,8 +34,8 @@ def test_a_loss_that_is_not_finite(tmp_path, capsys):
     pixels = np.rint(load_digits().images * (255 / 16))[found["indices"]]
     assert np.array_equal(task.train.pixels[batch][:, 0].numpy(), pixels)
     # What was saved last is from before.
-    state, _ = RunFolder(folder).load_checkpoint()
-    assert all(torch.isfinite(value).all() for value in state["parts"].values())
+    checkpoint, _ = RunFolder(folder).load_checkpoint()
+    assert all(torch.isfinite(value).all() for value in checkpoint.weights.values())
     assert main(["report", str(folder)]) == 0
     assert "Not finished: after epoch 0 of 3 the loss was not finite" in (folder / "report.html").read_text()
 

@@ -5,7 +5,6 @@ import io
 import json
 import math
 import os
-import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -13,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
@@ -22,14 +20,15 @@ from orthoframe._atomic import json_ready, locked, write_atomic
 from orthoframe._untrusted import parsed
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
-from orthoframe.errors import Call, Option, TrainingError, brief
+from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief
 from orthoframe.geometry import NearestCentre
 from orthoframe.options import Activation, Head, Model
+from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task, encode
 
-CHECKPOINT, PREVIOUS = "checkpoint.pt", "checkpoint.previous.pt"
+CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
 _ENCODER, _CENTRES = "encoder.safetensors", "class_means"
 _ENCODER_SETTINGS = ("width", "head", "features", "activation")
 
@@ -103,28 +102,41 @@ class RunFolder:
         lines = (json.dumps(json_ready(entry)) + "\n" for entry in measurements)
         write_atomic(self.path / "geometry.jsonl", "".join(lines))
 
-    def save_checkpoint(self, state: dict[str, Any]) -> None:
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, and keep the one before it.
 
         A process that is killed during the write leaves the old one, the new one, or the old one as the previous.
         """
-        buffer = io.BytesIO()
-        torch.save(state, buffer)
-        fresh = self.path / ".checkpoint.new.pt"
-        write_atomic(fresh, lambda file: file.write(buffer.getbuffer()))
+        fresh = self.path / ".checkpoint.new.bin"
+        write_atomic(fresh, checkpoint.write)
         if (self.path / CHECKPOINT).exists():
             os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
         os.replace(fresh, self.path / CHECKPOINT)
 
-    def load_checkpoint(self) -> tuple[dict[str, Any] | None, list[str]]:
-        """The newest state that is whole, None if there is no checkpoint yet; and a sentence for each broken one."""
+    def load_checkpoint(self, task: Task | None = None) -> tuple[Checkpoint | None, list[str]]:
+        """The newest checkpoint that is whole, None if there is none yet; and a sentence for each broken one.
+
+        Args:
+            task: What is to be resumed; a checkpoint that does not fit it is broken.
+
+        Raises:
+            TrainingError: If all are broken, or the newest that is whole was made with other settings or data.
+        """
         complaints: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
             path = self.path / name
             if not path.exists():
                 continue
             try:
-                return _read_checkpoint(path), complaints
+                with path.open("rb") as file:
+                    checkpoint = Checkpoint.read(file)
+                if task is not None:
+                    checkpoint.check(task)
+                return checkpoint, complaints
+            except MemoryError:  # not the fault of the file, which allocates no more than it has
+                raise
+            except OrthoframeError as error:
+                raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
                 what = str(error).partition("\n")[0][:120]
                 complaints.append(f"{path} is broken ({type(error).__name__}: {what})")
@@ -134,17 +146,6 @@ class RunFolder:
 
     def _unusable(self, error: OSError) -> TrainingError:
         return TrainingError(f"{self.path}: {error.strerror or error}; choose another ", Option("out"))
-
-
-def _read_checkpoint(path: Path) -> dict[str, Any]:
-    with zipfile.ZipFile(path) as archive:  # torch does not notice a changed byte, and this does
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise ValueError(f"the checksum of {damaged} is wrong")
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(state, dict) or "state" not in state:
-        raise ValueError("it is not the state of a run")
-    return state
 
 
 @dataclass(frozen=True)

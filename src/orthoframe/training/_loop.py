@@ -4,7 +4,6 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
+from orthoframe.training._checkpoint import Checkpoint, Progress, State
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
 from orthoframe.training._task import Evaluation, Task
 
@@ -44,17 +44,6 @@ class NonFiniteLoss(Stopped):
             f"feature before normalisation is {largest}; try a smaller ",
             *(Option("lr"), " or ", Option("precision", "32")),
         )
-
-
-@dataclass
-class State:
-    """Where a run is: what a checkpoint keeps, in addition to weights and optimizer."""
-
-    epoch: int = 0  # epochs that are done
-    steps: int = 0  # steps of the next epoch that are done
-    seconds: float = 0.0  # that these steps took
-    records: list[EpochRecord] = field(default_factory=list)  # rows of metrics.csv
-    measurements: list[dict[str, Any]] = field(default_factory=list)  # lines of geometry.jsonl
 
 
 class Loop:
@@ -174,27 +163,33 @@ class Loop:
         """The geometry and the accuracies as they are now."""
         return self.task.evaluate(self.parts[0])
 
-    def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint keeps: types that torch loads with `weights_only=True`."""
-        return {
-            "state": asdict(self.state),
-            "batches": self.meter.state_dict(),
-            "parts": self.parts.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "precision": self.fabric.strategy.precision.state_dict(),  # the scale of gradients in 16 bits
-            "plan": self.task.plan.fingerprint(),
-        }
+    def checkpoint(self) -> Checkpoint:
+        """What is needed to go on from here."""
+        task, buffers = self.task, self.optimizer.state_dict()["state"]
+        precision = self.fabric.strategy.precision.state_dict()
+        return Checkpoint(
+            Progress(
+                task.settings.to_dict(),
+                task.data,
+                task.plan.fingerprint(),
+                self.state,
+                self.meter.state_dict(),
+                precision,
+            ),
+            weights=task.modules().state_dict(),
+            momentum={str(number): each["momentum_buffer"] for number, each in buffers.items()},
+        )
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from a checkpoint, unless it was made with other batches."""
-        if state["plan"] != self.task.plan.fingerprint():
-            raise TrainingError("the checkpoint was made with other batches: the data or its folder has changed")
-        self.parts.load_state_dict(state["parts"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        self.fabric.strategy.precision.load_state_dict(state["precision"])
-        self.meter.load_state_dict(state["batches"])
-        records = [EpochRecord(**record) for record in state["state"]["records"]]
-        self.state = State(**{**state["state"], "records": records})
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go on from a checkpoint of the same task."""
+        progress, optimizer = checkpoint.progress, self.optimizer.state_dict()
+        self.task.modules().load_state_dict(checkpoint.weights)
+        # The rest of the optimizer's state is in the settings.
+        optimizer["state"] = {int(number): {"momentum_buffer": each} for number, each in checkpoint.momentum.items()}
+        self.optimizer.load_state_dict(optimizer)
+        self.fabric.strategy.precision.load_state_dict(progress.precision)
+        self.meter.load_state_dict(progress.batches)
+        self.state = progress.state
 
     def _set_temperature(self, epoch: int) -> float:
         settings = self.task.settings

@@ -109,7 +109,8 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
     processes = find_processes(settings.devices if before is None else before.processes, resumed)
     with _disk_errors(folder.path, f"{folder.path}: ", "what was saved last is whole"), ExitStack() as held:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
-        task, refusal = None, None
+        task, checkpoint, refusal = None, None, None
+        complaints: list[str] = []
         try:
             if not resumed:
                 folder.check_free()
@@ -117,6 +118,8 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
             task = make_task(settings, processes.count, listener.on_data)
             if processes.first:
                 held.enter_context(folder.opened(resumed))
+            if resumed:
+                checkpoint, complaints = folder.load_checkpoint(task)
         except OrthoframeError as error:
             refusal = error
         fabric = start(processes, settings.precision, refusal)
@@ -125,8 +128,12 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
 
         certified = task.certificate()
         loop = Loop(task, fabric)
-        if resumed:
-            _load(loop, folder, listener)
+        if checkpoint is not None:
+            loop.restore(checkpoint)
+        for complaint in complaints:
+            listener.on_note((f"{complaint}; resuming from the previous one",))
+        if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
+            os.replace(folder.path / PREVIOUS, folder.path / CHECKPOINT)
         versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
         environment = RunEnvironment(processes.count, fabric.device.type, settings.precision, versions)
         for note in _notes(loop, before, environment):
@@ -153,18 +160,6 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
         return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
 
 
-def _load(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
-    """Resume from the newest checkpoint that is whole."""
-    state, complaints = folder.load_checkpoint()
-    for complaint in complaints:
-        listener.on_note((f"{complaint}; resuming from the previous one",))
-    if state is not None:
-        loop.load_state_dict(state)
-    loop.fabric.barrier()  # every process has read
-    if complaints and loop.fabric.global_rank == 0:  # the next save would lose the one that is whole
-        os.replace(folder.path / PREVIOUS, folder.path / CHECKPOINT)
-
-
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
     """What the user should know before the first step."""
     notes = loop.task.notes()
@@ -186,7 +181,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
         if first:
             # In this order: a resumed run that finds the last checkpoint need not write the table again.
             folder.write_metrics(loop.state.records, loop.state.measurements)
-            folder.save_checkpoint(loop.state_dict())
+            folder.save_checkpoint(loop.checkpoint())
         saved = time.monotonic()
 
     def on_step() -> None:

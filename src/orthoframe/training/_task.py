@@ -1,5 +1,6 @@
 """What is trained, on which images, in which batches, and how it is evaluated."""
 
+from collections import OrderedDict
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from orthoframe.data import (
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError
 from orthoframe.geometry import Accuracy, Geometry, NearestCentre, accuracy_of, measure_parts
+from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
@@ -61,6 +63,7 @@ class Task:
     """What is trained, on what, in which batches."""
 
     settings: Settings
+    data: DataFingerprint  # of all images, before some were chosen
     train: LabelledImages
     test: LabelledImages
     normaliser: Normaliser
@@ -74,6 +77,13 @@ class Task:
     def class_counts(self) -> list[int]:
         """Training images of each class."""
         return torch.bincount(self.train.labels, minlength=len(self.train.classes)).tolist()
+
+    def modules(self) -> nn.Sequential:
+        """Everything that is trained."""
+        parts: OrderedDict[str, nn.Module] = OrderedDict(encoder=self.encoder)
+        if self.classifier is not None:
+            parts["classifier"] = self.classifier
+        return nn.Sequential(parts)
 
     def notes(self) -> list[tuple[Part, ...]]:
         """What is not quite as it was asked for."""
@@ -166,7 +176,8 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
             classifier = nn.Linear(encoder.out_features, k)
     prototypes = _prototypes(k, encoder.out_features) if settings.prototypes else None
     augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
-    return Task(settings, train, test, Normaliser.of(train), augment, plan, encoder, classifier, prototypes)
+    fingerprint, normaliser = DataFingerprint.of(data), Normaliser.of(train)
+    return Task(settings, fingerprint, train, test, normaliser, augment, plan, encoder, classifier, prototypes)
 
 
 def _prototypes(k: int, dim: int) -> Tensor:

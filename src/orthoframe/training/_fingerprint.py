@@ -1,0 +1,69 @@
+"""What a run was made of, settings and data, and what has changed since."""
+
+import hashlib
+import json
+import zlib
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.data import Data
+from orthoframe.training._settings import Settings
+
+_MAY_CHANGE = ("data_dir", "devices")  # where the data is, and how many processes share the run: not what is computed
+_SHOWN = 4  # settings that an error lists
+
+
+def changed_settings(then: Settings, now: Settings) -> str:
+    """What the settings of a run say now that they did not say then; empty if a run may go on with them.
+
+    Examples:
+        >>> changed_settings(Settings(), Settings(lr=0.2, devices=2))
+        'lr is 0.2 (it was 0.1)'
+    """
+    old, new = then.to_dict(), now.to_dict()
+    for settings in (old, new):
+        settings["data"] = settings["data"].partition(":")[0]  # not its path: data that was moved is the same
+    names = [name for name in new if new[name] != old[name] and name not in _MAY_CHANGE]
+    words = [f"{name} is {json.dumps(new[name])} (it was {json.dumps(old[name])})" for name in names[:_SHOWN]]
+    return ", ".join([*words, f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else words)
+
+
+@dataclass(frozen=True)
+class DataFingerprint:
+    """Digests of images as they were read, wherever they are: equal for equal data on every machine."""
+
+    training_pixels: str
+    training_labels: str
+    test_pixels: str
+    test_labels: str
+    images: str  # all of them with their labels, in any order
+
+    @classmethod
+    def of(cls, data: Data) -> "DataFingerprint":
+        """Those of labelled images; a third of a second for 200 MB."""
+        digests, rows = {}, []
+        for name, part in (("training", data.train), ("test", data.test)):
+            pixels, labels = part.pixels.cpu().contiguous().numpy(), part.labels.cpu().numpy().astype("<u8")
+            digests[f"{name}_pixels"] = _digest(pixels.shape, pixels)
+            digests[f"{name}_labels"] = _digest(part.classes, labels)
+            # Only to recognise images in another order, so that a checksum is enough.
+            rows.append(np.array([zlib.crc32(image) for image in pixels], dtype="<u8") << np.uint64(32) | labels)
+        return cls(images=_digest((), np.sort(np.concatenate(rows))), **digests)
+
+    def changes(self, now: "DataFingerprint") -> str:
+        """What differs in the data now; empty if nothing does."""
+        old, new = asdict(self), asdict(now)
+        names = [name.replace("_", " ") for name in old if new[name] != old[name]]
+        if names and self.images == now.images:
+            parts = [part for part in ("training", "test") if any(name.startswith(part) for name in names)]
+            return f"the {' and '.join(parts)} images are in another order"
+        return ", ".join(name for name in names if name != "images") + " differ" if names else ""
+
+
+def _digest(about: tuple[int | str, ...], array: NDArray[Any]) -> str:
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(array.data)
+    return digest.hexdigest()
