@@ -4,6 +4,7 @@ A sentence may speak of options. They are kept as values (`Option`), so that a P
 user of the command reads the option as it is typed, and nobody has to look for names inside a text.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,23 @@ def spelled(parts: Iterable[object], spell: Callable[[Option], str] = str) -> st
         'lr must be positive, not -1'
     """
     return "".join(spell(part) if isinstance(part, Option) else str(part) for part in parts)
+
+
+def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
+    """A sentence about a path that the system refuses to write to, and what may help.
+
+    Examples:
+        >>> spelled(unwritable("/cdrom/run", OSError(errno.EROFS, "Read-only file system"), "out"))
+        '/cdrom/run: Read-only file system; choose an out on a disk that can be written to'
+        >>> spelled(unwritable("run", PermissionError(errno.EACCES, "Permission denied"), "out"))
+        'run: Permission denied; choose another out'
+    """
+    what = f"{path}: {error.strerror or error}; "
+    if error.errno == errno.EROFS:
+        return f"{what}choose an ", Option(option), " on a disk that can be written to"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{what}make room, or choose an ", Option(option), " on another disk"
+    return f"{what}choose another ", Option(option)
 
 
 class OrthoframeError(Exception):
