@@ -87,7 +87,7 @@ def train(
     Raises:
         OrthoframeError: With a sentence, if it cannot start: `OptionError` for settings that are not allowed,
             `DataError` for data that cannot be read, `TrainingError` otherwise; `Stopped` if it had started.
-        Interrupted: After Ctrl-C, when the state has been saved.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
     # Absolute paths, because it may be resumed from elsewhere.
@@ -97,7 +97,8 @@ def train(
 def resume(out: Path, listener: RunListener | None = None, *, report: bool = True) -> RunResult | None:
     """Resume the run in a folder, with the settings that it has; see `train`.
 
-    A run that has ended writes again what is missing.
+    A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
+    of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
     """
     folder = RunFolder(Path(out))
     return _run(folder.settings(), folder, True, listener or RunListener(), report)
