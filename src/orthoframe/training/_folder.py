@@ -20,7 +20,7 @@ from orthoframe._atomic import json_ready, locked, write_atomic
 from orthoframe._untrusted import parsed
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
-from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief
+from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
 from orthoframe.geometry import NearestCentre
 from orthoframe.options import Activation, Head, Model
 from orthoframe.training._checkpoint import Checkpoint
@@ -31,6 +31,7 @@ from orthoframe.training._task import Task, encode
 CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
 _ENCODER, _CENTRES = "encoder.safetensors", "class_means"
 _ENCODER_SETTINGS = ("width", "head", "features", "activation")
+_environment = msgspec.json.Decoder(RunEnvironment)
 
 
 class RunFolder:
@@ -44,7 +45,7 @@ class RunFolder:
         try:
             taken = (self.path / "config.json").exists()
         except OSError as error:
-            raise self._unusable(error) from None
+            raise TrainingError(*unwritable(self.path, error, "out")) from None
         if taken:
             raise TrainingError(
                 *(f"{self.path} has a run in it; resume with ", Call("resume", str(self.path))),
@@ -60,11 +61,13 @@ class RunFolder:
                     self.path.mkdir(parents=True, exist_ok=True)
                 ours = held.enter_context(locked(self.path))
             except OSError as error:
-                raise self._unusable(error) from None
+                if not resumed:
+                    raise TrainingError(*unwritable(self.path, error, "out")) from None
+                reason = f"{error.strerror or error}; resume a copy of it that can be written to"
+                raise TrainingError(f"{self.path}: {reason}") from None
             if not ours:
-                raise TrainingError(
-                    f"{self.path}: another process is training into it; wait, or choose another ", Option("out")
-                )
+                other = (", or choose another ", Option("out")) if not resumed else ()
+                raise TrainingError(f"{self.path}: another process is training into it; wait", *other)
             (self.path / NON_FINITE_FILE).unlink(missing_ok=True)  # of the attempt before
             if not resumed:
                 self.check_free()  # now that nobody else can start one
@@ -74,7 +77,7 @@ class RunFolder:
         """The settings of the run that is in the folder."""
         file = self.path / "config.json"
         try:
-            data = json.loads(file.read_text())
+            data = parsed(json.loads, file.read_bytes())
             if not isinstance(data, dict):
                 raise ValueError("it is not an object")
             settings = Settings.from_dict(data)
@@ -82,15 +85,16 @@ class RunFolder:
         except FileNotFoundError:
             raise TrainingError(f"{file}: there is no run to resume") from None
         except (OSError, ValueError, TypeError) as error:
-            raise TrainingError(f"{file}: not the settings of a run ({error})") from None
+            raise TrainingError(f"{file}: not the settings of a run ({brief(error)})") from None
         return settings
 
     def environment(self) -> RunEnvironment | None:
-        """What the run used before; None if it was killed before it could say."""
+        """What the run used before; None if it was killed before it could say, or the file is broken."""
         try:
-            return msgspec.json.decode((self.path / "run.json").read_bytes(), type=RunEnvironment)
-        except (OSError, msgspec.DecodeError):
+            found = parsed(_environment.decode, (self.path / "run.json").read_bytes())
+        except (OSError, ValueError):
             return None
+        return found if found.processes > 0 else None
 
     def write_metrics(self, records: Sequence[EpochRecord], measurements: Sequence[dict[str, Any]]) -> None:
         """Write what was measured so far."""
@@ -138,14 +142,15 @@ class RunFolder:
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
-                what = str(error).partition("\n")[0][:120]
-                complaints.append(f"{path} is broken ({type(error).__name__}: {what})")
+                complaints.append(f"{path} is broken ({type(error).__name__}: {brief(error, 60)})")
         if complaints:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
+        if (self.path / "checkpoint.pt").exists():
+            raise TrainingError(
+                f"{self.path}: checkpoint.pt was made by version 0.1, which this one does not read; resume with that, or "
+                "start a new run"
+            )
         return None, complaints
-
-    def _unusable(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self.path}: {error.strerror or error}; choose another ", Option("out"))
 
 
 @dataclass(frozen=True)
