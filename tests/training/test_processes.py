@@ -186,6 +186,8 @@ def test_slurm(tmp_path, alone):
     assert complaint.count(f"orthoframe: {held}: another process is training into it") == 1
     assert "orthoframe:" not in silence
     assert [path.name for path in held.iterdir()] == [".lock"]
+    # One that is left may abort the process.
+    assert complaint.splitlines()[-1] == silence.splitlines()[-1] == "gloo threads: 0"
 
 
 @two_cores

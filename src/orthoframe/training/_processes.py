@@ -4,6 +4,7 @@ import atexit
 import gc
 import os
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 
@@ -113,9 +114,9 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
     if refusal is not None and processes.first and not processes.environment.creates_processes_externally:
         raise refusal  # the others are not there yet
     if processes.count > 1:
-        # The defaults of its functions are the group of the moment. DistributedDataParallel imports it later, when there
-        # is one, which would live as long as the module; see `_part`.
-        import torch.distributed.nn.functional
+        # Its functions have the group of the moment as a default. DistributedDataParallel would import it when there is
+        # one, and keep it for good; see `_part`.
+        import_module("torch.distributed.nn.functional")
     try:
         fabric = Fabric(
             accelerator="auto",
