@@ -191,6 +191,14 @@ def test_slurm(tmp_path, alone):
 
 
 @two_cores
+def test_processes_end_well():
+    """A few starts of what the benchmark does hundreds of times."""
+    with python(SCRIPT.parents[2] / "benchmarks" / "process_exits.py", "--starts", 3) as process:
+        ((said, _),) = ended([process])
+    assert said == "3 starts of 2 processes, 0 with an abnormal exit: at most 63 % of all starts\n"
+
+
+@two_cores
 def test_torchrun_on_two_nodes(tmp_path, alone):
     """Both are this machine. The run goes on in one process, which has other settings of its processes."""
     shared, meeting = tmp_path / "shared", f"127.0.0.1:{free_port()}"
