@@ -6,6 +6,7 @@ Under SLURM: sbatch examples/cluster/ddp.sbatch examples/cluster/ddp.py
 
 import torch
 import torch.distributed as dist
+import torch.distributed.nn.functional  # before there is a group, which it would keep
 from sklearn.datasets import load_digits
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
@@ -20,7 +21,6 @@ EPOCHS = 20
 def main() -> None:
     """Train, and let the first process say how far from the frame it ends."""
     gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if gpu else "gloo")
     device = torch.device("cuda", dist.get_node_local_rank()) if gpu else torch.device("cpu")
     torch.manual_seed(0)
 
@@ -48,8 +48,9 @@ def main() -> None:
         with torch.no_grad():
             geometry = measure(network.eval()(images.to(device)).cpu(), labels)
         print(f"{dist.get_world_size()} processes: {geometry.delta_of:.4f} from the frame")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
+    dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     main()
+    dist.destroy_process_group()  # after the encoder is gone, which would keep the group

@@ -186,6 +186,16 @@ def test_slurm(tmp_path, alone):
     assert complaint.count(f"orthoframe: {held}: another process is training into it") == 1
     assert "orthoframe:" not in silence
     assert [path.name for path in held.iterdir()] == [".lock"]
+    # One that is left may abort the process.
+    assert complaint.splitlines()[-1] == silence.splitlines()[-1] == "gloo threads: 0"
+
+
+@two_cores
+def test_processes_end_well():
+    """A few starts of what the benchmark does hundreds of times."""
+    with python(SCRIPT.parents[2] / "benchmarks" / "process_exits.py", "--starts", 3) as process:
+        ((said, _),) = ended([process])
+    assert said == "3 starts of 2 processes, 0 with an abnormal exit: at most 63 % of all starts\n"
 
 
 @two_cores

@@ -1,9 +1,10 @@
 """How many processes share a run, which of them this is, and how they meet."""
 
 import atexit
+import gc
 import os
-import time
 from dataclasses import dataclass
+from importlib import import_module
 
 import torch
 
@@ -112,6 +113,10 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
     """
     if refusal is not None and processes.first and not processes.environment.creates_processes_externally:
         raise refusal  # the others are not there yet
+    if processes.count > 1:
+        # Its functions have the group of the moment as a default. DistributedDataParallel would import it when there is
+        # one, and keep it for good; see `_part`.
+        import_module("torch.distributed.nn.functional")
     try:
         fabric = Fabric(
             accelerator="auto",
@@ -141,10 +146,14 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
 
 
 def _part() -> None:
-    """Give gloo's threads the time to drop the last tensors that they sent, when the program ends.
+    """End gloo's threads while the interpreter is whole, when the program ends.
 
-    An interpreter that ends while one of them waits for its lock aborts (pytorch/pytorch pull request 179291), and a
-    whole run would count as failed. Destroying the group does not help: DistributedDataParallel keeps it alive.
+    They drop the tensors that they have sent, which takes the interpreter's lock; a thread that asks for it while the
+    interpreter ends aborts the process (pytorch/pytorch pull request 179291), and a whole run would count as failed.
+    They end with the last reference to the group, and this one must be the last: it waits without the lock.
     """
-    if torch.distributed.is_initialized():
-        time.sleep(0.1)
+    group = torch.distributed.group.WORLD
+    if group is not None:
+        torch.distributed.destroy_process_group()
+        gc.collect()  # the model that shared its gradients, which refers to the group
+        del group
