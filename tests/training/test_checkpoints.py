@@ -15,6 +15,7 @@ from safetensors.torch import save
 from tests.training.runs import command, finished, interrupt, resume, same, small
 
 from orthoframe.cli import main
+from orthoframe.errors import TrainingError
 from orthoframe.training import make_task
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
@@ -181,6 +182,13 @@ def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undi
         (interrupted / name).unlink()
     resume(interrupted)
     assert same(interrupted, undisturbed)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_not_started_over(interrupted):
+    os.replace(interrupted / CHECKPOINT, interrupted / "checkpoint.pt")
+    (interrupted / PREVIOUS).unlink()
+    with pytest.raises(TrainingError, match="made by an earlier version"):
+        resume(interrupted)
 
 
 def test_resuming_between_the_two_names(interrupted, undisturbed):

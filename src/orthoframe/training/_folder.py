@@ -147,7 +147,7 @@ class RunFolder:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
         if (self.path / "checkpoint.pt").exists():
             raise TrainingError(
-                f"{self.path}: checkpoint.pt was made by version 0.1, which this one does not read; resume with that, or "
+                f"{self.path}: checkpoint.pt was made by an earlier version, and is not read any more; resume with that, or "
                 "start a new run"
             )
         return None, complaints
