@@ -124,7 +124,7 @@ def test_repair_and_plot(here, capsys):
         (["archive.npy", "good.jsonl"], "archive.npy: not a .npy file; rename it to archive.npz"),
         (["zip.npy", "good.jsonl"], "zip.npy: not a .npy file"),
         (["wide.csv", "good.jsonl"], "wide.csv: not a .csv file"),
-        (["labels.txt", "deep.jsonl"], "deep.jsonl, line 1: not JSON"),
+        (["labels.txt", "deep.jsonl"], "deep.jsonl, line 1: a batch must be a list of whole numbers"),
         (["labels.txt", "good.jsonl", "--repair", "x" * 300], "cannot be written"),
         (["labels.txt", "good.jsonl", "--batch-size", "4"], "--batch-size makes batches, and good.jsonl gives them"),
         (["labels.txt", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),

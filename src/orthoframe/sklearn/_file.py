@@ -88,7 +88,7 @@ class _Fitted:
 
 
 @dataclass(frozen=True)
-class _About:
+class _ClassifierFile:
     """What a file says beside its tensors."""
 
     format: Literal["orthoframe.FrameClassifier"]
@@ -115,7 +115,7 @@ def load_classifier(classifier: Any, path: Path) -> None:
 
 def _restore(classifier: Any, path: Path) -> None:
     with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _About)
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _ClassifierFile)
         encoder = _read_network(file, about)
         classes = _class_array(about.classes)
         k, dim, columns = len(classes), about.network.hidden[-1], about.fitted.n_features_in_
@@ -142,7 +142,7 @@ def _restore(classifier: Any, path: Path) -> None:
     classifier.geometry_ = _geometry(about, tensors, counts, names)
 
 
-def _read_network(file: Any, about: _About) -> TableEncoder:
+def _read_network(file: Any, about: _ClassifierFile) -> TableEncoder:
     """The network with its weights, for which memory is taken when their shapes were compared."""
     hidden, layers = about.network.hidden, sum(name.endswith(".bias") for name in file.keys()) - 1  # noqa: SIM118
     if len(hidden) != layers or not hidden or min(hidden) < 1 or about.fitted.n_features_in_ < 1:
@@ -172,7 +172,7 @@ def _read_tensor(file: Any, name: str, shape: list[int]) -> Tensor:
     return tensor
 
 
-def _geometry(about: _About, tensors: dict[str, Tensor], counts: Tensor, names: tuple[Any, ...]) -> Geometry:
+def _geometry(about: _ClassifierFile, tensors: dict[str, Tensor], counts: Tensor, names: tuple[Any, ...]) -> Geometry:
     """All measures but these two follow from the moments of the classes."""
     statistics = ClassStatistics(len(names), tensors["centres_"].shape[1], scatter=False)
     statistics.counts = counts.double()

@@ -205,7 +205,7 @@ def load_encoder(folder: Path) -> TrainedEncoder:
 
 
 @dataclass(frozen=True)
-class _About:
+class _EncoderFile:
     """What the file says beside its tensors."""
 
     model: Model
@@ -221,7 +221,7 @@ class _About:
 
 def _read_encoder(path: Path) -> TrainedEncoder:
     with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _About)
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderFile)
         channels, height, width = about.image_shape
         if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
             raise ValueError(f"images of the shape {brief(list(about.image_shape), 60)}")
