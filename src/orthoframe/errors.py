@@ -4,6 +4,7 @@ A sentence may speak of options. They are kept as values (`Option`), so that a P
 user of the command reads the option as it is typed, and nobody has to look for names inside a text.
 """
 
+import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,23 @@ def brief(value: object, most: int = 120) -> str:
         return line
     end = (most - 3) // 2 - 1
     return f"{line[: most - 3 - end]}...{line[-end:]}"
+
+
+def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
+    """A sentence about a path that the system refuses to write to, and what may help.
+
+    Examples:
+        >>> spelled(unwritable("/cdrom/run", OSError(errno.EROFS, "Read-only file system"), "out"))
+        '/cdrom/run: Read-only file system; choose an out on a disk that can be written to'
+        >>> spelled(unwritable("run", PermissionError(errno.EACCES, "Permission denied"), "out"))
+        'run: Permission denied; choose another out'
+    """
+    what = f"{path}: {error.strerror or error}; "
+    if error.errno == errno.EROFS:
+        return f"{what}choose an ", Option(option), " on a disk that can be written to"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"{what}make room, or choose an ", Option(option), " on another disk"
+    return f"{what}choose another ", Option(option)
 
 
 class OrthoframeError(Exception):

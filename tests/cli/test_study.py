@@ -8,13 +8,13 @@ import select
 import signal
 
 import pytest
-import torch
 from tests.studies.jobs import until
 from tests.studies.small_study import STUDY
 from tests.training.runs import command, json_of, started
 
 from orthoframe.cli import main
 from orthoframe.studies import _study
+from orthoframe.training._folder import RunFolder
 
 
 @pytest.fixture
@@ -167,8 +167,8 @@ def test_ctrl_c(here):
     with pytest.raises(ProcessLookupError):
         os.killpg(process.pid, 0)
     (saved,) = store.glob("*/run/checkpoint.bin")
-    state = torch.load(saved, weights_only=True)["state"]
-    assert state["epoch"] + state["steps"] > 0
+    checkpoint, _ = RunFolder(saved.parent).load_checkpoint()
+    assert checkpoint.progress.state.epoch + checkpoint.progress.state.steps > 0
     assert not list(store.glob("*/result.json"))
 
 

@@ -200,6 +200,35 @@ def test_resuming_a_finished_run_writes_what_is_missing(undisturbed, tmp_path):
     assert (folder / "report.html").exists()
 
 
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"\xff\xfe", b"[" * 3000, b'{"processes": 0}', b'{"processes": "two"}'], ids=repr
+)
+def test_a_broken_record_of_what_was_used(content, interrupted, undisturbed):
+    """run.json: the settings say how many processes there are, and it is written again; as are the tables."""
+    for name in ("run.json", "metrics.csv", "geometry.jsonl", "certificate.json"):
+        (interrupted / name).write_bytes(content)
+    resume(interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_no_processes_in_the_record(interrupted, undisturbed):
+    found = json.loads((interrupted / "run.json").read_text())
+    for processes in (0, -3):
+        (interrupted / "run.json").write_text(json.dumps({**found, "processes": processes}))
+        assert RunFolder(interrupted).environment() is None
+    resume(interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_broken_tables_of_a_run_that_has_ended(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(undisturbed, folder)
+    (folder / "metrics.csv").write_bytes(b"\x00\xff")
+    (folder / "geometry.jsonl").unlink()
+    assert main(["train", "--resume", str(folder)]) == 0
+    assert same(folder, undisturbed)
+
+
 def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
     def refused():
         assert main(["train", "--resume", str(tmp_path / "run")]) == 2
@@ -210,8 +239,12 @@ def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
     assert "config.json: there is no run to resume" in refused()
     (tmp_path / "run").mkdir()
     assert "config.json: there is no run to resume" in refused()
-    for content in ("{", "[]", '{"epochs": "ten"}', '{"epochs": 0}', '{"model": "vgg"}'):
+    odd = ["{", "[]", '{"epochs": "ten"}', '{"epochs": 0}', '{"model": "vgg"}', "[" * 100_000]
+    odd += [json.dumps({"model": "x\n" * 5000}), json.dumps({"lr": 10**400}), '{"data_dir": 3}']
+    for content in odd:
         (tmp_path / "run" / "config.json").write_text(content)
-        assert "config.json: not the settings of a run (" in refused()
+        complaint = refused()
+        assert "config.json: not the settings of a run (" in complaint
+        assert len(complaint.replace(str(tmp_path), "")) <= 300
     (tmp_path / "run" / "config.json").write_bytes(b"\xff\xfe")
     assert "config.json: not the settings of a run (" in refused()

@@ -1,11 +1,16 @@
 """Whatever happens to a run: it ends with the same bytes, or says in a sentence why it does not."""
 
 import os
+import pty
 import random
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 import time
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import torch
@@ -88,20 +93,65 @@ def test_ctrl_c_and_on_with_other_options(options, tmp_path):
     assert same(tmp_path / "run", tmp_path / "undisturbed")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def wait_for_checkpoint(folder):
+    deadline = time.monotonic() + 60
+    while not (folder / CHECKPOINT).exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(0.1)  # some steps more
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signal_to_the_command(number, tmp_path):
     folder, log = tmp_path / "my run", tmp_path / "log"
     with started(command, ["train", *arguments(epochs=100000), "--out", str(folder)], log) as process:
-        deadline = time.monotonic() + 60
-        while not (folder / CHECKPOINT).exists() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        time.sleep(0.1)
+        wait_for_checkpoint(folder)
         os.kill(process.pid, number)
         process.join(30)
     assert process.exitcode == 130
     assert f"orthoframe: interrupted; resume with: orthoframe train --resume '{folder}'\n" in log.read_text()
     state = state_in(folder)
     assert state.epoch + state.steps > 0
+
+
+def on_terminal(words, terminal):
+    """The command on a terminal that is its own."""
+    os.setsid()
+    os.open(terminal, os.O_RDWR)  # whose end is its end
+    os.environ["TERM"] = "xterm-256color"
+    command(words, terminal)
+
+
+def test_a_terminal_that_is_closed(tmp_path):
+    """The bar and the last sentence can no longer be printed; the run is saved all the same."""
+    ours, theirs = pty.openpty()
+    folder, terminal = tmp_path / "run", os.ttyname(theirs)
+    with started(on_terminal, ["train", *arguments(epochs=100000), "--out", str(folder)], terminal) as process:
+        wait_for_checkpoint(folder)
+        os.close(theirs)
+        os.close(ours)
+        process.join(30)
+    assert process.exitcode == 130
+    state = state_in(folder)
+    assert state.epoch + state.steps > 0
+
+
+def with_nohup(words, log):
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    command(words, log)
+
+
+def test_a_hangup_that_is_ignored(tmp_path):
+    """As nohup asks; another signal is heard."""
+    folder = tmp_path / "run"
+    words = ["train", *arguments(epochs=100000), "--out", str(folder)]
+    with started(with_nohup, words, tmp_path / "log") as process:
+        wait_for_checkpoint(folder)
+        os.kill(process.pid, signal.SIGHUP)
+        process.join(0.5)
+        assert process.is_alive()
+        os.kill(process.pid, signal.SIGTERM)
+        process.join(30)
+    assert process.exitcode == 130
 
 
 def limited(words, log, size):
@@ -125,6 +175,19 @@ def test_writing_that_fails(size, interrupted, undisturbed, tmp_path):
     assert same(interrupted, undisturbed)
 
 
+@contextmanager
+def disk(path, options):
+    """A small disk of its own at a path."""
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no disk can be made here: {mounted.stderr.strip()}")
+    try:
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
 @pytest.mark.parametrize(
     ("size", "sentence"),
     [
@@ -134,15 +197,8 @@ def test_writing_that_fails(size, interrupted, undisturbed, tmp_path):
 )
 def test_a_full_disk(size, sentence, tmp_path, undisturbed):
     """A real one, of less than the run needs, or its report."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", disk], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no small disk can be made here: {mounted.stderr.strip()}")
-    try:
-        log, folder = tmp_path / "log", disk / "run"
+    with disk(tmp_path / "disk", f"size={size}") as path:
+        log, folder = tmp_path / "log", path / "run"
         status = finished(command, ["train", *arguments(), "--out", str(folder)], log, 0.0)
         assert status == 1, log.read_text()
         complaint = log.read_text().splitlines()[-1]
@@ -151,11 +207,80 @@ def test_a_full_disk(size, sentence, tmp_path, undisturbed):
         assert not [path.name for path in folder.iterdir() if path.name.startswith(".orthoframe.")]
         _, complaints = RunFolder(folder).load_checkpoint()
         assert not complaints
-        subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+        subprocess.run(["mount", "-o", "remount,size=64m", path], check=True)
         assert finished(command, ["train", "--resume", str(folder)], log) == 0, log.read_text()
         assert same(folder, undisturbed)
-    finally:
-        subprocess.run(["umount", disk], check=True)
+
+
+def short_of_memory(words, log, kind, size):
+    """The command in a process that may take `size` more bytes once everything but the report is written."""
+    field, limit = {"data": ("VmData", resource.RLIMIT_DATA), "all": ("VmSize", resource.RLIMIT_AS)}[kind]
+
+    def hook(event, given):
+        if event == "os.rename" and str(given[1]).endswith("verdict.json"):
+            lines = Path("/proc/self/status").read_text().splitlines()
+            most = next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field)) + size
+            resource.setrlimit(limit, (most, most))
+
+    sys.addaudithook(hook)
+    command(words, log)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not keep to such limits")
+@pytest.mark.parametrize(("kind", "size"), [("data", 0), ("all", 0), ("all", 2**21)])
+def test_memory_that_is_short_while_the_report_is_written(kind, size, tmp_path, undisturbed):
+    folder, log = tmp_path / "run", tmp_path / "log"
+    status = finished(short_of_memory, ["train", *arguments(), "--out", str(folder)], log, kind, size)
+    assert status == 1, log.read_text()
+    assert log.read_text().splitlines()[-1] == (
+        f"orthoframe: the report cannot be written: not enough memory; everything else is in {folder}; once that is "
+        f"solved, resume with --resume {folder}"
+    )
+    assert same(folder, undisturbed)  # everything but the report
+    assert not (folder / "report.html").exists()
+    assert finished(command, ["train", "--resume", str(folder)], log) == 0, log.read_text()
+    assert (folder / "report.html").exists()
+    assert same(folder, undisturbed)
+
+
+def test_whatever_stops_the_report_the_weights_are_there(tmp_path, capsys, monkeypatch):
+    """Without memory an import can fail with any error."""
+    monkeypatch.setattr("orthoframe.reporting.read_run", lambda _: 1 / 0)
+    assert main(["train", *arguments(epochs=1), "--out", str(tmp_path / "run")]) == 1
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("orthoframe: the report cannot be written: ZeroDivisionError: division by zero; every")
+    assert (tmp_path / "run" / "encoder.safetensors").exists()
+
+
+def test_a_read_only_disk(interrupted, undisturbed, tmp_path, capsys):
+    """No other folder on it can help; another disk can."""
+    with disk(tmp_path / "disk", "size=1m") as path:
+        shutil.copytree(interrupted, path / "run")
+        subprocess.run(["mount", "-o", "remount,ro", path], check=True)
+        assert main(["train", *arguments(), "--out", str(path / "new")]) == 2
+        assert capsys.readouterr().err == (
+            f"orthoframe: {path / 'new'}: Read-only file system; choose an --out on a disk that can be written to\n"
+        )
+        assert main(["train", "--resume", str(path / "run")]) == 2
+        assert capsys.readouterr().err == (
+            f"orthoframe: {path / 'run'}: Read-only file system; resume a copy of it that can be written to\n"
+        )
+        shutil.rmtree(interrupted)
+        shutil.copytree(path / "run", interrupted)
+    resume(interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_a_disk_that_is_full_before_the_run_begins(tmp_path, capsys):
+    """There is nothing to resume, and that is not advised."""
+    with disk(tmp_path / "disk", "nr_inodes=3") as path:  # room for the folder and its lock
+        assert main(["train", *arguments(), "--out", str(path / "run")]) == 2
+        assert capsys.readouterr().err == (
+            f"orthoframe: {path / 'run'}: No space left on device; make room, or choose an --out on another disk\n"
+        )
+        assert not (path / "run" / "config.json").exists()
+        subprocess.run(["mount", "-o", "remount,nr_inodes=1000", path], check=True)
+        assert main(["train", *arguments(epochs=1), "--out", str(path / "run")]) == 0
 
 
 def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
@@ -178,9 +303,7 @@ def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
         assert "has a run in it" in capsys.readouterr().err
         assert main(["train", "--resume", str(running)]) == 2
         complaint = capsys.readouterr().err
-        assert complaint == (
-            f"orthoframe: {running}: another process is training into it; wait, or choose another --out\n"
-        )
+        assert complaint == (f"orthoframe: {running}: another process is training into it; wait\n")
         assert process.is_alive()
 
 
@@ -188,8 +311,6 @@ def test_two_runs_that_start_at_once(tmp_path):
     """One trains, the others refuse, and the settings that are written are those of the one."""
     folder = tmp_path / "run"
     every = [["train", *arguments(epochs=100000, seed=seed), "--out", str(folder)] for seed in range(3)]
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         logs = [tmp_path / f"log{seed}" for seed in range(3)]
         processes = [stack.enter_context(started(command, words, log)) for words, log in zip(every, logs, strict=True)]

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.training.runs import json_of, lines_of, recomputed, resume, rows_of, small, train
+from tests.training.runs import json_of, lines_of, recomputed, rows_of, small, train
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
@@ -209,27 +209,6 @@ def test_classes_have_their_names(tmp_path):
     assert not certificate["holds"]
     assert {entry["name"] for entry in certificate["classes"]} == set(names)
     assert any(name in " ".join([cause.sentence for cause in outcome.diagnosis.record().causes]) for name in names)
-
-
-def test_plan_of_another_folder_is_refused(tmp_path):
-    """The data has changed between a run and its resumption."""
-    random = np.random.default_rng(0)
-    for number, counts in enumerate([(12, 12), (14, 10)]):
-        labels = np.repeat([0, 1], counts)
-        np.savez(
-            tmp_path / f"{number}.npz",
-            x_train=random.integers(0, 255, (24, 8, 8)).astype(np.uint8),
-            y_train=labels,
-            x_test=random.integers(0, 255, (24, 8, 8)).astype(np.uint8),
-            y_test=labels,
-        )
-    data = tmp_path / "data.npz"
-    (tmp_path / "0.npz").rename(data)
-    settings = small(data=f"npz:{data}", imbalance="none", majority=None, ratio=1.0)
-    train(settings, tmp_path / "run")
-    (tmp_path / "1.npz").rename(data)
-    with pytest.raises(Exception, match="the checkpoint was made with other batches"):
-        resume(tmp_path / "run")
 
 
 def test_plans_are_as_the_settings_say(tmp_path):

@@ -16,7 +16,7 @@ from safetensors import safe_open
 
 from orthoframe import _atomic
 from orthoframe._untrusted import ArrayArchive, StoredArray, stored_array
-from orthoframe.errors import InputError, Option, OrthoframeError, brief
+from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -291,7 +291,7 @@ def writing(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}; choose another ", Option(option)) from error
+        raise InputError(*unwritable(path, error, option)) from error
 
 
 def write_atomic(path: Path, option: str, content: Callable[[IO[bytes]], object]) -> None:

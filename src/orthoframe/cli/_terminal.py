@@ -43,6 +43,20 @@ def complain(error: BaseException) -> None:
 
 
 @contextmanager
+def outliving_the_terminal() -> Iterator[None]:
+    """If a terminal was closed when an error leaves this, later words go nowhere instead of failing."""
+    try:
+        yield
+    except BaseException:
+        for number in (1, 2):
+            try:
+                os.write(number, b"")
+            except OSError:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+        raise
+
+
+@contextmanager
 def bad_input(where: Path | str = "") -> Iterator[None]:
     """Turn values that the library refuses into an error about the input, which it cannot name itself."""
     try:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from orthoframe import training
 from orthoframe.batches import RunCertificate
-from orthoframe.cli._terminal import complain, flag, progress
+from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress
 from orthoframe.errors import InputError, OrthoframeError, Part, spelled
 
 
@@ -21,7 +21,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
     """Train, or resume without settings, with a progress bar; the exit status."""
     on_epoch = _curves(path) if tensorboard else lambda _: None
     try:
-        with training_bar() as bar:
+        with training_bar() as bar, outliving_the_terminal():
             listener = _listener(bar, on_epoch)
             result = training.resume(path, listener) if settings is None else training.train(settings, path, listener)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:

@@ -14,7 +14,7 @@ import msgspec
 
 from orthoframe._atomic import locked, write_atomic
 from orthoframe._untrusted import parsed
-from orthoframe.errors import Option, OrthoframeError, StudyError
+from orthoframe.errors import OrthoframeError, StudyError, unwritable
 from orthoframe.studies._jobs import Job, JobResult
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
@@ -67,7 +67,7 @@ class Store:
             if not os.access(self.path, os.W_OK | os.X_OK):
                 raise PermissionError("it must be writable")
         except OSError as error:
-            raise StudyError(f"{self.path}: {error.strerror or error}; choose another ", Option("store")) from None
+            raise StudyError(*unwritable(self.path, error, "store")) from None
 
     def folder(self, key: str) -> Path:
         """The folder of a job; it need not exist."""

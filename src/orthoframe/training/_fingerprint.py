@@ -51,7 +51,7 @@ class DataFingerprint:
             digests[f"{name}_labels"] = _digest(part.classes, labels)
             # Only to recognise images in another order, so that a checksum is enough.
             rows.append(np.array([zlib.crc32(image) for image in pixels], dtype="<u8") << np.uint64(32) | labels)
-        return cls(images=_digest((), np.sort(np.concatenate(rows))), **digests)
+        return cls(images=_digest(data.train.classes, np.sort(np.concatenate(rows))), **digests)
 
     def changes(self, now: "DataFingerprint") -> str:
         """What differs in the data now; empty if nothing does."""

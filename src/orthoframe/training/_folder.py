@@ -20,7 +20,7 @@ from orthoframe._atomic import json_ready, locked, write_atomic
 from orthoframe._untrusted import parsed
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
-from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief
+from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
 from orthoframe.geometry import NearestCentre
 from orthoframe.options import Activation, Head, Model
 from orthoframe.training._checkpoint import Checkpoint
@@ -44,7 +44,7 @@ class RunFolder:
         try:
             taken = (self.path / "config.json").exists()
         except OSError as error:
-            raise self._unusable(error) from None
+            raise TrainingError(*unwritable(self.path, error, "out")) from None
         if taken:
             raise TrainingError(
                 *(f"{self.path} has a run in it; resume with ", Call("resume", str(self.path))),
@@ -60,11 +60,13 @@ class RunFolder:
                     self.path.mkdir(parents=True, exist_ok=True)
                 ours = held.enter_context(locked(self.path))
             except OSError as error:
-                raise self._unusable(error) from None
+                if not resumed:
+                    raise TrainingError(*unwritable(self.path, error, "out")) from None
+                reason = f"{error.strerror or error}; resume a copy of it that can be written to"
+                raise TrainingError(f"{self.path}: {reason}") from None
             if not ours:
-                raise TrainingError(
-                    f"{self.path}: another process is training into it; wait, or choose another ", Option("out")
-                )
+                other = (", or choose another ", Option("out")) if not resumed else ()
+                raise TrainingError(f"{self.path}: another process is training into it; wait", *other)
             (self.path / NON_FINITE_FILE).unlink(missing_ok=True)  # of the attempt before
             if not resumed:
                 self.check_free()  # now that nobody else can start one
@@ -81,16 +83,18 @@ class RunFolder:
             settings.check()
         except FileNotFoundError:
             raise TrainingError(f"{file}: there is no run to resume") from None
-        except (OSError, ValueError, TypeError) as error:
-            raise TrainingError(f"{file}: not the settings of a run ({error})") from None
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            what = str(error).partition("\n")[0][:200]
+            raise TrainingError(f"{file}: not the settings of a run ({what})") from None
         return settings
 
     def environment(self) -> RunEnvironment | None:
-        """What the run used before; None if it was killed before it could say."""
+        """What the run used before; None if it was killed before it could say, or the file is broken."""
         try:
-            return msgspec.json.decode((self.path / "run.json").read_bytes(), type=RunEnvironment)
-        except (OSError, msgspec.DecodeError):
+            found = msgspec.json.decode((self.path / "run.json").read_bytes(), type=RunEnvironment)
+        except (OSError, msgspec.DecodeError, RecursionError):
             return None
+        return found if found.processes > 0 else None
 
     def write_metrics(self, records: Sequence[EpochRecord], measurements: Sequence[dict[str, Any]]) -> None:
         """Write what was measured so far."""
@@ -143,9 +147,6 @@ class RunFolder:
         if complaints:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
         return None, complaints
-
-    def _unusable(self, error: OSError) -> TrainingError:
-        return TrainingError(f"{self.path}: {error.strerror or error}; choose another ", Option("out"))
 
 
 @dataclass(frozen=True)

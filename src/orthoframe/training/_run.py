@@ -16,7 +16,7 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Progress
-from orthoframe.errors import Call, OrthoframeError, Part
+from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, unwritable
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
@@ -87,7 +87,7 @@ def train(
     Raises:
         OrthoframeError: With a sentence, if it cannot start: `OptionError` for settings that are not allowed,
             `DataError` for data that cannot be read, `TrainingError` otherwise; `Stopped` if it had started.
-        Interrupted: After Ctrl-C, when the state has been saved.
+        Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
     # Absolute paths, because it may be resumed from elsewhere.
@@ -97,7 +97,8 @@ def train(
 def resume(out: Path, listener: RunListener | None = None, *, report: bool = True) -> RunResult | None:
     """Resume the run in a folder, with the settings that it has; see `train`.
 
-    A run that has ended writes again what is missing.
+    A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
+    of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
     """
     folder = RunFolder(Path(out))
     return _run(folder.settings(), folder, True, listener or RunListener(), report)
@@ -107,7 +108,7 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
     """From the settings to the report, in each of the processes that share the run."""
     before = folder.environment() if resumed else None
     processes = find_processes(settings.devices if before is None else before.processes, resumed)
-    with _disk_errors(folder.path, f"{folder.path}: ", "what was saved last is whole"), ExitStack() as held:
+    with _stopping(folder.path), ExitStack() as held:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
         task, checkpoint, refusal = None, None, None
         complaints: list[str] = []
@@ -193,6 +194,8 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
             save()
 
     if loop.state.epoch == epochs:
+        if first:  # they may be missing or broken
+            folder.write_metrics(loop.state.records, loop.state.measurements)
         return
     with _signals() as stop:
         if loop.state.epoch == 0 and loop.state.steps == 0:
@@ -211,34 +214,66 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
 
 
 def _write_report(path: Path) -> None:
-    from orthoframe.reporting import read_run, training_figure, write_report
+    try:
+        from orthoframe.reporting import read_run, training_figure, write_report
 
-    with _disk_errors(path, "the report cannot be written: ", f"everything else is in {path}"):
         run = read_run(path)
         write_atomic(path / "report.html", lambda file: write_report([run], file))
         os.makedirs(path / "figures", exist_ok=True)
         figure = training_figure(run)
         write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
+    except Exception as error:  # of any kind: an import without memory does not always end with a MemoryError
+        raise _stopped(path, "the report cannot be written", error, f"everything else is in {path}") from error
 
 
 @contextmanager
-def _disk_errors(path: Path, what: str, kept: str) -> Iterator[None]:
-    """Say what the disk refused, what is there all the same, and how to resume."""
+def _stopping(path: Path) -> Iterator[None]:
+    """Say what the machine refused, and how to resume if there is a run."""
     try:
         yield
-    except OSError as error:
-        sentence = f"{what}{error.strerror or error}; {kept}; once there is room, resume with "
-        raise Stopped(sentence, Call("resume", str(path))) from error
+    except BrokenPipeError:  # of what is printed
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and not _is_about_memory(error):
+            raise
+        if (path / "config.json").exists():
+            raise _stopped(path, str(path), error, "what was saved last is whole") from error
+        if isinstance(error, OSError):
+            raise TrainingError(*unwritable(path, error, "out")) from error
+        raise TrainingError(f"{path}: not enough memory to start the run") from error
+
+
+def _stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
+    reason = f"{type(error).__name__}: {error}".partition("\n")[0][:120]
+    if _is_about_memory(error):
+        reason = "not enough memory"
+    elif isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    return Stopped(f"{what}: {reason}; {kept}; once that is solved, resume with ", Call("resume", str(path)))
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Whether Python, torch or the loader of libraries was refused memory."""
+    words = ("failed to map segment", "allocate memory", "bad_alloc", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ImportError) and any(each in str(error) for each in words)
+    )
 
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Ctrl-C and a request to end are heard between two steps."""
+    """Ctrl-C, a request to end and a terminal that is closed are heard between two steps.
+
+    What started the program may have had the last ignored, as nohup does; then it stays so.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # Windows has none
+        heard.append(signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
     try:
         yield stop
     finally:

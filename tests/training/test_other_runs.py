@@ -1,0 +1,201 @@
+"""`--resume` goes on with the run that was interrupted, or says what has changed."""
+
+import hashlib
+import json
+import shutil
+import struct
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.training.runs import interrupt, json_of, resume, same, small, train
+
+from orthoframe.cli import main
+from orthoframe.data import Data, LabelledImages
+from orthoframe.errors import TrainingError
+from orthoframe.training import Settings, make_task
+from orthoframe.training._fingerprint import DataFingerprint, changed_settings
+from orthoframe.training._folder import CHECKPOINT, RunFolder
+
+
+def refused(folder, capsys):
+    """The sentence with which the command refuses to resume; nothing in the folder changes."""
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert main(["train", "--resume", str(folder)]) == 2
+    complaint = capsys.readouterr().err
+    assert complaint.startswith("orthoframe: ")
+    assert complaint.count("\n") == 1
+    assert len(complaint.replace(str(folder), "").replace(str(folder.parent), "")) <= 300
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+    return complaint
+
+
+def edit(folder, **settings):
+    path = folder / "config.json"
+    path.write_text(json.dumps({**json_of(path), **settings}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"epochs": 5}, "epochs is 5 (it was 3)"),
+        ({"epochs": 1}, "epochs is 1 (it was 3)"),
+        ({"lr": 0.2}, "lr is 0.2 (it was 0.1)"),
+        ({"temperature": 0.2}, "temperature is 0.2 (it was 0.1)"),
+        ({"temperature": [0.1, 0.5]}, "temperature is [0.1, 0.5] (it was 0.1)"),
+        ({"activation": "abs"}, 'activation is "abs" (it was "relu")'),
+        ({"width": None}, "width is null (it was 16)"),
+        ({"lr": 0.2, "seed": 1}, "lr is 0.2 (it was 0.1), seed is 1 (it was 0)"),
+    ],
+    ids=str,
+)
+def test_settings_that_were_edited(settings, words, interrupted, undisturbed, capsys):
+    edit(interrupted, **settings)
+    assert refused(interrupted, capsys) == (
+        f"orthoframe: {interrupted}: config.json has changed since the checkpoint was made: {words}; "
+        "change it back, or start a new run\n"
+    )
+    shutil.copy(undisturbed / "config.json", interrupted)
+    resume(interrupted)
+    assert same(interrupted, undisturbed)
+
+
+def test_settings_of_a_run_that_has_ended(undisturbed, tmp_path, capsys):
+    """More epochs, or fewer than are done: the learning rate of each would have been another."""
+    for epochs in (2, 4):
+        shutil.copytree(undisturbed, tmp_path / str(epochs))
+        edit(tmp_path / str(epochs), epochs=epochs)
+        assert f"epochs is {epochs} (it was 3)" in refused(tmp_path / str(epochs), capsys)
+
+
+def test_every_setting_is_compared():
+    other = {"data": "mnist", "data_dir": "x", "imbalance": "none", "model": "vit", "head": "none", "activation": "abs"}
+    other |= {"loss": "cross-entropy", "denominator": "sincere", "temperature": 0.7, "scheme": "full"}
+    other |= {"binding": "none", "lr_schedule": "step", "precision": "bf16-mixed"}
+    for name, value in Settings().to_dict().items():
+        changed = other[name] if name in other else not value if isinstance(value, bool) else (value or 0) + 1
+        found = changed_settings(Settings(), Settings.from_dict({name: changed}))
+        may_change = name in ("data_dir", "devices")
+        assert found == ("" if may_change else f"{name} is {json.dumps(changed)} (it was {json.dumps(value)})")
+    assert changed_settings(Settings(data="npz:/a.npz"), Settings(data="npz:/b.npz")) == ""
+    assert "data is" in changed_settings(Settings(data="npz:/a"), Settings(data="folder:/a"))
+    many = {"lr": 9.0, "width": 9, "views": 9, "epochs": 9, "seed": 9, "batch_size": 9}
+    assert changed_settings(Settings(), Settings(**many)).endswith(", and 2 more")
+
+
+def arrays(seed=0):
+    random = np.random.default_rng(seed)
+    return {
+        f"{name}_{part}": random.integers(0, 255, (24, 8, 8)).astype(np.uint8) if name == "x" else np.repeat([0, 1], 12)
+        for part in ("train", "test")
+        for name in ("x", "y")
+    }
+
+
+def one_pixel(data, part):
+    data[f"x_{part}"][3, 2, 1] ^= 1
+
+
+def labels_permuted(data, part):
+    data[f"y_{part}"] = data[f"y_{part}"][::-1].copy()
+
+
+def order_permuted(data, part):
+    for name in ("x", "y"):
+        data[f"{name}_{part}"] = data[f"{name}_{part}"][::-1].copy()
+
+
+@pytest.fixture
+def stored(tmp_path):
+    """The folder of an interrupted run on arrays in a file of their own."""
+    np.savez(tmp_path / "data.npz", **arrays())
+    settings = small(data=f"npz:{tmp_path / 'data.npz'}", imbalance="none", majority=None, ratio=1.0)
+    interrupt(settings, tmp_path / "run", epoch=1, steps=1)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize(
+    ("change", "part", "words"),
+    [
+        (one_pixel, "train", "training pixels differ"),
+        (one_pixel, "test", "test pixels differ"),
+        (labels_permuted, "train", "training labels differ"),
+        (labels_permuted, "test", "test labels differ"),
+        (order_permuted, "train", "the training images are in another order"),
+        (order_permuted, "test", "the test images are in another order"),
+    ],
+)
+def test_data_that_has_changed(change, part, words, stored, tmp_path, capsys):
+    data = arrays()
+    change(data, part)
+    np.savez(tmp_path / "data.npz", **data)
+    assert refused(stored, capsys) == (
+        f"orthoframe: {stored}: npz:{tmp_path / 'data.npz'} is not the data that the checkpoint was made with: "
+        f"{words}; bring that back, or start a new run\n"
+    )
+
+
+def test_a_run_and_its_data_may_be_moved(stored, tmp_path):
+    """The run anywhere; the data where config.json says then, or the variable."""
+    train(replace(small(), **json_settings(stored)), tmp_path / "undisturbed")
+    (tmp_path / "elsewhere").mkdir()
+    stored.rename(tmp_path / "elsewhere" / "moved")
+    (tmp_path / "data.npz").rename(tmp_path / "elsewhere" / "other.npz")
+    moved = tmp_path / "elsewhere" / "moved"
+    for folder in (moved, tmp_path / "undisturbed"):
+        edit(folder, data=f"npz:{tmp_path / 'elsewhere' / 'other.npz'}", data_dir=str(tmp_path))
+    resume(moved)
+    assert same(moved, tmp_path / "undisturbed")
+
+
+def json_settings(folder):
+    settings = json_of(folder / "config.json")
+    return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio")}
+
+
+def test_order_is_recognised_where_images_are_held_out(tmp_path):
+    """Another order holds out other images: all of them together are the same."""
+    data, names = torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), ("a", "b")
+    whole = LabelledImages(data, torch.tensor([0, 1] * 5), names)
+
+    def parts(order):
+        return DataFingerprint.of(Data(whole.subset(order[:8]), whole.subset(order[8:]), "x"))
+
+    there, back = list(range(10)), list(range(9, -1, -1))
+    assert parts(there).changes(parts(back)) == "the training and test images are in another order"
+    assert parts(there).changes(parts(there)) == ""
+    renamed = LabelledImages(data, whole.labels, ("b", "a"))
+    other = DataFingerprint.of(Data(renamed.subset(there[:8]), renamed.subset(there[8:]), "x"))
+    assert parts(there).changes(other) == "training labels, test labels differ"
+
+
+def test_fingerprints_are_the_same_everywhere():
+    """A run may be resumed on another machine, so that the digests of known images are part of the interface."""
+    images = LabelledImages(torch.arange(8, dtype=torch.uint8).view(2, 1, 2, 2), torch.tensor([0, 1]), ("a", "b"))
+    found = DataFingerprint.of(Data(images, images, "x"))
+    pixels = hashlib.sha256(b"[2, 1, 2, 2]" + bytes(range(8))).hexdigest()
+    labels = hashlib.sha256(b'["a", "b"]' + struct.pack("<2Q", 0, 1)).hexdigest()
+    rows = [zlib.crc32(bytes(range(4))) << 32, zlib.crc32(bytes(range(4, 8))) << 32 | 1]
+    every = hashlib.sha256(b'["a", "b"]' + struct.pack("<4Q", *sorted(2 * rows))).hexdigest()
+    assert found == DataFingerprint(pixels, labels, pixels, labels, every)
+
+
+def test_batches_of_another_version(interrupted):
+    """The same settings and data, and other batches."""
+    run, task = RunFolder(interrupted), make_task(small())
+    checkpoint, _ = run.load_checkpoint(task)
+    run.save_checkpoint(replace(checkpoint, progress=replace(checkpoint.progress, plan="another")))
+    with pytest.raises(TrainingError, match=r"by a version that plans other batches; run\.json names it"):
+        resume(interrupted)
+
+
+def test_without_a_checkpoint_nothing_is_lost(interrupted):
+    """Then the settings are those of a run that starts at the beginning."""
+    for path in interrupted.glob("checkpoint.*"):
+        path.unlink()
+    edit(interrupted, epochs=1)
+    resume(interrupted)
+    assert (interrupted / CHECKPOINT).exists()
+    assert len((interrupted / "metrics.csv").read_text().splitlines()) == 2
