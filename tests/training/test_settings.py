@@ -49,7 +49,7 @@ def test_choices(name):
         ("lr", math.inf, "not inf"),
         ("weight_decay", -1e-4, "at least 0"),
         ("clean_fraction", 1.0, "at least 0 and below 1, not 1.0"),
-        ("temperature", 0, "positive and finite, not 0"),
+        ("temperature", 0, "from 0.001 to 1e+06, not 0"),
         ("temperature", (0.1, math.nan), "not nan"),
         ("temperature", (0.1, 0.2, 0.3), "must be a number, not tuple"),
         ("temperature", True, "must be a number, not bool"),
