@@ -380,7 +380,7 @@ def kinds(options: argparse.Namespace) -> dict[str, Kind]:
             "each byte of the newest checkpoint flipped, and cut off there",
             "the previous one is used",
             checkpoint_broken,
-            min(pieces, options.kills),
+            pieces,
         ),
         "fuzzed": Kind(
             "hostile files, options and arguments (`make fuzz`)",
