@@ -127,13 +127,16 @@ def feature_tensor(features: Tensor | NDArray[Any] | Sequence[Any], name: str = 
 
     Raises:
         ValueError: For lists of different lengths.
-        TypeError: For arrays that are not of float64, float32 or float16; integers are not converted.
+        TypeError: For arrays that are not of float64, float32 or float16, as integers are not converted; and for
+            sparse tensors.
 
     Examples:
         >>> feature_tensor(np.array([[3.0, 4.0]], dtype=">f4"))
         tensor([[3., 4.]])
     """
     if isinstance(features, Tensor):
+        if features.layout is not torch.strided:
+            raise TypeError(f"{name} must be dense, not {features.layout}")
         return features
     array = _array(features, name)
     if array.dtype.kind != "f" or array.dtype.itemsize > 8:

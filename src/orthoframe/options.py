@@ -4,7 +4,7 @@ import math
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
-from orthoframe.errors import Option, OptionError, OptionTypeError, Part
+from orthoframe.errors import Option, OptionError, OptionTypeError, Part, brief
 
 Denominator = Literal["all", "sincere", "negatives", "class-average"]
 """What the positives of an anchor are compared with.
@@ -95,7 +95,9 @@ def check_choice(name: str, value: object, kind: Any) -> None:
         orthoframe.errors.OptionError: loss must be one of 'supcon', 'cross-entropy', not 'mse'
     """
     if value not in get_args(kind):
-        raise OptionError(Option(name), f" must be one of {', '.join(map(repr, get_args(kind)))}, not {value!r}")
+        raise OptionError(
+            Option(name), f" must be one of {', '.join(map(repr, get_args(kind)))}, not {brief(repr(value))}"
+        )
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:
@@ -107,9 +109,9 @@ def check_count(name: str, value: object, least: int = 1) -> int:
         orthoframe.errors.OptionError: batch_size must be at least 1, not 0
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
-        raise OptionError(Option(name), f" must be a whole number, at least {least}, not {value!r}")
+        raise OptionError(Option(name), f" must be a whole number, at least {least}, not {brief(repr(value))}")
     if value < least:
-        raise OptionError(Option(name), f" must be at least {least}, not {value}")
+        raise OptionError(Option(name), f" must be at least {least}, not {brief(value)}")
     return int(value)
 
 

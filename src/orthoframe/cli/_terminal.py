@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
+_LONGEST = 300  # characters of an error: more is not read
 
 
 def flag(option: Option) -> str:
@@ -36,7 +37,7 @@ def complain(error: BaseException) -> None:
     if debug:
         traceback.print_exception(error)
     if isinstance(error, OrthoframeError):
-        print(f"orthoframe: {error.spelled(flag)}", file=sys.stderr)
+        print(f"orthoframe: {brief(error.spelled(flag), _LONGEST)}", file=sys.stderr)
     else:
         advice = "" if debug else " (ORTHOFRAME_DEBUG=1 shows where)"
         print(f"orthoframe: unexpected {type(error).__name__}: {brief(error, 200)}{advice}", file=sys.stderr)

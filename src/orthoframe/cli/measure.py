@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
+from orthoframe._atomic import json_ready
 from orthoframe.cli._files import PICTURES, check_output, open_features, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
@@ -61,7 +62,7 @@ class MeasureCommand:
 
             write_figure(self.plot, geometry_figure(geometry))
         if self.json:
-            print(json.dumps({**geometry.to_dict(), "predicted": self._predicted(geometry)}, indent=2))
+            print(json.dumps(json_ready({**geometry.to_dict(), "predicted": self._predicted(geometry)}), indent=2))
             return 0
         print(geometry, flush=True)  # the prediction may take a while
         predicted = self._predicted(geometry)

@@ -21,6 +21,7 @@ from orthoframe.geometry._statistics import (
     check_range,
     prepared,
 )
+from orthoframe.options import check_count
 
 Part = tuple[Tensor | NDArray[Any], Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
@@ -56,7 +57,7 @@ def measure(
         Class means form an orthogonal frame, and classes have collapsed.
     """
     # What is mapped from a file is not read here.
-    rows = features if isinstance(features, Tensor | np.ndarray) else feature_tensor(features)
+    rows = features if isinstance(features, np.ndarray) else feature_tensor(features)
     if rows.ndim != 2:
         raise ValueError(f"features must have shape [rows, dim], not {list(rows.shape)}")
     classes, names = _numbered(labels, num_classes)
@@ -117,6 +118,6 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
         return torch.from_numpy(found.classes).long(), found.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-    classes = label_tensor(array, torch.device("cpu"))
+    classes, num_classes = label_tensor(array, torch.device("cpu")), check_count("num_classes", num_classes)
     check_range(classes, num_classes)  # here, where positions are those in the whole
     return classes, tuple(range(num_classes))

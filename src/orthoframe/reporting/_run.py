@@ -161,7 +161,9 @@ def _classes(measurement: Measurement) -> list[tuple[int | str, int]]:
 def _check_order(before: Sequence[EpochRecord | Measurement], epoch: int, where: str) -> None:
     last = before[-1].epoch if before else -1
     if epoch <= last:
-        raise InputError(f"{where}: epochs must be 0 or more and increase, and {epoch} is not more than {last}")
+        raise InputError(
+            f"{where}: epochs must be 0 or more and increase, and {brief(epoch, 20)} is not more than {brief(last, 20)}"
+        )
 
 
 def _check_shapes(measurement: Measurement, where: str) -> None:
