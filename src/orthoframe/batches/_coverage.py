@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from orthoframe._rows import Integers, count_array
 from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, missing_large, missing_small
 from orthoframe.batches._simulation import simulate
-from orthoframe.errors import Option, OptionError
+from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import check_count, check_number
 
 # Rows that a batch needs to connect a class, and two rows of a class to push another apart; or one, as stated.
@@ -75,7 +75,7 @@ def coverage(
     counts = _checked(class_counts)
     batch_size = min(check_count("batch_size", batch_size), int(counts.sum()))  # all in one batch
     if check_count("epochs", epochs) > _MOST:
-        raise OptionError(Option("epochs"), f" must be at most {_MOST:.0e}, not {epochs}")
+        raise OptionError(Option("epochs"), f" must be at most {_MOST:.0e}, not {brief(epochs, 30)}")
     if check_count("simulations", simulations, 0):
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
     layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
