@@ -43,6 +43,15 @@ QUANTITIES = {
 
 
 @pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_a_place_is_a_cell(name, scale):
+    """At smoke scale too, where real images are digits: pictures draw one line for each place."""
+    places = [repr(sorted(cell.where.items())) for cell in STUDIES[name].cells(scale)]
+    assert len(set(places)) == len(places)
+    assert {place for place, _ in STUDIES[name].jobs(scale)} == set(range(len(places)))
+
+
+@pytest.mark.parametrize("name", STUDIES)
 def test_a_study_can_decide_its_claims(name):
     """Every claim has cells that decide it, with several seeds, at the scales that count; every picture has cells."""
     study = STUDIES[name]

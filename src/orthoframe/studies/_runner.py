@@ -64,7 +64,7 @@ def run_study(
     """
     listener = listener or StudyListener()
     store.check()
-    cells, planned = study.grid(scale), study.jobs(scale, seeds)
+    cells, planned = study.cells(scale), study.jobs(scale, seeds)
     keys = {place: key(job) for place, job in planned.items()}
     jobs = {keys[place]: job for place, job in planned.items()}
     names = {

@@ -79,12 +79,16 @@ class Study:
         """How many seeds a cell has by default."""
         return self.desk_seeds if scale == "desk" else SEEDS[scale]
 
+    def cells(self, scale: Scale) -> list[Cell]:
+        """The cells of the grid, each place once: at `smoke`, where all data are digits, several may have the same."""
+        return list({repr(sorted(cell.where.items())): cell for cell in self.grid(scale)}.values())
+
     def jobs(self, scale: Scale, seeds: int | None = None) -> dict[tuple[int, int], Job]:
         """The jobs by number of their cell and seed."""
         count = self.seeds(scale) if seeds is None else seeds
         return {
             (number, seed): cell.make(seed)
-            for number, cell in enumerate(self.grid(scale))
+            for number, cell in enumerate(self.cells(scale))
             for seed in range(min(count, cell.seeds or count))
         }
 
