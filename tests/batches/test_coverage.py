@@ -194,7 +194,7 @@ def test_probability_grows_with_epochs_and_is_one():
         (([4, 0], 4, 1), "class_counts must be"),
         (([4, 4], 0, 1), "batch_size must be"),
         (([4, 4], 4, 0), "epochs must be"),
-        (([4, 4], 4, 10**13), "epochs must be at most"),
+        (([4, 4], 4, 10**10), "epochs must be at most 1000000000"),
         (([2**63 - 1] * 2, 4, 1), "must not sum to more"),
     ],
 )
@@ -208,7 +208,7 @@ def test_a_batch_that_is_larger_than_all():
 
 
 def test_never():
-    with pytest.raises(ValueError, match="no number of epochs is enough"):
+    with pytest.raises(ValueError, match="not even 1000000000 epochs are enough"):
         epochs_to_certify([4, 4], 1)
     with pytest.raises(ValueError, match="confidence must be"):
         epochs_to_certify([4, 4], 4, confidence=1.0)

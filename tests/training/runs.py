@@ -78,7 +78,7 @@ def finished(worker, *given, seconds=60):
         return process.exitcode
 
 
-def command(words, log, save_seconds=None, at_event=None):
+def command(words, log, save_seconds=None, at_event=None, hangup=signal.SIG_DFL):
     """`orthoframe WORDS` in a process of its own; its output goes to the file `log`.
 
     Args:
@@ -87,7 +87,9 @@ def command(words, log, save_seconds=None, at_event=None):
         save_seconds: Between checkpoints; 0 for one after each step.
         at_event: Kills itself with SIGKILL when it is about to open or rename a file in the run folder for the n-th
             time: every moment at which the folder differs from the one before has a number.
+        hangup: What a hangup does at first, whether or not these tests run under nohup.
     """
+    signal.signal(signal.SIGHUP, hangup)
     torch.set_num_threads(1)
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)

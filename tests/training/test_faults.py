@@ -136,8 +136,7 @@ def test_a_terminal_that_is_closed(tmp_path):
 
 
 def with_nohup(words, log):
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    command(words, log)
+    command(words, log, hangup=signal.SIG_IGN)
 
 
 def test_a_hangup_that_is_ignored(tmp_path):

@@ -1,22 +1,23 @@
 """The probability that epochs of reshuffling certify: computed without drawing a batch, or simulated."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from orthoframe._rows import Integers, count_array
-from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, missing_large, missing_small
+from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, log_perm, missing_large, missing_small
 from orthoframe.batches._simulation import simulate
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import check_count, check_number
 
 # Rows that a batch needs to connect a class, and two rows of a class to push another apart; or one, as stated.
 _EXACT, _AS_STATED = 3, 2
-_MOST = 10**12  # samples or epochs: the logarithms of more are not exact enough
+_MOST_SAMPLES = 10**9
+_ROUNDING = 1e-3  # of the logarithm of a probability, at most
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def coverage(
         The probabilities.
 
     Raises:
-        OptionError: For a batch size below 1, epochs below 1 or above 10^12, or a negative number of simulations.
+        OptionError: For a batch size below 1, epochs below 1 or beyond precision, or a negative number of simulations.
         ValueError: For class counts that are not positive, or too large.
         TypeError: For class counts that are not integers.
 
@@ -74,8 +75,12 @@ def coverage(
     """
     counts = _checked(class_counts)
     batch_size = min(check_count("batch_size", batch_size), int(counts.sum()))  # all in one batch
-    if check_count("epochs", epochs) > _MOST:
-        raise OptionError(Option("epochs"), f" must be at most {_MOST:.0e}, not {brief(epochs, 30)}")
+    most = _most_epochs(counts)
+    if check_count("epochs", epochs) > most:
+        raise OptionError(
+            Option("epochs"),
+            f" must be at most {most} for so many samples, not {brief(epochs, 30)}: rounding decides then",
+        )
     if check_count("simulations", simulations, 0):
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
     layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
@@ -126,12 +131,12 @@ def epochs_to_certify(
         found = coverage(class_counts, batch_size, epochs)
         return (found.probability_as_stated if as_stated else found.probability) >= confidence
 
-    last = 1
+    last, most = 1, _most_epochs(_checked(class_counts))
     while not enough(last):
-        last *= 2
-        if last > _MOST:
-            sentence = "no number of epochs is enough with batches of this size; use a larger "
+        if last == most:
+            sentence = f"not even {most} epochs are enough with batches of this size; use a larger "
             raise OptionError(sentence, Option("batch_size"), ", or bind the classes")
+        last = min(2 * last, most)
     first = last // 2  # not enough, or 0
     while last - first > 1:
         middle = (first + last) // 2
@@ -143,9 +148,14 @@ def _checked(class_counts: Sequence[int] | Integers) -> Integers:
     counts = count_array(class_counts)
     if not len(counts) or counts.min() < 1:
         raise ValueError("class_counts must be a list of positive integers")
-    if int(counts.sum()) > _MOST:
-        raise ValueError(f"class_counts must not sum to more than {_MOST:.0e}")
+    if int(counts.sum()) > _MOST_SAMPLES:
+        raise ValueError(f"class_counts must not sum to more than {_MOST_SAMPLES}")
     return counts
+
+
+def _most_epochs(counts: Integers) -> int:
+    """Logarithms of numbers of ways are rounded, and multiplied by the epochs."""
+    return int(min(1e9, _ROUNDING / (1e-16 * math.lgamma(int(counts.sum()) + 2))))
 
 
 def _simulated(counts: Integers, batch_size: int, epochs: int, runs: int, seed: int) -> Coverage:
@@ -202,7 +212,7 @@ class _Chances:
             log = (self.number * np.log(self.connected)).sum() + (self._pairs * np.log1p(-np.clip(unmet, 0, 1)))[
                 self._pairs > 0
             ].sum()
-        return exp(log)
+        return math.exp(log)
 
     def bounds(self, single_class_batches: Floats) -> tuple[float, float]:
         """Whatever the dependence: a batch of a single class may not connect it, and faults may never coincide."""
@@ -218,6 +228,5 @@ def _single_class_batches(sizes: Integers, layout: Layout, epochs: int) -> Float
     for count, rows in ((layout.full, layout.rows), (1, layout.short)):
         if count and rows >= _EXACT:
             fits = sizes >= rows
-            drawn = np.log(np.maximum(sizes[:, None] - np.arange(rows), 1)) - np.log(layout.places - np.arange(rows))
-            total += epochs * count * np.where(fits, np.exp(drawn.sum(1)), 0.0)
+            total[fits] += np.exp(log_perm(sizes[fits], rows) - log_perm(layout.places, rows)) * float(epochs * count)
     return total

@@ -64,7 +64,7 @@ def connected(size: int, layout: Layout, epochs: int, least: int) -> float:
     if epochs == 1:  # batches are disjoint, so the class must be whole in one of them
         inside = [(count, rows) for count, rows in ((layout.full, layout.rows), (1, layout.short)) if rows >= size]
         return sum(
-            count * math.exp(float(_log_perm(rows, size) - _log_perm(layout.places, size))) for count, rows in inside
+            count * math.exp(float(log_perm(rows, size) - log_perm(layout.places, size))) for count, rows in inside
         )
     return _expanded(size, layout, epochs, least)
 
@@ -170,7 +170,7 @@ def _expanded(size: int, layout: Layout, epochs: int, least: int) -> float:
     fits = free >= largest
     placed = np.where(fits, gammaln(free + 1) - gammaln(np.where(fits, free - largest, 0) + 1), -np.inf) - everything
     with np.errstate(divide="ignore"):
-        chances = np.log(np.exp(ways + placed[outside]).sum(1))
+        chances = np.minimum(np.log(np.exp(ways + placed[outside]).sum(1)), 0.0)
     choices = gammaln(size + 1) - gammaln(size - outside + 1)
     terms = np.bincount(outside, signs * np.exp(choices + epochs * chances), _OUTSIDE + 1)
     # Rounding of the logarithms above, which the division of the series would magnify.
@@ -290,15 +290,15 @@ def _avoiding(state: tuple[int, int, int], size: int, others: NDArray[np.int64],
             rest = others - taken
             fits = (rest >= 0) & (free >= rest)
             log = np.where(
-                fits, _log_perm(free, np.where(fits, rest, 0)) + _log_perm(others, np.where(fits, taken, 0)), -np.inf
+                fits, log_perm(free, np.where(fits, rest, 0)) + log_perm(others, np.where(fits, taken, 0)), -np.inf
             )
             shared = math.comb(ones, j) * (layout.rows - 1) ** j * (layout.short - 1) ** extra
             if shared:
-                total += np.exp(log - _log_perm(layout.places - size, others) + math.log(shared))
+                total += np.exp(log - log_perm(layout.places - size, others) + math.log(shared))
     return total
 
 
-def _log_perm(n: "int | NDArray[np.int64]", r: "int | NDArray[np.int64]") -> Floats:
+def log_perm(n: "int | NDArray[np.int64]", r: "int | NDArray[np.int64]") -> Floats:
     """Logarithm of the number of ways to place r samples in n places, if there are any."""
     found: Floats = gammaln(np.asarray(n) + 1.0) - gammaln(np.asarray(n) - r + 1.0)
     return found
@@ -316,20 +316,25 @@ def missing_large(
     """
     if layout.rows < least:
         return np.ones(len(first))
-    # The second class avoids all batches in which the first has rows enough. Where that is hopeless, stop here.
-    share = first / layout.places
-    enough = 1 - (1 - share) ** layout.rows
-    if least == 3:
-        enough -= layout.rows * share * (1 - share) ** (layout.rows - 1)
-    log = -second * enough
+    # A class avoids all batches in which the other has rows enough. Where that is hopeless, stop here.
+    log = -np.maximum(second * _enough(first, layout, least), first * _enough(second, layout, least))
     alone = first + second == layout.places
     log[alone] = [_log_pure(size, layout) for size in first[alone].tolist()]
     chosen = np.flatnonzero(~alone & (epochs * log > _NEGLIGIBLE))
     for part in np.array_split(chosen, 1 + len(chosen) // _PAIRS):
         if len(part):
-            log[part] = _saddle_point(first[part].astype(np.float64), second[part].astype(np.float64), layout, least)
+            with np.errstate(divide="ignore", invalid="ignore"):  # a class that fills nearly all batches
+                found = _saddle_point(first[part].astype(np.float64), second[part].astype(np.float64), layout, least)
+            log[part] = np.where(np.isfinite(found), found, log[part])
     chances: Floats = np.exp(epochs * np.minimum(log, 0.0))
     return chances
+
+
+def _enough(size: NDArray[np.int64], layout: Layout, least: int) -> Floats:
+    """The share of places in batches where a class has rows enough to push others apart, if rows fell independently."""
+    share = size / layout.places
+    enough: Floats = 1 - (1 - share) ** layout.rows
+    return enough - layout.rows * share * (1 - share) ** (layout.rows - 1) if least == 3 else enough
 
 
 def _log_pure(size: int, layout: Layout) -> float:
