@@ -365,7 +365,7 @@ def kinds(options: argparse.Namespace) -> dict[str, Kind]:
     """All kinds of faults, by a short name."""
     same = "the same bytes"
     share = min(options.fuzzed, 50_000)
-    some = max(2, options.kills // 5)
+    some = max(2, options.kills // 10)
     small = _small_run()
     pieces = -(-(small / CHECKPOINT).stat().st_size // _BYTES)
     return {
