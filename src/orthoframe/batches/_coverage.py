@@ -49,7 +49,7 @@ def coverage(
     The probabilities of single classes and pairs are exact where classes are small, and nearly so where they are large,
     with one exception: a batch of a single class, three rows or more, counts as if it connected the class. What they
     are together is an approximation: the connection of classes is taken as independent, and so are the pairs once both
-    of their classes are connected. It is accurate near 0 and 1; in between, the error has been below 0.05 unless most
+    of their classes are connected. It is accurate near 0 and 1; in between, the error has been below 0.06 unless most
     batches hold a single class. `bounds` shows the most that it can be, and `simulations` removes it.
 
     Args:
