@@ -142,7 +142,8 @@ def finish(folder: Path, **environment: str) -> list[str]:
 def stopped(how: signal.Signals, folder: Path, draw: random.Random, *, early: bool = False) -> dict[str, Any]:
     """Start a run and end it with a signal, at a random time once it has begun, or early: of the command's whole life.
 
-    One that ends before its time is started again.
+    One that ends before its time is started again, unless it failed. A run that was asked to stop must have the status
+    130, or 0 if it was just done.
     """
     _, begun, seconds = undisturbed()
     while True:
@@ -151,27 +152,36 @@ def stopped(how: signal.Signals, folder: Path, draw: random.Random, *, early: bo
             wait_for(folder / "config.json", process)
         moment = draw.uniform(0.0, seconds if early else seconds - begun)
         try:
-            process.wait(moment)
+            if process.wait(moment):
+                return {"seconds": round(moment, 2), "status": process.returncode, "begun": True, "failed": True}
             shutil.rmtree(folder)
         except subprocess.TimeoutExpired:
             process.send_signal(how)
             status, said = ended(process)
             sentence = said.strip().splitlines()[-1] if said.strip() else ""
             begins = (folder / "config.json").exists()
-            return {"seconds": round(moment, 2), "status": status, "begun": begins, "said": sentence[:300]}
+            failed = how != signal.SIGKILL and not early and status not in (0, 130)
+            about = {"seconds": round(moment, 2), "status": status, "begun": begins, "said": sentence[:300]}
+            return {**about, "failed": True} if failed else about
+
+
+def resumed(folder: Path, about: dict[str, Any], **environment: str) -> Outcome:
+    """The outcome of a trial whose run was ended as `about` says, and is resumed now."""
+    failed = [f"it ended with {about['status']} by itself"] if about.get("failed") else []
+    return Outcome(1, failed + finish(folder, **environment), about)
 
 
 def killed(number: int, folder: Path) -> Outcome:
     """SIGKILL at a random time of a fresh command, the start included; then resumed."""
     about = stopped(signal.SIGKILL, folder / "run", random.Random(number), early=number % 2 == 0)
-    return Outcome(1, finish(folder / "run"), about)
+    return resumed(folder / "run", about)
 
 
 def asked_to_stop(number: int, folder: Path) -> Outcome:
     """SIGTERM, SIGHUP and SIGINT in turn, at a random time; then resumed."""
     how = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)[number % 3]
     about = stopped(how, folder / "run", random.Random(number), early=number % 4 == 0)
-    return Outcome(1, finish(folder / "run"), {"signal": how.name, **about})
+    return resumed(folder / "run", {"signal": how.name, **about})
 
 
 def report_killed(number: int, folder: Path) -> Outcome:
@@ -274,7 +284,7 @@ def moved(number: int, folder: Path) -> Outcome:
     if (folder / "run").exists():
         (folder / "elsewhere").mkdir()
         os.replace(folder / "run", folder / "elsewhere" / "other name")
-    return Outcome(1, finish(folder / "elsewhere" / "other name"), about)
+    return resumed(folder / "elsewhere" / "other name", about)
 
 
 def clock_back(number: int, folder: Path) -> Outcome:
@@ -286,7 +296,7 @@ def clock_back(number: int, folder: Path) -> Outcome:
     (folder / "clock").mkdir()
     (folder / "clock" / "sitecustomize.py").write_text(_CLOCK)
     paths = os.pathsep.join(filter(None, (str(folder / "clock"), os.environ.get("PYTHONPATH"))))
-    return Outcome(1, finish(folder / "run", PYTHONPATH=paths), about)
+    return resumed(folder / "run", about, PYTHONPATH=paths)
 
 
 def checkpoint_broken(number: int, folder: Path) -> Outcome:
@@ -384,7 +394,7 @@ def kinds(options: argparse.Namespace) -> dict[str, Kind]:
         ),
         "fuzzed": Kind(
             "hostile files, options and arguments (`make fuzz`)",
-            "read rightly, or refused in a sentence",
+            "read, or refused in a sentence",
             lambda number, folder: fuzzed(number, folder, share),
             -(-options.fuzzed // share),
             1,

@@ -31,6 +31,7 @@ from orthoframe.reporting import read_run
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.studies import Store, read_result
 from orthoframe.training import load_encoder
+from orthoframe.training._folder import RunFolder
 
 ALLOWED = 512 * 2**20  # bytes, in addition to what the process has before it reads
 TEN_MILLION_ZEROS = b"\0" * 10**7
@@ -47,6 +48,7 @@ HEADERS = (
     "{'descr': '|u1', 'fortran_order': False, 'shape': (1" + "0" * 4000 + ",), }",
     "{'descr': '|u1', 'fortran_order': False, 'shape': (1" + "0" * 9000 + ",), }",
     "{'descr': '|u1', 'fortran_order': False, 'shape': (" + "2," * 70 + "), }",
+    "{'descr': '|u1', 'fortran_order': False, 'shape': (True, 8, 8), }",
     "{'descr': '<f4', 'fortran_order': False, 'shape': (100000000, 5000), }",
     "{'descr': '<U500000000', 'fortran_order': False, 'shape': (2,), }",
     "{'descr': '<U500000000', 'fortran_order': False, 'shape': (0,), }",
@@ -117,6 +119,7 @@ def array_files(folder):
         b"\x93NUMPY",
         npy(plain("(65,)")),
         npy(plain("(63,)")),
+        *(npy(plain("(8, 2)", "<U1"), data=struct.pack("<I", point) * 16) for point in (0x110000, 0xD800)),
         b"\x93NUMPY\x02\x00\xff\xff\xff\xff" + b" " * 99,
     ]
     for number, content in enumerate(contents):
@@ -314,6 +317,11 @@ def json_files(folder):
             (run / name).write_bytes(path.read_bytes())
             yield f"{name} {text[:9]}", "InputError", lambda: read_run(run)
             (run / name).unlink() if before is None else (run / name).write_bytes(before)
+    path.write_text("[" + "0," * (2 * 10**7) + "0]")
+    yield "a wide batch", None, lambda: sum(len(batch) for batch in read_batches(path))
+    (run / "config.json").write_text("[" + "[]," * (15 * 10**6) + "[]]")
+    yield "wide settings", "TrainingError", lambda: RunFolder(run).settings()
+    yield "wide settings of a report", "InputError", lambda: read_run(run)
     path.write_text("[" + "9" * 4000 + "]")
     yield "a long index", "InputError", lambda: list(read_batches(path, 3))
 
@@ -322,6 +330,8 @@ def text_files(folder):
     path, features = folder / "labels.txt", folder / "features.csv"
     path.write_text("a\n" * 10**6 + "b" * 10**6 + "\n")
     yield "a long label", "InputError", lambda: read_labels(path, None)
+    path.write_text("\U0001f600" + "b" * 10**8 + "\n")
+    yield "a very long label", "InputError", lambda: read_labels(path, None)
     path.write_text("one label\n" * 10**6)
     yield "many labels", None, lambda: read_labels(path, None)
     header = folder / "labels.csv"

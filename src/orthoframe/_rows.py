@@ -198,7 +198,8 @@ def _array(values: Any, name: str) -> NDArray[Any]:
 def _kind(array: NDArray[Any]) -> str:
     """What an error calls the values."""
     if array.dtype.kind == "O":
-        return type(array.flat[0]).__name__
+        odd = (value for value in array.flat if not isinstance(value, int | np.integer))
+        return type(next(odd, array.flat[0])).__name__
     return "strings" if array.dtype.kind == "U" else str(array.dtype)
 
 

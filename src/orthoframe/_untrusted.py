@@ -7,7 +7,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, Any, AnyStr, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,29 @@ def read_up_to(file: _Readable, count: int) -> bytearray:
     return data
 
 
+def read_small(path: Path, most: int = 2**24) -> bytes:
+    """All bytes of a file that has few of them: as JSON, they may take thirty times as much memory.
+
+    Raises:
+        ValueError: If there are more than `most`.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most} bytes")
+    return data
+
+
+def short_lines(file: IO[AnyStr], most: int = 2**23) -> Iterator[AnyStr]:
+    """The lines of a file; a `ValueError` for one that is longer than `most`, which nobody wrote."""
+    number = 0
+    while line := file.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise ValueError(f"line {number} is longer than {most} characters")
+        yield line
+
+
 @dataclass(frozen=True)
 class StoredArray:
     """An array in a file of numpy whose header was read, and agrees with the number of bytes that follow it.
@@ -79,7 +102,12 @@ class StoredArray:
             data = parsed(lambda size: read_up_to(file, size), count)
         if len(data) < count:
             raise ValueError(f"it ends after {len(data)} of {count} bytes")
-        return np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
+        found = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
+        if self.dtype.kind == "U" and found.size:
+            points = np.frombuffer(data, self.dtype.byteorder.replace("=", "") + "u4")
+            if points.max() > 0x10FFFF or ((points >> 11) == 0x1B).any():  # beyond Unicode, or half a character
+                raise ValueError("its strings are not Unicode text")
+        return found
 
     def rows(self, together: int) -> Iterator[NDArray[Any]]:
         """The rows of an array `[rows, dim]` that is stored by rows, some at a time."""
@@ -117,7 +145,8 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
         raise ValueError(f"its entries have {dtype.itemsize} bytes each, and 1 to {_LONGEST_ENTRY} are allowed")
     offset = head.tell()
     possible = math.prod(max(1, length) for length in shape) * dtype.itemsize < _LARGEST
-    if min(shape, default=0) < 0 or not possible or math.prod(shape) * dtype.itemsize != size - offset:
+    plain = all(type(length) is int for length in shape)  # True is an int, and no length
+    if not plain or min(shape, default=0) < 0 or not possible or math.prod(shape) * dtype.itemsize != size - offset:
         promised = f"{dtype} of shape {brief(list(shape), 60)}"
         raise ValueError(f"its header promises {promised}, which is not what the {size - offset} bytes after it hold")
     return StoredArray(shape, dtype, by_columns, offset, stream)

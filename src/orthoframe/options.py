@@ -100,8 +100,8 @@ def check_choice(name: str, value: object, kind: Any) -> None:
         )
 
 
-def check_count(name: str, value: object, least: int = 1) -> int:
-    """The number as an `int`; an `OptionError` for what is not a whole number, or too small.
+def check_count(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
+    """The number as an `int`; an `OptionError` for what is not a whole number, too small or too large.
 
     Examples:
         >>> check_count("batch_size", 0)
@@ -112,6 +112,8 @@ def check_count(name: str, value: object, least: int = 1) -> int:
         raise OptionError(Option(name), f" must be a whole number, at least {least}, not {brief(repr(value))}")
     if value < least:
         raise OptionError(Option(name), f" must be at least {least}, not {brief(value)}")
+    if int(value) > most:
+        raise OptionError(Option(name), f" must be at most {most}, not {brief(value, 30)}")
     return int(value)
 
 
@@ -159,7 +161,7 @@ def check_number(
         bounds += [] if least is None else [f"at least {least:g}"]
         bounds += ["finite"] if below == math.inf else [f"below {below:g}"]
     raise OptionError(
-        Option(name), f" must be {' and '.join(bounds)}, not {value}", *(("; ", *advice) if advice else ())
+        Option(name), f" must be {' and '.join(bounds)}, not {brief(value, 60)}", *(("; ", *advice) if advice else ())
     )
 
 

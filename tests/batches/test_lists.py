@@ -68,3 +68,29 @@ def test_meetings_agree_with_a_count_by_hand():
     held = [set(labels[batch].tolist()) for batch in batches]
     expected = [[sum(a in names and b in names for names in held) for b in range(5)] for a in range(5)]
     assert meeting_counts(labels, batches).tolist() == expected
+
+
+@pytest.mark.parametrize("count", [10, 400_000, 900_000])
+def test_a_long_line_is_read_in_pieces(count, tmp_path):
+    batch = np.random.default_rng(0).integers(0, 10**6, count)
+    (tmp_path / "long.jsonl").write_text(f"{json.dumps(batch.tolist())}\n[1, 2]\n")
+    found = list(read_batches(tmp_path / "long.jsonl"))
+    assert np.array_equal(found[0], batch)
+    assert found[1].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda text: text[:-1],
+        lambda text: text[1:],
+        lambda text: text[:-1] + ",]",
+        lambda text: text.replace(", ", ",,", 1),
+        lambda text: text[:2000000] + " x" + text[2000000:],
+        lambda text: text[:-1] + ", -5]",
+    ],
+)
+def test_a_long_line_that_is_no_list(broken, tmp_path):
+    (tmp_path / "long.jsonl").write_text(broken(json.dumps([123456] * 400_000)) + "\n")
+    with pytest.raises(InputError, match="line 1"):
+        list(read_batches(tmp_path / "long.jsonl"))

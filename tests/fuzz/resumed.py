@@ -33,7 +33,7 @@ def make(random, run, folder):
         settings = json.loads((run / "config.json").read_text())
         (broken / "config.json").write_text(mutated_json(random, settings))
     (broken / CHECKPOINT).write_bytes(newest)
-    return broken, (run / "encoder.safetensors").read_bytes() if kind < 0.3 else None
+    return broken, (run / "encoder.safetensors").read_bytes() if not 0.3 <= kind < 0.8 else None
 
 
 def _lying(random, data):

@@ -47,6 +47,7 @@ def edit(folder, **settings):
         ({"temperature": [0.1, 0.5]}, "temperature is [0.1, 0.5] (it was 0.1)"),
         ({"activation": "abs"}, 'activation is "abs" (it was "relu")'),
         ({"width": None}, "width is null (it was 16)"),
+        ({"width": 10**9}, "width is 1000000000 (it was 16)"),  # before an encoder of that width is made
         ({"lr": 0.2, "seed": 1}, "lr is 0.2 (it was 0.1), seed is 1 (it was 0)"),
     ],
     ids=str,
@@ -185,7 +186,7 @@ def test_fingerprints_are_the_same_everywhere():
 def test_batches_of_another_version(interrupted):
     """The same settings and data, and other batches."""
     run, task = RunFolder(interrupted), make_task(small())
-    checkpoint, _ = run.load_checkpoint(task)
+    checkpoint, _ = run.load_checkpoint(lambda found: found.check(task))
     run.save_checkpoint(replace(checkpoint, progress=replace(checkpoint.progress, plan="another")))
     with pytest.raises(TrainingError, match=r"by a version that plans other batches; run\.json names it"):
         resume(interrupted)

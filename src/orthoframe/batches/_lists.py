@@ -18,6 +18,7 @@ from orthoframe.errors import InputError, brief
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
 _FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18
 _BATCH = msgspec.json.Decoder(list[int])
+_PIECE = 2**20  # bytes of a line that are decoded at a time
 
 
 def read_batches(
@@ -50,6 +51,8 @@ def read_batches(
 
 
 def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:
+    if len(line) > 2 * _PIECE:
+        return np.concatenate([_parsed(piece, where, num_samples) for piece in _pieces(line.strip(), where)])
     try:
         values = _BATCH.decode(line)
     except msgspec.ValidationError:
@@ -61,6 +64,18 @@ def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:
         if not 0 <= value < limit:
             raise InputError(f"{where}: index {brief(value, 30)}; {_valid_range(num_samples)}")
     return np.array(values, dtype=np.int64)
+
+
+def _pieces(line: bytes, where: str) -> Iterator[bytes]:
+    """A long list as short ones: the numbers of all of it, as objects of Python, would take ten times its memory."""
+    start, end = 1, len(line) - 1
+    while start <= end:
+        comma = line.find(b",", start + _PIECE, end)
+        stop = end if comma < 0 else comma
+        if not line.startswith(b"[") or not line.endswith(b"]") or not line[start:stop].strip():
+            raise InputError(f"{where}: a batch must be a list of whole numbers, such as [0, 5, 2]")
+        yield b"[" + line[start:stop] + b"]"
+        start = stop + 1
 
 
 def _valid_range(num_samples: int | None) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from orthoframe import _atomic
-from orthoframe._untrusted import ArrayArchive, StoredArray, stored_array
+from orthoframe._untrusted import ArrayArchive, StoredArray, short_lines, stored_array
 from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
 
 if TYPE_CHECKING:
@@ -40,10 +40,10 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
     with _reading(path):
         if path.suffix == ".txt":
             with path.open(encoding="utf-8-sig") as lines:
-                labels = _numbers_or_names(_text_labels(lines), path)
+                labels = _numbers_or_names(_text_labels(short_lines(lines)), path)
         elif path.suffix == ".csv":
             with path.open(newline="", encoding="utf-8-sig") as lines:
-                labels = _numbers_or_names(_csv_labels(lines, column, path), path)
+                labels = _numbers_or_names(_csv_labels(short_lines(lines), column, path), path)
         elif path.suffix == ".safetensors":
             with safe_open(path, framework="np") as tensors:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
@@ -193,7 +193,7 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
 def _csv(path: Path, _: str | None) -> FeatureFile:
     def lines() -> Iterator[tuple[int, list[str]]]:
         with _reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(file)
+            rows = csv.reader(short_lines(file))
             for fields in rows:
                 if any(field.strip() for field in fields):
                     yield rows.line_num, fields

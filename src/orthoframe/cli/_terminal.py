@@ -37,7 +37,9 @@ def complain(error: BaseException) -> None:
     if debug:
         traceback.print_exception(error)
     if isinstance(error, OrthoframeError):
-        print(f"orthoframe: {brief(error.spelled(flag), _LONGEST)}", file=sys.stderr)
+        print(f"orthoframe: {brief(error.spelled(flag), _LONGEST - len('orthoframe: '))}", file=sys.stderr)
+    elif isinstance(error, MemoryError):
+        print("orthoframe: there is not enough memory", file=sys.stderr)
     else:
         advice = "" if debug else " (ORTHOFRAME_DEBUG=1 shows where)"
         print(f"orthoframe: unexpected {type(error).__name__}: {brief(error, 200)}{advice}", file=sys.stderr)

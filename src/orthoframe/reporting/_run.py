@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._untrusted import parsed
+from orthoframe._untrusted import parsed, read_small
 from orthoframe.errors import InputError, brief
 from orthoframe.training import (
     NON_FINITE_FILE,
@@ -25,7 +25,6 @@ from orthoframe.training import (
 )
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
-_MOST_BYTES = 2**24  # of a JSON file: its values may take thirty times as much in memory
 _T = TypeVar("_T")
 
 
@@ -98,9 +97,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:
-    data = _read_bytes(path)
-    if len(data) > _MOST_BYTES and kind is not CertificateRecord:  # which grows with the pairs of classes
-        raise InputError(f"{path}: it has {len(data)} bytes, and a run writes less than {_MOST_BYTES}")
+    data = _read_bytes(path, read_small if kind is not CertificateRecord else Path.read_bytes)  # grows with class pairs
     return _decoded(msgspec.json.Decoder(kind).decode, data, str(path))
 
 
@@ -111,9 +108,11 @@ def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
         raise InputError(f"{where}: {error}") from None
 
 
-def _read_bytes(path: Path) -> bytes:
+def _read_bytes(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}, and a run writes less") from None
     except FileNotFoundError:
         raise InputError(f"{path}: No such file; {_HINT}") from None
     except OSError as error:

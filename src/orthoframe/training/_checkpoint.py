@@ -79,6 +79,18 @@ class Checkpoint:
         progress = msgspec.convert(json.loads(tensors.pop(_JSON).numpy().tobytes()), Progress)
         return cls(progress, _below(_WEIGHTS, tensors), _below(_MOMENTUM, tensors))
 
+    def check_settings(self, settings: Settings) -> None:
+        """Refuse to go on with other settings than those that it was made with.
+
+        Raises:
+            TrainingError: If they differ.
+        """
+        changes = changed_settings(Settings.from_dict(self.progress.settings), settings)
+        if changes:
+            raise TrainingError(
+                f"config.json has changed since the checkpoint was made: {changes}; change it back, or start a new run"
+            )
+
     def check(self, task: Task) -> None:
         """Refuse to go on with another task than the one that it was made with.
 
@@ -87,11 +99,7 @@ class Checkpoint:
             ValueError: For a state that the task cannot have.
         """
         progress, settings = self.progress, task.settings
-        changes = changed_settings(Settings.from_dict(progress.settings), settings)
-        if changes:
-            raise TrainingError(
-                f"config.json has changed since the checkpoint was made: {changes}; change it back, or start a new run"
-            )
+        self.check_settings(settings)
         changes = progress.data.changes(task.data)
         if changes:
             raise TrainingError(

@@ -5,7 +5,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import parsed
+from orthoframe._untrusted import parsed, read_small
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
@@ -77,7 +77,7 @@ class RunFolder:
         """The settings of the run that is in the folder."""
         file = self.path / "config.json"
         try:
-            data = parsed(json.loads, file.read_bytes())
+            data = parsed(json.loads, read_small(file))
             if not isinstance(data, dict):
                 raise ValueError("it is not an object")
             settings = Settings.from_dict(data)
@@ -91,7 +91,7 @@ class RunFolder:
     def environment(self) -> RunEnvironment | None:
         """What the run used before; None if it was killed before it could say, or the file is broken."""
         try:
-            found = parsed(_environment.decode, (self.path / "run.json").read_bytes())
+            found = parsed(_environment.decode, read_small(self.path / "run.json"))
         except (OSError, ValueError):
             return None
         return found if found.processes > 0 else None
@@ -117,14 +117,14 @@ class RunFolder:
             os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
         os.replace(fresh, self.path / CHECKPOINT)
 
-    def load_checkpoint(self, task: Task | None = None) -> tuple[Checkpoint | None, list[str]]:
+    def load_checkpoint(self, check: Callable[[Checkpoint], None] | None = None) -> tuple[Checkpoint | None, list[str]]:
         """The newest checkpoint that is whole, None if there is none yet; and a sentence for each broken one.
 
         Args:
-            task: What is to be resumed; a checkpoint that does not fit it is broken.
+            check: Raises a `ValueError` for a checkpoint that is broken too, and an `OrthoframeError` to stop.
 
         Raises:
-            TrainingError: If all are broken, or the newest that is whole was made with other settings or data.
+            TrainingError: If all are broken, one cannot be read, or `check` says so.
         """
         complaints: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
@@ -134,11 +134,15 @@ class RunFolder:
             try:
                 with path.open("rb") as file:
                     checkpoint = Checkpoint.read(file)
-                if task is not None:
-                    checkpoint.check(task)
+                if check is not None:
+                    check(checkpoint)
                 return checkpoint, complaints
             except MemoryError:  # not the fault of the file, which allocates no more than it has
                 raise
+            except OSError as error:  # nor is this
+                raise TrainingError(
+                    f"{path}: {error.strerror or error}; the run cannot be resumed without it"
+                ) from None
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
@@ -227,6 +231,7 @@ class _EncoderFile:
 def _read_encoder(path: Path) -> TrainedEncoder:
     with safe_open(path, framework="pt") as file:
         about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderFile)
+        "".join(about.classes).encode()  # names may be half a character, which cannot be printed
         channels, height, width = about.image_shape
         if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
             raise ValueError(f"images of the shape {brief(list(about.image_shape), 60)}")

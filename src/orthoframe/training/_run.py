@@ -1,5 +1,6 @@
 """A run from its settings to its report."""
 
+import functools
 import os
 import platform
 import signal
@@ -16,7 +17,8 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Progress
-from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, unwritable
+from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, brief, unwritable
+from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
@@ -116,11 +118,13 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
             if not resumed:
                 folder.check_free()
             check_precision(settings.precision)
+            if resumed:  # before data is loaded and an encoder made, which may be others than they were
+                folder.load_checkpoint(lambda found: found.check_settings(settings))
             task = make_task(settings, processes.count, listener.on_data)
             if processes.first:
                 held.enter_context(folder.opened(resumed))
             if resumed:
-                checkpoint, complaints = folder.load_checkpoint(task)
+                checkpoint, complaints = folder.load_checkpoint(functools.partial(Checkpoint.check, task=task))
         except OrthoframeError as error:
             refusal = error
         fabric = start(processes, settings.precision, refusal)
@@ -244,7 +248,7 @@ def _stopping(path: Path) -> Iterator[None]:
 
 
 def _stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
-    reason = f"{type(error).__name__}: {error}".partition("\n")[0][:120]
+    reason = f"{type(error).__name__}: {brief(error)}"
     if _is_about_memory(error):
         reason = "not enough memory"
     elif isinstance(error, OSError):

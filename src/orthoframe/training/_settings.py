@@ -26,6 +26,7 @@ from orthoframe.options import (
     check_temperature,
 )
 
+_BEYOND = 1e30  # float32 cannot compute with larger learning rates
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
 
@@ -197,7 +198,7 @@ class Settings:
             if get_origin(kind) is Literal:
                 check_choice(name, value, kind)
             elif kind is int or (kind == int | None and value is not None):
-                check_count(name, value, 0 if name == "seed" else 1)
+                check_count(name, value, 0, 2**63 - 1) if name == "seed" else check_count(name, value, 1, 2**31 - 1)
             elif kind is bool and not isinstance(value, bool):
                 raise OptionError(Option(name), f" must be true or false, not {value!r}")
         if not isinstance(self.data, str):
@@ -207,8 +208,8 @@ class Settings:
         if self.seed >= 2**63:
             raise OptionError(Option("seed"), f" must be below 2^63, not {self.seed}")
         check_number("ratio", self.ratio, least=1)
-        check_number("lr", self.lr, above=0)
-        check_number("weight_decay", self.weight_decay, least=0)
+        check_number("lr", self.lr, above=0, below=_BEYOND)
+        check_number("weight_decay", self.weight_decay, least=0, below=_BEYOND)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
         for tau in (self.temperature.first, self.temperature.last):
             check_temperature(tau)
