@@ -330,7 +330,7 @@ def text_files(folder):
     path, features = folder / "labels.txt", folder / "features.csv"
     path.write_text("a\n" * 10**6 + "b" * 10**6 + "\n")
     yield "a long label", "InputError", lambda: read_labels(path, None)
-    path.write_text("\U0001f600" + "b" * 10**8 + "\n")
+    path.write_bytes("\U0001f600".encode() + b"b" * 10**8)  # four bytes for each character in memory
     yield "a very long label", "InputError", lambda: read_labels(path, None)
     path.write_text("one label\n" * 10**6)
     yield "many labels", None, lambda: read_labels(path, None)
