@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from orthoframe.geometry import NearestCentre as NearestCentre
     from orthoframe.geometry import explain as explain
     from orthoframe.geometry import measure as measure
+    from orthoframe.losses import FrameLoss as FrameLoss
     from orthoframe.losses import SupConLoss as SupConLoss
     from orthoframe.losses import angle_bound as angle_bound
     from orthoframe.losses import collapsed_loss as collapsed_loss
     from orthoframe.losses import decay_rate as decay_rate
     from orthoframe.losses import fastest_temperature as fastest_temperature
+    from orthoframe.losses import frame_floor as frame_floor
+    from orthoframe.losses import frame_loss as frame_loss
     from orthoframe.losses import loss_floor as loss_floor
+    from orthoframe.losses import make_frame as make_frame
     from orthoframe.losses import supcon_loss as supcon_loss
     from orthoframe.ufm import gradient_flow as gradient_flow
     from orthoframe.ufm import predict_gram as predict_gram
@@ -44,6 +48,10 @@ _ROOMS = {
     "FrameHead": "encoders",
     "supcon_loss": "losses",
     "SupConLoss": "losses",
+    "make_frame": "losses",
+    "frame_loss": "losses",
+    "FrameLoss": "losses",
+    "frame_floor": "losses",
     "loss_floor": "losses",
     "collapsed_loss": "losses",
     "angle_bound": "losses",

@@ -266,3 +266,26 @@ def test_numbers_of_every_size_in_a_plan():
     for index in (2**63, 2**70, -(2**70)):
         with pytest.raises(ValueError, match="batch 1 holds an index beyond 64 bits"):
             certify(labels, [[0, 1], [index]])
+
+
+@pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "rare-hub"])
+@pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_shares_are_those_of_many_epochs(scheme, binding, drop_last):
+    if binding == "present" and drop_last:
+        pytest.skip("not allowed")
+    labels = np.repeat(["a", "b", "c"], [13, 7, 4])
+    plan = BatchPlan(labels, 5, scheme=scheme, binding=binding, seed=3, drop_last=drop_last)
+    rows = np.zeros(3)
+    for epoch in range(400):
+        for batch in plan.batches(epoch):
+            rows += np.bincount(plan.labels.classes[batch], minlength=3)
+    expected = plan.shares()
+    assert np.isclose(expected.sum(), 1)
+    # An epoch has about thirty rows: the mean of 400 is within 0.01, and exact where nothing is drawn.
+    assert np.allclose(expected, rows / rows.sum(), atol=0.01)
+
+
+def test_shares_of_some_bound_classes():
+    plan = BatchPlan([0] * 6 + [1] * 2, 4, binding="redrawn", bound_classes=[1])
+    assert np.allclose(plan.shares(), [6 / 10, 4 / 10])

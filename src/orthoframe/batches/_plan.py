@@ -1,7 +1,7 @@
 """The batches of every epoch, as a pure function, and what they guarantee over a run."""
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -19,6 +19,7 @@ from orthoframe.options import Binding, Denominator, Scheme, check_choice, check
 _PARTITION, _EPOCH, _EXAMPLES, _ADDED = range(4)
 _MOST_EPOCHS = 20  # that `certify_run` looks at
 _MOST_BALANCED = 2**24  # rows in a batch
+_MEAN_EPOCHS = 100  # over which shares are averaged where they are not known
 
 
 class BatchPlan:
@@ -105,9 +106,12 @@ class BatchPlan:
     def batches(self, epoch: int = 0) -> list[Integers]:
         """The batches of an epoch, as arrays of sample indices."""
         epoch = check_count("epoch", epoch, 0)
+        random = self._random(_ADDED, epoch)
+        return bind(self.labels, self._cut(epoch), self.binding, self._examples, self.views, random)
+
+    def _cut(self, epoch: int) -> list[Integers]:
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
-        batches = cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last)
-        return bind(self.labels, batches, self.binding, self._examples, self.views, self._random(_ADDED, epoch))
+        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last)
 
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
@@ -119,6 +123,44 @@ class BatchPlan:
     def _certify(self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool) -> Certificate:
         every = chain.from_iterable(map(self.batches, range(epochs)))
         return certify_labels(labels, every, self.views, denominator, prototypes)
+
+    def shares(self) -> NDArray[np.float64]:
+        """The part of all rows that each class has in the batches, binding included, in the order of `labels.names`.
+
+        Exact in expectation over epochs, with two exceptions that depend on what a batch happens to hold, the binding
+        `present` and the scheme `rare-hub` with `drop_last`: if their batches change, this is the mean of 100 epochs.
+
+        Examples:
+            >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="none").shares()
+            array([0.75, 0.25])
+            >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="fixed").shares()  # two batches, two rows more in each
+            array([0.625, 0.375])
+        """
+        k, counts = len(self.labels.names), self.labels.counts
+        drawn = self.binding == "present" or (self.scheme == "rare-hub" and self.drop_last)
+        if drawn:
+            epochs = range(1 if self.repeats else _MEAN_EPOCHS)
+            return self._part(chain.from_iterable(map(self.batches, epochs)))
+        batches = self._cut(0)
+        if self.scheme == "balanced":
+            part = np.full(k, 1 / k)
+        elif self.scheme == "partition":
+            part = self._part(batches)
+        else:
+            part = counts / counts.sum()
+        # Binding examples of each class, in each batch; random ones are of all classes.
+        added = np.array([len(self._examples.get(c, ())) for c in range(k)], dtype=np.float64)
+        if self.binding == "random":
+            added = added.sum() * counts / counts.sum()
+        rows = sum(map(len, batches)) * part + len(batches) * added
+        shares: NDArray[np.float64] = rows / max(1.0, float(rows.sum()))
+        return shares
+
+    def _part(self, batches: Iterable[Integers]) -> NDArray[np.float64]:
+        rows = np.zeros(len(self.labels.names))
+        for batch in batches:
+            rows += np.bincount(self.labels.classes[batch], minlength=len(rows))
+        return rows / max(1.0, float(rows.sum()))
 
     def fingerprint(self) -> str:
         """A short text that is equal for plans with equal batches."""

@@ -1,12 +1,17 @@
-"""The supervised contrastive loss, its floor and the gap above it, its form across processes."""
+"""The supervised contrastive loss and the frame term, their floors and gaps, their form across processes."""
 
 from orthoframe.losses._floor import angle_bound, collapsed_loss, decay_rate, fastest_temperature, loss_floor
+from orthoframe.losses._frame import FrameLoss, frame_floor, frame_loss, make_frame
 from orthoframe.losses._gap import Gap, GapMeter
 from orthoframe.losses._supcon import SupConLoss, supcon_loss
 
 __all__ = [
     "supcon_loss",
     "SupConLoss",
+    "make_frame",
+    "frame_loss",
+    "FrameLoss",
+    "frame_floor",
     "loss_floor",
     "collapsed_loss",
     "angle_bound",

@@ -179,7 +179,7 @@ def _checked_batch(
     given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Rows and keys as tensors, and their labels as int64, on their device."""
-    features, labels = _checked_rows(given, given_labels, "features", "labels")
+    features, labels = checked_rows(given, given_labels, "features", "labels")
     if keys is None and key_labels is None:
         return features, labels, None, None
     if keys is None or key_labels is None:
@@ -187,7 +187,7 @@ def _checked_batch(
         raise ValueError(f"{here} was given without {missing}; give both or neither")
     if not isinstance(keys, Tensor):
         keys = feature_tensor(keys, "keys").to(features.device)
-    keys, key_labels = _checked_rows(keys, key_labels, "keys", "key_labels")
+    keys, key_labels = checked_rows(keys, key_labels, "keys", "key_labels")
     if keys.shape[1] != features.shape[1]:
         raise ValueError(f"keys have dimension {keys.shape[1]} and features {features.shape[1]}; they must agree")
     if keys.device != features.device:
@@ -195,7 +195,8 @@ def _checked_batch(
     return features, labels, keys, key_labels
 
 
-def _checked_rows(given: Rows, given_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:
+def checked_rows(given: Rows, given_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:
+    """Rows `[rows, dim]` as a floating tensor, and their labels as int64 on its device."""
     rows = feature_tensor(given, name)
     if rows.ndim != 2:
         advice = f"; for [samples, views, dim] use {name}.flatten(0, 1) and {label_name}.repeat_interleave(views)"

@@ -1,0 +1,264 @@
+"""The frame term: each row pulled to its class's place in a fixed orthogonal frame, on its own."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from orthoframe._rows import feature_tensor, label_tensor, rank_and_world_size, unit_rows
+from orthoframe.errors import Option, OptionError
+from orthoframe.losses._distributed import sum_over_processes
+from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
+from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
+
+_NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
+
+Shares = Tensor | NDArray[Any] | Sequence[float]
+
+
+def make_frame(num_classes: int, dim: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A fixed orthogonal frame of non-negative unit rows: class c owns the axes c, c + k, c + 2k, ...
+
+    Args:
+        num_classes: k, the number of rows.
+        dim: Dimensions, at least k.
+        dtype: Of the result.
+
+    Returns:
+        `[num_classes, dim]`.
+
+    Raises:
+        OptionError: For fewer dimensions than classes.
+
+    Examples:
+        >>> make_frame(2, 4)
+        tensor([[0.7071, 0.0000, 0.7071, 0.0000],
+                [0.0000, 0.7071, 0.0000, 0.7071]])
+    """
+    k, dim = check_count("num_classes", num_classes), check_count("dim", dim)
+    if dim < k:
+        raise OptionError(Option("dim"), f" must be at least {k}, the number of classes, not {dim}")
+    owner = torch.arange(dim) % k
+    frame = F.one_hot(owner, k).T.to(torch.float64)
+    return (frame / frame.sum(1, keepdim=True).sqrt()).to(dtype)
+
+
+def frame_loss(
+    features: Rows,
+    labels: RowLabels,
+    frame: Rows,
+    *,
+    temperature: float = 0.1,
+    shares: Shares | None = None,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    r"""Cross-entropy of cosines to the rows of a fixed orthogonal frame: the frame term.
+
+    With unit rows h, a frame W, and q_c the share of the rows that are of class c, row i of class y has the term
+
+        f_i = -log softmax_y(h_i.W_c/tau + log q_c),
+
+    in which the cosine of the own class counts as h_i.W_y - m. For non-negative features, each term is smallest where
+    its row is W_y, and there alone; see `frame_floor`. So every row has its optimum by itself, no two examples have to
+    meet in a batch, and any list of batches leads to the frame.
+
+    Args:
+        features: `[rows, dim]`; divided by their norms. A row that is not longer than 1e-12 counts as zero.
+        labels: `[rows]`, integers from 0 to k - 1.
+        frame: `[k, dim]`, non-negative orthonormal rows: `make_frame`.
+        temperature: tau, from 0.001 to 1e6.
+        shares: `[k]`, positive; only their ratios count. `BatchPlan.shares()` has those of a plan. Equal by default.
+        margin: m, what is taken off the cosine of the own class.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Returns:
+        A scalar, or `[rows]` with `reduction="none"`; 0 without rows.
+
+    Raises:
+        TypeError: For a wrong dtype or type.
+        ValueError: For a wrong shape or option, or a label that has no row in the frame.
+
+    Examples:
+        >>> frame = make_frame(3, 3)
+        >>> frame_loss(frame, [0, 1, 2], frame, temperature=1.0)  # at the floor: log(1 + 2/e)
+        tensor(0.5514)
+    """
+    check_temperature(temperature)
+    check_choice("reduction", reduction, Reduction)
+    check_number("margin", margin)
+    rows, classes = checked_rows(features, labels, "features", "labels")
+    targets = feature_tensor(frame, "frame")
+    if targets.ndim != 2 or rows.shape[1] != targets.shape[1]:
+        raise ValueError(f"frame must have shape [k, {rows.shape[1]}], as features have it, not {list(targets.shape)}")
+    prior = None if shares is None else log_shares(shares, len(targets))
+    return _frame_terms(rows, classes, targets, temperature, prior, margin, reduction)
+
+
+def _frame_terms(
+    rows: Tensor,
+    classes: Tensor,
+    frame: Tensor,
+    temperature: float,
+    prior: Tensor | None,
+    margin: float,
+    reduction: str,
+) -> Tensor:
+    with torch.autocast(rows.device.type, enabled=False):
+        unit, _ = unit_rows(rows if rows.dtype == torch.float64 else rows.float())
+        logits = torch.mm(unit, frame.to(unit).T) / temperature
+        if prior is not None:
+            logits = logits + prior.to(logits)
+        try:
+            if margin:
+                own = classes[:, None]
+                logits = logits.scatter_add(1, own, logits.new_full(own.shape, -margin / temperature))
+            if reduction == "mean" and not len(rows):
+                return logits.sum()
+            return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
+        except (IndexError, RuntimeError):  # looked at only now: to look means to wait for a GPU
+            _check_labels(classes, len(frame))
+            raise
+
+
+def frame_floor(
+    labels: RowLabels,
+    num_classes: int,
+    *,
+    temperature: float = 0.1,
+    shares: Shares | None = None,
+    margin: float = 0.0,
+    reduction: Reduction = "mean",
+) -> Tensor:
+    r"""Smallest frame term that non-negative unit features can have.
+
+    The term of a row of class y is at least log(1 + sum_{c != y} (q_c/q_y) e^(-(1 - m)/tau)), with equality where the
+    row is that of its class in the frame, and there alone.
+
+    Args:
+        labels: `[rows]`, integers from 0 to k - 1.
+        num_classes: k.
+        temperature: As in `frame_loss`.
+        shares: As in `frame_loss`.
+        margin: As in `frame_loss`.
+        reduction: `"mean"`, `"sum"`, or `"none"` for each row.
+
+    Returns:
+        float64; a scalar, or `[rows]` with `reduction="none"`.
+
+    Raises:
+        ValueError: For an option that is not allowed, or a label that is not from 0 to k - 1.
+
+    Examples:
+        >>> frame_floor([0, 1, 2], 3, temperature=1.0)
+        tensor(0.5514, dtype=torch.float64)
+    """
+    k = check_count("num_classes", num_classes)
+    check_choice("reduction", reduction, Reduction)
+    classes = label_tensor(labels, torch.device("cpu"))
+    _check_labels(classes, k)
+    frame = torch.eye(k, dtype=torch.float64)
+    of_class = frame_loss(
+        frame, torch.arange(k), frame, temperature=temperature, shares=shares, margin=margin, reduction="none"
+    )
+    terms = of_class[classes]
+    return terms if reduction == "none" else terms.sum() if reduction == "sum" else terms.sum() / max(1, len(terms))
+
+
+class FrameLoss(nn.Module):
+    """Mean frame term, and a part of the supervised contrastive loss if wanted.
+
+    Both have the orthogonal frame as their only optimum for non-negative features; their sum has the sum of their
+    floors. Under `torch.distributed` with several processes the mean is over the rows of all of them, after
+    `DistributedDataParallel` has averaged gradients, also if batches differ in size.
+
+    Args:
+        num_classes: k.
+        dim: Dimensions of the features, at least k.
+        temperature: tau of both parts, from 0.001 to 1e6.
+        supcon: The weight of the contrastive loss; 0 leaves it out. A schedule sets the attribute of that name.
+        shares: `[k]`, of the rows that are seen of each class; equal by default.
+        margin: What is taken off the cosine of the own class, in the frame term.
+        gather: Whether the contrastive part compares rows with those of other processes.
+
+    Attributes:
+        frame: `[k, dim]`, a buffer.
+        log_shares: `[k]`, a buffer.
+
+    Examples:
+        >>> loss = FrameLoss(3, 3, temperature=1.0)
+        >>> loss(torch.eye(3), torch.arange(3))
+        tensor(0.5514)
+    """
+
+    frame: Tensor
+    log_shares: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        dim: int,
+        temperature: float = 0.1,
+        supcon: float = 0.0,
+        *,
+        shares: Shares | None = None,
+        margin: float = 0.0,
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("frame", make_frame(num_classes, dim))
+        self.register_buffer("log_shares", log_shares(shares, num_classes).float())
+        self.temperature, self.margin = check_temperature(temperature), check_number("margin", margin)
+        self.supcon = check_number("supcon", supcon, least=0)
+        self.contrastive = SupConLoss(temperature, gather=gather)
+
+    def forward(
+        self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
+    ) -> Tensor:
+        """Loss of the rows of this process; keys are for the contrastive part, as in `SupConLoss`."""
+        rows, classes = checked_rows(features, labels, "features", "labels")
+        if rows.shape[1] != self.frame.shape[1]:
+            raise ValueError(f"features have dimension {rows.shape[1]}, and the frame {self.frame.shape[1]}")
+        processes = rank_and_world_size()[1]
+        reduction = "sum" if processes > 1 else "mean"
+        loss = _frame_terms(rows, classes, self.frame, self.temperature, self.log_shares, self.margin, reduction)
+        if processes > 1:
+            (total,) = sum_over_processes(len(rows), device=rows.device)
+            loss = loss * (processes / max(1, total))
+        if self.supcon:
+            loss = loss + self.supcon * self.contrastive(features, labels, keys, key_labels)
+        return loss
+
+    def extra_repr(self) -> str:
+        """The options, for `print(module)`."""
+        k, dim = self.frame.shape
+        return f"{k}, {dim}, temperature={self.temperature}, supcon={self.supcon}, margin={self.margin}"
+
+
+def log_shares(shares: Shares | None, num_classes: int) -> Tensor:
+    """`[k]`, logarithms of the shares, which then sum to 1.
+
+    Raises:
+        ValueError: For shares that are not one per class, or not positive; those in a tensor are not looked at.
+    """
+    if shares is None:
+        return torch.full((num_classes,), -math.log(num_classes), dtype=torch.float64)
+    if not isinstance(shares, Tensor):
+        array = np.asarray(shares, dtype=np.float64)
+        if not (np.isfinite(array) & (array > 0)).all():
+            raise ValueError("shares must be positive and finite; a class that is never seen cannot be learnt")
+        shares = torch.from_numpy(array.copy())
+    if shares.shape != (num_classes,):
+        raise ValueError(f"shares must have shape [{num_classes}], one per class, not {list(shares.shape)}")
+    return shares.log() - shares.sum().log()
+
+
+def _check_labels(classes: Tensor, num_classes: int) -> None:
+    if len(classes) and not 0 <= int(classes.min()) <= int(classes.max()) < num_classes:
+        wrong = int(classes.min()) if int(classes.min()) < 0 else int(classes.max())
+        raise ValueError(f"label {wrong} has no row in the frame: labels go from 0 to {num_classes - 1}")

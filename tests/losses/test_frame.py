@@ -1,0 +1,202 @@
+"""The frame term: against its definition, its floor, its optimum, across processes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.processes import start
+
+from orthoframe import FrameLoss, SupConLoss, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
+from orthoframe.errors import OptionError
+
+
+def by_definition(features, labels, frame, temperature, shares, margin):
+    """One row after the other, in Python's numbers."""
+    terms = []
+    for row, y in zip(features.tolist(), labels, strict=True):
+        norm = math.sqrt(sum(value**2 for value in row))
+        cosines = [sum(a * b for a, b in zip(row, axis, strict=True)) / norm for axis in frame.tolist()]
+        weights = [
+            share * math.exp((cosine - (margin if c == y else 0)) / temperature)
+            for c, (cosine, share) in enumerate(zip(cosines, shares, strict=True))
+        ]
+        terms.append(-math.log(weights[y] / sum(weights)))
+    return terms
+
+
+cases = st.tuples(
+    st.integers(2, 5),  # classes
+    st.integers(0, 4),  # dimensions more
+    st.integers(1, 8),  # rows
+    st.floats(0.05, 5.0),
+    st.floats(-0.5, 1.5),
+    st.integers(0, 2**31),
+)
+
+
+def drawn(case):
+    k, more, rows, temperature, margin, seed = case
+    random = torch.Generator().manual_seed(seed)
+    features = torch.rand(rows, k + more, generator=random, dtype=torch.float64) + 1e-3
+    labels = torch.randint(k, (rows,), generator=random)
+    shares = torch.rand(k, generator=random, dtype=torch.float64) + 0.01
+    return features, labels, make_frame(k, k + more, dtype=torch.float64), temperature, shares, margin
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases)
+def test_definition(case):
+    features, labels, frame, temperature, shares, margin = drawn(case)
+    found = frame_loss(features, labels, frame, temperature=temperature, shares=shares, margin=margin, reduction="none")
+    expected = by_definition(features, labels.tolist(), frame, temperature, shares.tolist(), margin)
+    assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases)
+def test_floor_is_reached_at_the_frame_alone(case):
+    """Non-negative rows are above it, unless they are the rows of the frame; each row by itself."""
+    features, labels, frame, temperature, shares, margin = drawn(case)
+    options = {"temperature": temperature, "shares": shares, "margin": margin, "reduction": "none"}
+    floor = frame_floor(labels, len(frame), **options)
+    assert torch.allclose(frame_loss(frame[labels], labels, frame, **options), floor, rtol=1e-9, atol=1e-12)
+    assert bool((frame_loss(features, labels, frame, **options) > floor).all())
+    others = shares.sum() - shares[labels]
+    closed = torch.log1p(others / shares[labels] * math.exp(-(1 - margin) / temperature))
+    assert torch.allclose(floor, closed, rtol=1e-9, atol=1e-12)
+
+
+def test_the_sum_has_the_sum_of_the_floors():
+    labels = torch.tensor([0, 0, 0, 1, 1, 2, 2])
+    loss = FrameLoss(3, 6, temperature=0.3, supcon=0.7)
+    features = loss.frame[labels]
+    floor = frame_floor(labels, 3, temperature=0.3) + 0.7 * loss_floor(labels, temperature=0.3)
+    assert math.isclose(float(loss(features, labels)), float(floor), rel_tol=1e-5)
+    assert float(loss(features + 0.1, labels)) > float(floor)
+
+
+@pytest.mark.parametrize("batches", [[[0], [1], [2], [3]], [[0, 1], [2, 3]]])
+def test_every_list_of_batches_leads_to_the_frame(batches):
+    """Rows that never meet another: with non-negative features the contrastive loss does nothing with them."""
+    labels, frame = torch.tensor([0, 0, 1, 1]), make_frame(2, 4)
+    free = torch.rand(4, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    optimizer = torch.optim.SGD([free], lr=1.0)
+    for _ in range(600):
+        for batch in batches:
+            optimizer.zero_grad()
+            frame_loss(free.relu()[batch], labels[batch], frame, margin=1.0).backward()
+            optimizer.step()
+    reached = torch.nn.functional.normalize(free.detach().relu())
+    assert torch.allclose(reached, frame[labels], atol=0.02)
+
+
+@pytest.mark.parametrize(("k", "dim"), [(1, 1), (3, 3), (3, 8), (5, 12)])
+def test_frame(k, dim):
+    frame = make_frame(k, dim, dtype=torch.float64)
+    assert frame.shape == (k, dim)
+    assert bool((frame >= 0).all())
+    assert torch.allclose(frame @ frame.T, torch.eye(k, dtype=torch.float64))
+    assert bool((frame > 0).any(0).all())  # no axis is left over
+
+
+def test_arrays_and_gradients():
+    features = np.abs(np.random.default_rng(0).normal(size=(5, 4))).astype(np.float32)
+    labels, frame = np.array([0, 1, 2, 2, 1]), make_frame(3, 4)
+    tensor = torch.from_numpy(features).requires_grad_()
+    found = frame_loss(tensor, torch.from_numpy(labels), frame)
+    assert found.item() == float(frame_loss(features, labels, frame.numpy()))
+    found.backward()
+    assert tensor.grad.abs().sum() > 0
+    zero = torch.zeros(2, 4, requires_grad=True)
+    frame_loss(zero, [0, 1], frame).backward()
+    assert zero.grad.abs().sum() == 0
+
+
+def test_gradient_by_differences():
+    features, labels, frame, temperature, shares, margin = drawn((3, 2, 4, 0.4, 0.3, 5))
+    features.requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda rows: frame_loss(rows, labels, frame, temperature=temperature, shares=shares, margin=margin), features
+    )
+
+
+def test_no_rows():
+    assert float(frame_loss(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long), make_frame(3, 3))) == 0
+    assert float(frame_floor([], 3)) == 0
+
+
+def test_nothing_is_read_from_the_device_in_a_step():
+    """Reading a value would make a GPU wait."""
+    loss, labels = FrameLoss(3, 5, shares=[0.5, 0.3, 0.2], margin=0.2), torch.tensor([0, 1, 2, 2])
+    features = torch.rand(4, 5, requires_grad=True)
+    with torch.profiler.profile() as profile:
+        loss(features, labels).backward()
+    assert "aten::_local_scalar_dense" not in {event.key for event in profile.key_averages()}
+
+
+def test_compiles_whole():
+    loss, labels = FrameLoss(3, 5, margin=0.2), torch.tensor([0, 1, 2, 2])
+    features = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    assert torch.allclose(compiled(features, labels), loss(features, labels))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "message"),
+    [
+        (([[1.0, 0.0]], [2]), {}, "label 2 has no row in the frame: labels go from 0 to 1"),
+        (([[1.0, 0.0]], [2]), {"margin": 0.5}, "label 2 has no row in the frame"),
+        (([[1.0, 0.0]], [-100]), {}, "label -100 has no row"),
+        (([[1.0, 0.0, 0.0]], [0]), {}, r"frame must have shape \[k, 3\]"),
+        (([[1.0, 0.0]], [0, 1]), {}, "labels must have shape"),
+        (([[1.0, 0.0]], [0]), {"shares": [0.5, 0.0]}, "shares must be positive"),
+        (([[1.0, 0.0]], [0]), {"shares": [1.0]}, "shares must have shape"),
+        (([[1.0, 0.0]], [0]), {"temperature": 0.0}, "temperature must be"),
+        (([[1.0, 0.0]], [0]), {"margin": math.inf}, "margin must be"),
+        (([[1.0, 0.0]], [0]), {"reduction": "max"}, "reduction must be one of"),
+    ],
+)
+def test_errors(arguments, options, message):
+    with pytest.raises(ValueError, match=message):
+        frame_loss(*arguments, make_frame(2, 2), **options)
+
+
+def test_too_few_dimensions():
+    with pytest.raises(OptionError, match="dim must be at least 3, the number of classes, not 2"):
+        make_frame(3, 2)
+
+
+def rank_gradient(rank, supcon):
+    """The gradient of a layer after DDP's average, with batches of different sizes."""
+    torch.manual_seed(0)
+    features, labels = torch.rand(7, 6), torch.tensor([0, 1, 2, 0, 1, 2, 2])
+    layer = torch.nn.Linear(6, 6)
+    parallel = torch.nn.parallel.DistributedDataParallel(layer)
+    part = slice(0, 2) if rank == 0 else slice(2, 7)
+    FrameLoss(3, 6, supcon=supcon)(parallel(features[part]), labels[part]).backward()
+    return layer.weight.grad.tolist()
+
+
+@pytest.mark.parametrize("supcon", [0.0, 0.5])
+def test_two_processes_are_one(supcon, tmp_path):
+    torch.manual_seed(0)
+    features, labels = torch.rand(7, 6), torch.tensor([0, 1, 2, 0, 1, 2, 2])
+    layer = torch.nn.Linear(6, 6)
+    found = frame_loss(layer(features), labels, make_frame(3, 6))
+    if supcon:
+        found = found + supcon * supcon_loss(layer(features), labels)
+    found.backward()
+    for gradient in start(rank_gradient, 2, tmp_path, supcon):
+        assert torch.allclose(torch.tensor(gradient), layer.weight.grad, atol=1e-6)
+
+
+def test_a_schedule_sets_the_weight():
+    loss, labels = FrameLoss(2, 4), torch.tensor([0, 0, 1])
+    features = torch.rand(3, 4, generator=torch.Generator().manual_seed(1))
+    alone = loss(features, labels)
+    loss.supcon = 2.0
+    assert torch.allclose(loss(features, labels), alone + 2 * SupConLoss()(features, labels))
+    assert "supcon=2.0" in repr(loss)
