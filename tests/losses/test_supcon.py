@@ -208,5 +208,10 @@ def test_backward_twice_with_retained_graph():
 def test_a_second_derivative_is_refused():
     features = draw(4)
     loss = supcon_loss(features, torch.tensor([0, 0, 1, 1]))
+    (gradient,) = torch.autograd.grad(loss, features, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(loss, features, create_graph=True)
+        torch.autograd.grad(gradient.sum(), features)
+    each = supcon_loss(features, torch.tensor([0, 0, 1, 1]), reduction="none")
+    (gradient,) = torch.autograd.grad(each.sum(), features, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        gradient.sum().backward()
