@@ -102,9 +102,7 @@ def test_loss_and_gradient_are_finite(labels, key_labels, temperature, dtype, de
     rows = (rows * 10.0**length).to(dtype)
     features, keys = (part.clone().requires_grad_() for part in (rows[: len(labels)], rows[len(labels) :]))
     # Small tiles and blocks, none of them kept, as large batches have them.
-    with mock.patch.multiple(
-        _tiles, TILE=tile, BLOCK=tile * total, KEEP_BYTES=0 if tile == 2 else _tiles.KEEP_BYTES
-    ):
+    with mock.patch.multiple(_tiles, TILE=tile, BLOCK=tile * total, KEEP_BYTES=0 if tile == 2 else _tiles.KEEP_BYTES):
         for options in ({"reduction": "mean"}, {"reduction": "none"}):
             options |= {"temperature": temperature, "denominator": denominator}
             loss = supcon_loss(

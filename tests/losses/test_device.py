@@ -3,9 +3,12 @@
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orthoframe import FrameLoss, SupConLoss, supcon_loss
+from orthoframe.losses._autograd import Inputs, _gradients, _SupConTotal, _terms
+from orthoframe.losses._batch import LossSpec
 
 FAMILY = [
     {"denominator": denominator, "margin": margin, "class_weights": weights}
@@ -27,31 +30,67 @@ class Reads(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
+class Indexing(TorchFunctionMode):
+    """Indices and slices by `select` and `narrow`: torch's own indexing asks a device for a guard, also a fake one."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if func.__name__ == "__getitem__":
+            return taken(*args)
+        if func.__name__ == "__setitem__":
+            return taken(*args[:2]).zero_().add_(args[2])  # `copy_` asks for the guard, too
+        return func(*args, **(kwargs or {}))
+
+
+def taken(tensor, index):
+    dim = 0
+    for each in index if isinstance(index, tuple) else (index,):
+        if each is None:
+            tensor = tensor.unsqueeze(dim)
+        elif isinstance(each, int):
+            tensor, dim = tensor.select(dim, each), dim - 1
+        else:
+            start, stop, _ = each.indices(tensor.shape[dim])
+            tensor = tensor.narrow(dim, start, stop - start)
+        dim += 1
+    return tensor
+
+
 def options_on(device, options):
     return {**options, "class_weights": torch.rand(3, device=device) + 0.5 if options["class_weights"] else None}
 
 
 @pytest.mark.parametrize("options", FAMILY)
 @pytest.mark.parametrize("compare", ["all", "keys"])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-def test_a_step_on_a_gpu_without_values(options, compare, reduction):
-    """Forward and backward on a fake CUDA device: reading a value there raises."""
-    with FakeTensorMode():
-        features, keys = (torch.empty(n, 4, device="cuda", requires_grad=True) for n in (6, 5))
+def test_a_step_on_a_gpu_without_values(options, compare):
+    """On a fake CUDA device reading a value raises. Without CUDA torch records no graph there, so what the backward
+    pass computes is called by itself."""
+    with FakeTensorMode(), Indexing():
+        features, keys = (torch.empty(n, 4, device="cuda") for n in (6, 5))
         labels, key_labels = (torch.empty(n, device="cuda", dtype=torch.int64) for n in (6, 5))
-        for temperature in (0.1, torch.empty((), device="cuda", requires_grad=True)):
-            given = {"keys": keys, "key_labels": key_labels, "compare": compare, "reduction": reduction}
-            loss = supcon_loss(features, labels, temperature=temperature, **given, **options_on("cuda", options))
-            loss.sum().backward()
-            assert features.grad.device.type == "cuda"
-        supcon_loss(features, labels, normalize=False).backward()
+        given = {"keys": keys, "key_labels": key_labels, "compare": compare, **options_on("cuda", options)}
+        for tau in (0.1, torch.empty((), device="cuda"), torch.empty(6, device="cuda")):
+            assert supcon_loss(features, labels, temperature=tau, **given).shape == ()
+            assert supcon_loss(features, labels, temperature=tau, reduction="none", **given).shape == (6,)
+            learnt = tau if isinstance(tau, torch.Tensor) else None
+            weights = given["class_weights"]
+            inputs = Inputs(torch.cat([features, keys]), learnt, torch.cat([labels, key_labels]), weights, weights, 6)
+            spec = LossSpec(None if learnt is not None else tau, options["denominator"], options["margin"], compare)
+            spec = spec._replace(key_gradient=True)
+            *_, of_rows, of_temperatures = _SupConTotal.forward(*inputs, *spec, True, True, True)
+            assert of_rows.shape == (11, 4)
+            assert of_temperatures.shape == ((0,) if learnt is None else learnt.shape)
+            values, _, denominators = _terms(*inputs, *spec)
+            assert _gradients(values, denominators, *inputs, *spec)[0].shape == (11, 4)
 
 
 def test_modules_on_a_gpu_without_values():
-    with FakeTensorMode():
-        features, labels = torch.empty(6, 4, device="cuda", requires_grad=True), torch.empty(6, device="cuda").long()
-        SupConLoss(margin=0.5)(features, labels).backward()
-        FrameLoss(3, 4, supcon=0.3, margin=0.5).to("cuda")(features, labels).backward()
+    with FakeTensorMode(), Indexing():
+        features, labels = torch.empty(6, 4, device="cuda"), torch.empty(6, device="cuda").long()
+        assert supcon_loss(features, labels, normalize=False).device.type == "cuda"
+        assert SupConLoss(margin=0.5)(features, labels).device.type == "cuda"
+        with torch.device("cuda"):
+            loss = FrameLoss(3, 4, supcon=0.3, margin=0.5)
+        assert loss(features, labels).device.type == "cuda"
 
 
 @pytest.mark.parametrize("options", FAMILY)

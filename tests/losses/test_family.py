@@ -21,7 +21,10 @@ def cases(draw):
     labels = draw(st.lists(st.integers(0, k - 1), min_size=rows + keys, max_size=rows + keys))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 2**31)))
     drawn = torch.randn(rows + keys, 3, generator=generator, dtype=torch.float64)
-    options = {"denominator": draw(st.sampled_from(DENOMINATORS)), "temperature": draw(st.sampled_from([0.1, 0.5, 2.0]))}
+    options = {
+        "denominator": draw(st.sampled_from(DENOMINATORS)),
+        "temperature": draw(st.sampled_from([0.1, 0.5, 2.0])),
+    }
     if options["denominator"] != "negatives":
         options["margin"] = draw(st.sampled_from([0.0, 0.5, -0.3]))
     for name in ("class_weights", "anchor_weights"):
@@ -38,9 +41,13 @@ def gradients(loss, features, labels, options, **more):
     learnt = {"features": features.clone().requires_grad_()}
     if "keys" in options:
         learnt["keys"] = options["keys"].clone().requires_grad_()
-    value = loss(learnt["features"], labels, **{**options, **{n: v for n, v in learnt.items() if n != "features"}}, **more)
+    value = loss(
+        learnt["features"], labels, **{**options, **{n: v for n, v in learnt.items() if n != "features"}}, **more
+    )
     weights = torch.linspace(1, 2, value.numel(), dtype=torch.float64).view(value.shape)
-    found = torch.autograd.grad((value * weights).sum(), list(learnt.values()), allow_unused=True, materialize_grads=True)
+    found = torch.autograd.grad(
+        (value * weights).sum(), list(learnt.values()), allow_unused=True, materialize_grads=True
+    )
     return value.detach(), *found
 
 
@@ -50,7 +57,9 @@ def agree(found, expected):
 
 
 @settings(deadline=None, max_examples=150)
-@given(cases(), st.sampled_from(["mean", "sum", "none"]), st.sampled_from(["skip", "count"]), st.sampled_from([2, 1024]))
+@given(
+    cases(), st.sampled_from(["mean", "sum", "none"]), st.sampled_from(["skip", "count"]), st.sampled_from([2, 1024])
+)
 def test_equals_the_loops(case, reduction, singletons, tile):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_tiles, "TILE", tile)
@@ -64,7 +73,10 @@ def test_the_general_way_equals_the_loops(case, reduction):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_symmetric, "is_symmetric", lambda *_: False)
         patch.setattr(_tiles, "BLOCK", 16)
-        agree(gradients(supcon_loss, *case, reduction=reduction), gradients(reference.supcon_loss, *case, reduction=reduction))
+        agree(
+            gradients(supcon_loss, *case, reduction=reduction),
+            gradients(reference.supcon_loss, *case, reduction=reduction),
+        )
 
 
 @settings(deadline=None, max_examples=100)
@@ -90,8 +102,7 @@ def test_temperatures_as_tensors(case, each, reduction):
         slow = slow.sum() / weights.sum()
     assert torch.allclose(value, slow, rtol=1e-10, atol=1e-12)
     found, wanted = (
-        torch.autograd.grad(result.sum(), t, allow_unused=True, materialize_grads=True)[0]
-        for result, t in ((value, learnt), (slow, expected))
+        torch.autograd.grad(result.sum() + 0 * t.sum(), t)[0] for result, t in ((value, learnt), (slow, expected))
     )
     assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-11)
 
@@ -148,8 +159,9 @@ def test_many_classes_of_two_rows():
     labels = torch.arange(600) // 2
     features = torch.randn(600, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     for denominator in ("sincere", "class-average"):
-        fast = supcon_loss(features, labels, denominator=denominator, margin=0.2)
-        slow = supcon_loss(features, labels, denominator=denominator, margin=0.2, temperature=torch.tensor(0.1).double())
+        options = {"denominator": denominator, "margin": 0.2}
+        fast = supcon_loss(features, labels, temperature=0.1, **options)
+        slow = supcon_loss(features, labels, temperature=torch.tensor(0.1, dtype=torch.float64), **options)
         assert torch.allclose(fast, slow, rtol=1e-12)
 
 
@@ -157,7 +169,13 @@ def test_module_has_the_options_of_the_function():
     features = torch.randn(8, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels, weights = torch.arange(8) % 3, [1.0, 2.0, 0.5]
     keys, key_labels = torch.eye(3, 4, dtype=torch.float64), torch.arange(3)
-    options = {"margin": 0.3, "class_weights": weights, "anchor_weights": weights, "compare": "keys", "reduction": "sum"}
+    options = {
+        "margin": 0.3,
+        "class_weights": weights,
+        "anchor_weights": weights,
+        "compare": "keys",
+        "reduction": "sum",
+    }
     loss = SupConLoss(0.2, "class-average", **options)
     expected = supcon_loss(
         features, labels, keys=keys, key_labels=key_labels, temperature=0.2, denominator="class-average", **options
@@ -189,7 +207,11 @@ def test_a_learnable_temperature_of_a_module():
         ({"anchor_weights": torch.tensor([1.0, -1.0])}, ValueError, "anchor_weights must be from"),
         ({"class_weights": torch.tensor([1, 2])}, ValueError, "floating-point"),
         ({"class_weights": [[1.0, 2.0]]}, ValueError, "one per class"),
-        ({"class_weights": [1.0]}, ValueError, "label 1 has no weight: class_weights has one for each of the labels 0 to 0"),
+        (
+            {"class_weights": [1.0]},
+            ValueError,
+            "label 1 has no weight: class_weights has one for each of the labels 0 to 0",
+        ),
         ({"anchor_weights": [1.0]}, ValueError, "label 1 has no weight: anchor_weights"),
         ({"temperature": torch.ones(3)}, ValueError, r"must be a number, a tensor with one value, or have shape \[4\]"),
     ],
@@ -203,6 +225,4 @@ def test_errors(options, error, message):
 def test_a_class_without_a_key():
     features, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
     with pytest.raises(ValueError, match=r"class 1 \(position 2\) has no key"):
-        supcon_loss(
-            features, labels, keys=torch.eye(4), key_labels=[0, 0, 2, 2], compare="keys", singletons="error"
-        )
+        supcon_loss(features, labels, keys=torch.eye(4), key_labels=[0, 0, 2, 2], compare="keys", singletons="error")

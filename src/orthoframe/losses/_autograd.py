@@ -1,12 +1,12 @@
 """One term of the loss for each anchor, or their sum, as differentiable operations.
 
 `l_i = a_i (log D_i - mean over positives of (s_ij - m)/tau)`. The positives need no matrix: their similarities to row i
-add up to `h_i . (S_c - h_i)`, where S_c is the sum of the rows of its class. The denominators D_i come from `_symmetric`
-or, where that cannot be, from `_general`.
+add up to `h_i . (S_c - h_i)`, where S_c is the sum of the rows of its class. The denominators D_i come from
+`_symmetric` or, where that cannot be, from `_general`.
 """
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import torch
 from torch import Tensor
@@ -37,7 +37,7 @@ class Terms(NamedTuple):
 def supcon_terms(inputs: Inputs, spec: LossSpec) -> tuple[Tensor, Tensor]:
     """Term of each anchor, 0 where it has none, and whether it has none."""
     run = _terms_operator if torch.compiler.is_compiling() else _SupConTerms.apply
-    values, missing, _ = run(*inputs, *spec)  # type: ignore[no-untyped-call, operator]
+    values, missing, _ = run(*inputs, *spec)  # type: ignore[no-untyped-call]
     return values, missing
 
 
@@ -51,7 +51,7 @@ def supcon_total(inputs: Inputs, spec: LossSpec, *, mean: bool, skip: bool) -> t
         count = _weights(inputs, missing, skip, values).sum()
         return values.sum() / _divisor(count) if mean else values.sum(), count, missing
     learns = torch.is_grad_enabled() and (inputs.rows.requires_grad or _learns(inputs.temperatures))
-    found: tuple[Tensor, Tensor, Tensor] = _SupConTotal.apply(*inputs, spec, mean, skip, learns)[:3]  # type: ignore[no-untyped-call]
+    found: tuple[Tensor, Tensor, Tensor] = _SupConTotal.apply(*inputs, *spec, mean, skip, learns)[:3]  # type: ignore[no-untyped-call]
     return found
 
 
@@ -122,10 +122,10 @@ def _backward(
         # Positives: each anchor pulls the others of its class, and is pulled by them.
         alike = by_class and anchors == rows.shape[0] and spec.temperature is not None  # equally strongly, both ways
         shares = weights / batch.positives
-        if spec.temperature is None:
-            pull = (shares * scales).neg_()[:, None]
-        else:
+        if spec.temperature is not None:
             pull = shares.mul((-2.0 if alike else -1.0) / spec.temperature)[:, None]
+        else:
+            pull = (shares * _scales(inputs, spec, batch)).neg_()[:, None]
         if alike:
             gradient = batch.positive_sums * pull
         else:
@@ -176,7 +176,7 @@ def _anchor_weights(inputs: Inputs, like: Tensor) -> Tensor:
 def _weights(inputs: Inputs, missing: Tensor, skip: bool, like: Tensor) -> Tensor:
     """`[anchors]`, the weight of each anchor in the mean; 0 for those without a term if they are skipped."""
     if inputs.anchor_weights is None:
-        return (~missing).to(like.dtype) if skip else torch.ones_like(like)
+        return missing.logical_not().to(like.dtype) if skip else torch.ones_like(like)
     weights = _anchor_weights(inputs, like)
     return weights.masked_fill(missing, 0.0) if skip else weights
 
@@ -202,7 +202,8 @@ class _SupConTotal(torch.autograd.Function):
 
     @staticmethod
     def forward(*arguments: Any) -> tuple[Tensor, ...]:
-        inputs, (spec, mean, skip, learns) = Inputs(*arguments[:_FIELDS]), arguments[_FIELDS:]
+        *given, mean, skip, learns = arguments
+        inputs, spec = Inputs(*given[:_FIELDS]), LossSpec(*given[_FIELDS:])
         batch, terms = _forward(inputs, spec, _tiles.KEEP_BYTES if learns else 0)
         weights = _weights(inputs, batch.missing, skip, terms.values)
         count, total = weights.sum(), terms.values.sum()
@@ -231,7 +232,7 @@ class _SupConTotal(torch.autograd.Function):
         if torch.is_grad_enabled():  # with create_graph=True or torch.func
             of_rows, of_temperatures = _Constant.apply(of_rows, of_temperatures, rows, temperatures)  # type: ignore[no-untyped-call]
         second = None if temperatures is None else of_temperatures * grad
-        return of_rows * grad, second, *(None,) * (_FIELDS + 2)
+        return of_rows * grad, second, *(None,) * (len(Inputs._fields + LossSpec._fields) + 1)
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
@@ -253,19 +254,36 @@ class _SupConTerms(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         *tensors, denominators = ctx.saved_tensors
-        rows, temperatures = tensors[:2]
-        of_rows, of_temperatures = _gradients(grad, denominators, *tensors, *ctx.rest)
-        if torch.is_grad_enabled():
-            of_rows, of_temperatures = _Constant.apply(of_rows, of_temperatures, rows, temperatures)  # type: ignore[no-untyped-call]
-        return of_rows, None if temperatures is None else of_temperatures, *(None,) * len(ctx.rest + tensors[2:])
+        found = _SupConGradients.apply(grad, denominators, *tensors, *ctx.rest)  # type: ignore[no-untyped-call]
+        return found[0], None if tensors[1] is None else found[1], *(None,) * len(tensors[2:] + ctx.rest)
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         return _mapped(_SupConTerms, info, dims, arguments, 3)
 
 
+class _SupConGradients(torch.autograd.Function):
+    """Of the terms."""
+
+    @staticmethod
+    def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
+        return _gradients(*arguments)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        _refuse_second_derivative()
+
+    @staticmethod
+    def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
+        return _mapped(_SupConGradients, info, dims, arguments, 2)
+
+
 class _Constant(torch.autograd.Function):
-    """Gradients as they are; to differentiate them again would be wrong, and raises."""
+    """Gradients as they are, which cannot be differentiated again."""
 
     generate_vmap_rule = True
 
@@ -279,10 +297,16 @@ class _Constant(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError("the supervised contrastive loss has no second derivative; use create_graph=False")
+        _refuse_second_derivative()
 
 
-def _mapped(function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...], outputs: int) -> Any:
+def _refuse_second_derivative() -> NoReturn:
+    raise RuntimeError("the supervised contrastive loss has no second derivative")
+
+
+def _mapped(
+    function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...], outputs: int
+) -> tuple[Any, Any]:
     """One batch after another: each is a large computation of its own."""
     moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(arguments, dims, strict=True)]
     results = [
@@ -295,7 +319,9 @@ def _mapped(function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[An
 # The same for torch.compile as operators, which it must not look inside: it would unroll the loops over tiles. On a GPU
 # they read no value, so that CUDA graphs can record them; only the one that refuses singletons must.
 
-_INPUTS = "Tensor rows, Tensor? temperatures, Tensor labels, Tensor? class_weights, Tensor? anchor_weights, SymInt anchors"
+_INPUTS = (
+    "Tensor rows, Tensor? temperatures, Tensor labels, Tensor? class_weights, Tensor? anchor_weights, SymInt anchors"
+)
 _SPEC = "float? temperature, str denominator, float margin, str compare, bool normalize, bool key_gradient"  # LossSpec
 _UNSAFE = (torch.Tag.cudagraph_unsafe,)
 

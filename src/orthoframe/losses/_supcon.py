@@ -14,7 +14,13 @@ from orthoframe._rows import feature_tensor, label_tensor
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._autograd import Inputs, refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import LossSpec
-from orthoframe.losses._distributed import exchange_headers, gather_others, num_processes, sub_groups, sum_over_processes
+from orthoframe.losses._distributed import (
+    exchange_headers,
+    gather_others,
+    num_processes,
+    sub_groups,
+    sum_over_processes,
+)
 from orthoframe.options import (
     Compare,
     Denominator,
@@ -57,11 +63,13 @@ def supcon_loss(
         l_i = log sum_{l != i} e^(s_il/tau) - (1/|P(i)|) sum_{j in P(i)} s_ij/tau
 
     for `denominator="all"`; the other denominators change the sum under the logarithm. With a margin m, cosines of
-    positives count as s - m, in both parts. With class weights w, the exponentials of row l count w times, w that of its
-    class; with anchor weights a, the term of an anchor counts a times, a that of its class. For non-negative features
-    all of these have the same optimum, an orthogonal frame (`loss_floor`): they are other ways there. An anchor without a positive has
-    no term, although it is still a negative of the others. With `denominator="negatives"`, batches of a single class
-    have no terms either. If no anchor has a term, the loss is 0 and its gradient zero.
+    positives count as s - m, in both parts. With class weights w, the exponential of row l counts w times, w that of
+    its class; with anchor weights a, the term of an anchor counts a times, a that of its class. For non-negative
+    features all of these have the same optimum, an orthogonal frame (`loss_floor`): they are other ways to it.
+
+    An anchor without a positive has no term, although it is still a negative of the others. With
+    `denominator="negatives"`, batches of a single class have no terms either. If no anchor has a term, the loss is 0 and
+    its gradient zero.
 
     Memory grows with the rows, not with their square. Rows in half precision are computed in float32, others in their
     own dtype. A row that is not longer than 1e-12 counts as zero, as in `measure` and everywhere else: it has no
@@ -75,13 +83,13 @@ def supcon_loss(
         keys: `[keys, dim]`, further rows that anchors are compared with but that are not anchors themselves: fixed
             prototypes, a queue, rows of other processes. They get a gradient if they require one.
         key_labels: `[keys]`, the classes of the keys.
-        compare: `"all"`: anchors with all other rows, and keys; `"keys"`: with the keys alone, so that all positives and
-            negatives are keys.
+        compare: `"all"`: anchors with all other rows and the keys; `"keys"`: with the keys alone, so that all positives
+            and negatives are keys.
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
             gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
-        margin: m, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it would only add
-            a constant.
+        margin: m, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it would only
+            add a constant.
         class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
         anchor_weights: `[k]`, likewise; the mean is weighted.
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps
@@ -292,9 +300,7 @@ def _check_options(denominator: str, singletons: str, compare: str, margin: floa
         )
 
 
-def _spec(
-    temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool
-) -> LossSpec:
+def _spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
     fixed = None if isinstance(temperature, Tensor) else float(temperature)
     return LossSpec(fixed, denominator, margin, compare, normalize)
 
@@ -314,7 +320,8 @@ def _inputs(
             f"temperature must be a number, a tensor with one value, or have shape [{len(labels)}], one per row of "
             f"features, not {list(temperatures.shape)}"
         )
-    return Inputs(rows, temperatures, row_labels, *weights, len(features))
+    class_weights, anchor_weights = weights
+    return Inputs(rows, temperatures, row_labels, class_weights, anchor_weights, len(features))
 
 
 def _checked_weights(given: ClassWeights, name: str, device: torch.device) -> Tensor:

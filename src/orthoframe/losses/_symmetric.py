@@ -64,7 +64,9 @@ def forward(batch: Batch, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Tens
     return grid.unsorted(sums.log()), sums, tiles
 
 
-def backward(gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, sums: Tensor, tiles: list[Tensor]) -> None:
+def backward(
+    gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, sums: Tensor, tiles: list[Tensor]
+) -> None:
     """Add the gradient of sum_i w_i log D_i, that of keys only if the spec asks for it.
 
     With v the weights of columns, a pair (i, l) of anchors pulls with e_il (w_i v_l / D_i + w_l v_i / D_l), which is
@@ -114,14 +116,16 @@ class _Grid:
         assert spec.temperature is not None
         self.spec, self.temperature, self.anchors = spec, spec.temperature, batch.num_anchors
         self.rows, self.weights, self.classes = batch.rows, batch.weights, batch.classes
-        self.positives, self.order = batch.positives, None
+        self.positives = batch.positives
+        self.order: Tensor | None = None
         factors = batch.own_factors(spec)
         if spec.margin and spec.denominator not in ("negatives", "sincere"):
             factor = math.exp(-spec.margin / spec.temperature)
             factors = torch.full_like(batch.counts, factor) if factors is None else factors * factor
         if self.weights is not None and spec.compare == "keys":
             self.weights = torch.cat([self.weights.new_ones(self.anchors), self.weights[self.anchors :]])
-        self._mask_factors, self._factors = factors, None
+        self._mask_factors = factors
+        self._factors: list[float] | None = None
         if factors is not None and batch.rows.device.type == "cpu":
             self._sort(factors)
         self.blocks = self.split(self.rows)
@@ -131,14 +135,14 @@ class _Grid:
     def _sort(self, factors: Tensor) -> None:
         parts = self.classes[: self.anchors], self.classes[self.anchors :]
         anchors, keys = (part.argsort(stable=True) for part in parts)
-        self.order = torch.cat([anchors, keys + self.anchors])
-        self.rows = self.rows.index_select(0, self.order)
+        self.order = order = torch.cat([anchors, keys + self.anchors])
+        self.rows = self.rows.index_select(0, order)
         self.positives = self.positives.index_select(0, anchors)
         if self.weights is not None:
-            self.weights = self.weights.index_select(0, self.order)
+            self.weights = self.weights.index_select(0, order)
         self._factors = factors.tolist()
         # Where each class begins among the sorted anchors, and among the sorted keys.
-        sizes = (torch.bincount(part, minlength=len(self._factors)) for part in parts)
+        sizes = (torch.bincount(part, minlength=factors.shape[0]) for part in parts)
         self._anchor_starts, self._key_starts = ([0, *size.cumsum(0).tolist()] for size in sizes)
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
@@ -154,7 +158,11 @@ class _Grid:
 
     def unsorted(self, values: Tensor) -> Tensor:
         """The opposite of `sorted`."""
-        return values if self.order is None else torch.empty_like(values).index_copy_(0, self.order[: self.anchors], values)
+        return (
+            values
+            if self.order is None
+            else torch.empty_like(values).index_copy_(0, self.order[: self.anchors], values)
+        )
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Blocks of the rows and of the columns of each tile."""
