@@ -5,6 +5,7 @@ add up to `h_i . (S_c - h_i)`, where S_c is the sum of the rows of its class. Th
 `_symmetric` or, where that cannot be, from `_general`.
 """
 
+import inspect
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, NoReturn
 
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from orthoframe.losses import _general, _symmetric, _tiles
 from orthoframe.losses._batch import Batch, LossSpec, class_sums, first
+from orthoframe.losses._symmetric import Grid
 
 
 class Inputs(NamedTuple):
@@ -32,6 +34,7 @@ class Terms(NamedTuple):
     values: Tensor  # [anchors], 0 where the anchor has no term
     denominators: Tensor  # for the backward pass
     tiles: list[Tensor]  # kept for the backward pass
+    grid: Grid | None  # of the symmetric way, if that was taken
 
 
 def supcon_terms(inputs: Inputs, spec: LossSpec) -> tuple[Tensor, Tensor]:
@@ -91,20 +94,24 @@ def _forward(inputs: Inputs, spec: LossSpec, keep_bytes: int) -> tuple[Batch, Te
         anchors = inputs.num_anchors
         batch = Batch.of(inputs.rows, inputs.labels, inputs.class_weights, anchors, spec)
         tiles: list[Tensor] = []
-        if _symmetric.is_symmetric(batch, spec):
-            logs, denominators, tiles = _symmetric.forward(batch, spec, keep_bytes)
+        grid = _grid(batch, spec)
+        if grid is not None:
+            logs, denominators, tiles = _symmetric.forward(grid, keep_bytes)
         else:
             logs, denominators = _general.forward(batch, spec, _scales(inputs, spec, batch))
-        attraction = torch.linalg.vecdot(first(batch.rows, anchors), batch.positive_sums).div_(batch.positives)
-        if spec.margin:
-            attraction -= spec.margin
+        attraction = torch.linalg.vecdot(first(batch.rows, anchors), batch.positive_sums)
         if spec.temperature is not None:
-            values = logs.add_(attraction, alpha=-1.0 / spec.temperature)
+            values = logs.addcdiv_(attraction, batch.positives, value=-1.0 / spec.temperature)
+            if spec.margin:
+                values += spec.margin / spec.temperature
         else:
+            attraction = attraction.div_(batch.positives).sub_(spec.margin)
             values = logs.addcmul_(attraction, _scales(inputs, spec, batch), value=-1.0)
         if inputs.anchor_weights is not None:
             values *= _anchor_weights(inputs, values)
-        return batch, Terms(values.masked_fill_(batch.missing, 0.0), denominators, tiles)
+        if not batch.complete:
+            values.masked_fill_(batch.missing, 0.0)
+        return batch, Terms(values, denominators, tiles, grid)
 
 
 def _backward(
@@ -117,8 +124,7 @@ def _backward(
     """
     rows, anchors = batch.rows, batch.num_anchors
     with _full_precision(rows):
-        symmetric = _symmetric.is_symmetric(batch, spec)
-        scales = None if symmetric else _scales(inputs, spec, batch)
+        scales = None if terms.grid else _scales(inputs, spec, batch)
         # Positives: each anchor pulls the others of its class, and is pulled by them.
         alike = by_class and anchors == rows.shape[0] and spec.temperature is not None  # equally strongly, both ways
         shares = weights / batch.positives
@@ -137,9 +143,9 @@ def _backward(
             else:
                 torch.mul(pull, batch.positive_sums, out=gradient[:anchors])
         of_scales = None
-        if scales is None:
-            _symmetric.backward(gradient, batch, spec, weights, terms.denominators, terms.tiles)
-        else:
+        if terms.grid:
+            _symmetric.backward(gradient, terms.grid, weights, terms.denominators, terms.tiles)
+        elif scales is not None:
             of_scales = _general.backward(gradient, batch, spec, weights, scales, terms.denominators)
         of_temperatures = None
         if spec.temperature is None and of_scales is not None and scales is not None:
@@ -153,6 +159,10 @@ def _backward(
         # To the rows before they were divided by their norms: the part along a row is lost, and a zero row gets zero.
         radial = torch.linalg.vecdot(rows, gradient)[:, None]
         return gradient.addcmul_(rows, radial, value=-1).mul_(batch.inverse_norms), of_temperatures
+
+
+def _grid(batch: Batch, spec: LossSpec) -> Grid | None:
+    return Grid(batch, spec) if _symmetric.is_symmetric(batch, spec) else None
 
 
 def _scales(inputs: Inputs, spec: LossSpec, batch: Batch) -> Tensor:
@@ -182,7 +192,7 @@ def _weights(inputs: Inputs, missing: Tensor, skip: bool, like: Tensor) -> Tenso
 
 
 def _divisor(count: Tensor) -> Tensor:
-    return count.masked_fill(count == 0, 1.0)
+    return count.clamp(min=torch.finfo(count.dtype).tiny)  # without anchors the sum is 0, too
 
 
 def _full_precision(rows: Tensor) -> AbstractContextManager[Any]:
@@ -205,16 +215,23 @@ class _SupConTotal(torch.autograd.Function):
         *given, mean, skip, learns = arguments
         inputs, spec = Inputs(*given[:_FIELDS]), LossSpec(*given[_FIELDS:])
         batch, terms = _forward(inputs, spec, _tiles.KEEP_BYTES if learns else 0)
-        weights = _weights(inputs, batch.missing, skip, terms.values)
-        count, total = weights.sum(), terms.values.sum()
-        if mean:
-            divisor = _divisor(count)
-            total /= divisor
-            weights = weights / divisor
-        gradients: tuple[Tensor | None, Tensor | None] = None, None
-        if learns:
+        total = terms.values.sum()
+        if batch.complete and inputs.anchor_weights is None:
+            count = total.new_full((), inputs.num_anchors)
+            weight = 1.0 / max(1, inputs.num_anchors) if mean else 1.0
+            total *= weight
+            weights = torch.full_like(terms.values, weight)
+        else:
+            weights = _weights(inputs, batch.missing, skip, terms.values)
+            count = weights.sum()
+            if mean:
+                divisor = _divisor(count)
+                total /= divisor
+                weights = weights / divisor
             if not skip:
                 weights = weights.masked_fill(batch.missing, 0.0)
+        gradients: tuple[Tensor | None, Tensor | None] = None, None
+        if learns:
             gradients = _backward(inputs, batch, spec, weights, terms, by_class=True)
         empty = total.new_empty(0)
         return total, count, batch.missing, *(empty if each is None else each for each in gradients)
@@ -223,6 +240,7 @@ class _SupConTotal(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         rows, temperatures, *_, learns = inputs
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # no zeros for these
         if learns:
             ctx.save_for_backward(rows, temperatures, *output[3:])
 
@@ -249,6 +267,7 @@ class _SupConTerms(torch.autograd.Function):
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
         _save(ctx, inputs, output)
 
     @staticmethod
@@ -304,6 +323,11 @@ def _refuse_second_derivative() -> NoReturn:
     raise RuntimeError("the supervised contrastive loss has no second derivative")
 
 
+# torch asks for the signature at every call, and to find it out takes longer than many an operation.
+for _function in (_SupConTotal, _SupConTerms):
+    _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
+
+
 def _mapped(
     function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...], outputs: int
 ) -> tuple[Any, Any]:
@@ -338,7 +362,9 @@ def _gradients(grad: Tensor, denominators: Tensor, *arguments: Any) -> tuple[Ten
     weights = grad.masked_fill(batch.missing, 0.0)
     if inputs.anchor_weights is not None:
         weights *= _anchor_weights(inputs, weights)
-    of_rows, of_temperatures = _backward(inputs, batch, spec, weights, Terms(grad, denominators, []))
+    of_rows, of_temperatures = _backward(
+        inputs, batch, spec, weights, Terms(grad, denominators, [], _grid(batch, spec))
+    )
     return of_rows, grad.new_empty(0) if of_temperatures is None else of_temperatures
 
 

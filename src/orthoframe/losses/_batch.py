@@ -31,16 +31,19 @@ class Batch(NamedTuple):
     missing: Tensor  # [anchors], whether the anchor has no term
     weights: Tensor | None  # [rows], with which a column enters the denominators; None: 1 for each
     first_column: int
+    complete: bool  # known that every anchor has a term, because to look at a CPU's values costs nothing
 
     @classmethod
     def of(cls, rows: Tensor, labels: Tensor, class_weights: Tensor | None, anchors: int, spec: LossSpec) -> "Batch":
         """Number the classes of any integer labels, and sum up their rows."""
         rows, inverse_norms = unit_rows(rows) if spec.normalize else (rows, None)
-        classes, num_classes = _numbered(labels)
+        classes, counts = _numbered(labels)
         own, start = first(classes, anchors), 0 if spec.compare == "all" else anchors
         columns, column_classes = (rows, classes) if start == 0 else (rows[start:], classes[start:])
-        ones = rows.new_ones(columns.shape[0])
-        counts = rows.new_zeros(num_classes).index_add_(0, column_classes, ones)
+        num_classes = counts.shape[0]
+        if start:
+            counts = _counted(column_classes, num_classes)
+        counts = counts.to(rows.dtype)
         sizes = counts.index_select(0, own)
         positives = sizes - 1 if start == 0 else sizes
         missing = positives < 1
@@ -54,7 +57,8 @@ class Batch(NamedTuple):
             shares = counts.clamp(min=1).reciprocal_().index_select(0, classes)
             weights = shares if weights is None else weights * shares
         positives = positives.clamp_(min=1)
-        return cls(rows, inverse_norms, classes, counts, positives, positive_sums, missing, weights, start)
+        complete = missing.device.type == "cpu" and not missing.numpy().any()
+        return cls(rows, inverse_norms, classes, counts, positives, positive_sums, missing, weights, start, complete)
 
     @property
     def num_anchors(self) -> int:
@@ -84,14 +88,19 @@ def class_sums(rows: Tensor, classes: Tensor, num_classes: int) -> Tensor:
     return sums.index_add_(0, classes, rows.double()).to(rows.dtype)
 
 
-def _numbered(labels: Tensor) -> tuple[Tensor, int]:
-    """The number of each label's class, and a number that is larger than all of these."""
+def _numbered(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The number of each label's class, and how often each number occurs."""
     if labels.device.type == "cpu":
-        names, classes = torch.unique(labels, return_inverse=True)
-        return classes, names.shape[0]
+        _, classes, counts = torch.unique(labels, return_inverse=True, return_counts=True)
+        return classes, counts
     # How many classes there are is known to the device alone, and to ask would mean to wait for it: so tables have
     # room for as many classes as rows.
     ordered, order = labels.sort(stable=True)
     numbers = (ordered[1:] != ordered[:-1]).cumsum(0)
     numbers = torch.cat([numbers.new_zeros(min(1, labels.shape[0])), numbers])
-    return torch.empty_like(numbers).scatter_(0, order, numbers), labels.shape[0]
+    classes = torch.empty_like(numbers).scatter_(0, order, numbers)
+    return classes, _counted(classes, labels.shape[0])
+
+
+def _counted(classes: Tensor, num_classes: int) -> Tensor:
+    return classes.new_zeros(num_classes).index_add_(0, classes, torch.ones_like(classes))

@@ -68,8 +68,8 @@ def supcon_loss(
     features all of these have the same optimum, an orthogonal frame (`loss_floor`): they are other ways to it.
 
     An anchor without a positive has no term, although it is still a negative of the others. With
-    `denominator="negatives"`, batches of a single class have no terms either. If no anchor has a term, the loss is 0 and
-    its gradient zero.
+    `denominator="negatives"`, batches of a single class have no terms either. If no anchor has a term, the loss is 0
+    and its gradient zero.
 
     Memory grows with the rows, not with their square. Rows in half precision are computed in float32, others in their
     own dtype. A row that is not longer than 1e-12 counts as zero, as in `measure` and everywhere else: it has no

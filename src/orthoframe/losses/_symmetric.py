@@ -37,48 +37,52 @@ def is_symmetric(batch: Batch, spec: LossSpec) -> bool:
     return exponent + (0.0 if batch.weights is None else _LARGEST_LOG_WEIGHT) <= _LARGEST_EXPONENT[batch.rows.dtype]
 
 
-def forward(batch: Batch, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]]:
+def forward(grid: "Grid", keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]]:
     """Log-denominators of the anchors (for `sincere` the mean over positives).
 
     Also returns what `backward` needs: the denominators, and the first tiles, up to `keep_bytes`.
     """
-    grid = _Grid(batch, spec)
-    sums = batch.rows.new_zeros(batch.num_anchors)
-    parts, tiles, buffer = grid.split(sums), [], None
+    weights, tiles, buffer = grid.weight_blocks, [], None
+    parts: list[Tensor | None] = [None] * grid.num_anchor_blocks
     for i, j in grid.pairs():
-        size = grid.blocks[i].shape[0] * grid.blocks[j].shape[0] * sums.element_size()
+        size = grid.blocks[i].shape[0] * grid.blocks[j].shape[0] * grid.rows.element_size()
         if buffer is None and size > keep_bytes:
             buffer = grid.buffer()
         tile = grid.tile(i, j, buffer)
         if buffer is None:
             keep_bytes -= size
             tiles.append(tile)
-        weights = grid.weight_blocks
-        parts[i].add_(tile.sum(1) if weights is None else torch.mv(tile, weights[j]))
+        _add(parts, i, tile.sum(1) if weights is None else torch.mv(tile, weights[j]))
         if i < j < grid.num_anchor_blocks:
-            parts[j].add_(tile.sum(0) if weights is None else torch.mv(tile.T, weights[i]))
-    if spec.denominator == "sincere":
+            _add(parts, j, tile.sum(0) if weights is None else torch.mv(tile.T, weights[i]))
+    found = [part for part in parts if part is not None]
+    sums = found[0] if len(found) == 1 else torch.cat(found) if found else grid.rows.new_zeros(grid.anchors)
+    if grid.spec.denominator == "sincere":
         logs, inverses = _sincere_forward(grid, sums)
         return grid.unsorted(logs), torch.stack([sums, inverses]), tiles
-    sums.masked_fill_(grid.sorted(batch.missing), 1.0)  # where they are empty, and have no weight
+    if grid.may_be_empty:  # then the anchor has no weight
+        sums.masked_fill_(sums == 0, 1.0)
     return grid.unsorted(sums.log()), sums, tiles
 
 
-def backward(
-    gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, sums: Tensor, tiles: list[Tensor]
-) -> None:
+def _add(parts: list[Tensor | None], i: int, values: Tensor) -> None:
+    part = parts[i]
+    parts[i] = values if part is None else part.add_(values)
+
+
+def backward(gradient: Tensor, grid: "Grid", weights: Tensor, sums: Tensor, tiles: list[Tensor]) -> None:
     """Add the gradient of sum_i w_i log D_i, that of keys only if the spec asks for it.
 
     With v the weights of columns, a pair (i, l) of anchors pulls with e_il (w_i v_l / D_i + w_l v_i / D_l), which is
     e_il v_i v_l (c_i + c_l) with c_i = w_i / (D_i v_i): v goes into the rows before and after the products.
     """
-    grid = _Grid(batch, spec)
+    spec, rows = grid.spec, grid.rows
     weights = grid.sorted(weights)
     pulls = weights * sums[1] if spec.denominator == "sincere" else weights / sums
     plain = grid.weights is None and grid.order is None
-    total, rows = (gradient if plain else torch.zeros_like(gradient)), grid.rows
+    total = gradient if plain else torch.zeros_like(gradient)
     if grid.weights is not None:
-        pulls /= first(grid.weights, batch.num_anchors)
+        pulls /= first(grid.weights, grid.anchors)
         rows = rows * grid.weights[:, None]
     blocks, targets, parts = grid.split(rows), grid.split(total), grid.split(pulls)
     scale, room, buffer = 1.0 / grid.temperature, grid.buffer(), None
@@ -109,7 +113,7 @@ def backward(
         gradient.index_add_(0, grid.order, total)
 
 
-class _Grid:
+class Grid:
     """The tiles of a batch: blocks of anchors and then of keys, sorted by class where own classes are treated apart."""
 
     def __init__(self, batch: Batch, spec: LossSpec) -> None:
@@ -125,6 +129,8 @@ class _Grid:
         if self.weights is not None and spec.compare == "keys":
             self.weights = torch.cat([self.weights.new_ones(self.anchors), self.weights[self.anchors :]])
         self._mask_factors = factors
+        # Denominators: of a row all by itself, of anchors without keys, of those whose own class does not count.
+        self.may_be_empty = factors is not None or spec.compare == "keys" or batch.rows.shape[0] == 1
         self._factors: list[float] | None = None
         if factors is not None and batch.rows.device.type == "cpu":
             self._sort(factors)
@@ -223,7 +229,7 @@ class _Grid:
                     yield rows, columns, piece.mul_(factor) if self.spec.margin else piece
 
 
-def _sincere_forward(grid: _Grid, sums: Tensor) -> tuple[Tensor, Tensor]:
+def _sincere_forward(grid: Grid, sums: Tensor) -> tuple[Tensor, Tensor]:
     """Means over positives of log(e + S) and of 1/(e + S), where S are the sums over negatives."""
     logs, inverses = torch.zeros_like(sums), torch.zeros_like(sums)
     for rows, columns, piece in grid.own_pairs():
@@ -237,7 +243,7 @@ def _sincere_forward(grid: _Grid, sums: Tensor) -> tuple[Tensor, Tensor]:
     return logs.div_(grid.positives), inverses.div_(grid.positives)
 
 
-def _sincere_backward(total: Tensor, grid: _Grid, weights: Tensor, sums: Tensor) -> None:
+def _sincere_backward(total: Tensor, grid: Grid, weights: Tensor, sums: Tensor) -> None:
     """Add what pulls anchors and positives apart."""
     pulls, scale = weights / grid.positives, 1.0 / grid.temperature
     for rows, columns, piece in grid.own_pairs():
