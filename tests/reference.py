@@ -7,38 +7,56 @@ import torch
 from torch import Tensor
 
 
-def supcon_terms(features, labels, temperature, denominator="all", keys=None, key_labels=None):
+def supcon_terms(
+    features,
+    labels,
+    temperature,
+    denominator="all",
+    keys=None,
+    key_labels=None,
+    *,
+    margin=0.0,
+    class_weights=None,
+    anchor_weights=None,
+    compare="all",
+):
     """Each anchor's term, by loops over anchors, positives and rows; None for an anchor that has none."""
     rows = features if keys is None else torch.cat([features, keys])
     classes = [int(y) for y in labels] + ([] if key_labels is None else [int(y) for y in key_labels])
     unit = [row / row.norm() for row in rows]
     terms: list[Tensor | None] = []
     for i in range(len(features)):
-        others = [j for j in range(len(rows)) if j != i]
-        positives = [j for j in others if classes[j] == classes[i]]
-        negatives = [j for j in others if classes[j] != classes[i]]
+        own = classes[i]
+        others = [j for j in range(len(features) if compare == "keys" else 0, len(rows)) if j != i]
+        positives = [j for j in others if classes[j] == own]
+        negatives = [j for j in others if classes[j] != own]
         if not positives or (denominator == "negatives" and not negatives):
             terms.append(None)
             continue
+
+        def exponential(j, i=i, own=own):
+            weight = 1.0 if class_weights is None else class_weights[classes[j]]
+            return weight * torch.exp((unit[i] @ unit[j] - (margin if classes[j] == own else 0.0)) / temperature)
+
         term = 0.0
         for j in positives:
             total = 0.0
             if denominator == "all":
                 for m in others:
-                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+                    total = total + exponential(m)
             elif denominator == "sincere":
                 for m in [j, *negatives]:
-                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+                    total = total + exponential(m)
             elif denominator == "negatives":
                 for m in negatives:
-                    total = total + torch.exp(unit[i] @ unit[m] / temperature)
+                    total = total + exponential(m)
             else:
                 for c in {classes[m] for m in others}:
                     members = [m for m in others if classes[m] == c]
                     for m in members:
-                        total = total + torch.exp(unit[i] @ unit[m] / temperature) / len(members)
-            term = term + (torch.log(total) - unit[i] @ unit[j] / temperature) / len(positives)
-        terms.append(term)
+                        total = total + exponential(m) / len(members)
+            term = term + (torch.log(total) - (unit[i] @ unit[j] - margin) / temperature) / len(positives)
+        terms.append(term if anchor_weights is None else anchor_weights[own] * term)
     return terms
 
 
@@ -51,38 +69,71 @@ def supcon_loss(
     reduction="mean",
     keys=None,
     key_labels=None,
+    anchor_weights=None,
+    **options,
 ):
-    terms = supcon_terms(features, labels, temperature, denominator, keys, key_labels)
+    terms = supcon_terms(
+        features, labels, temperature, denominator, keys, key_labels, anchor_weights=anchor_weights, **options
+    )
     nothing = features.sum() * 0.0
     if reduction == "none":
         return torch.stack([nothing if term is None else term for term in terms])
     total = sum((term for term in terms if term is not None), start=nothing)
     if reduction == "sum":
         return total
-    count = len(terms) if singletons == "count" else sum(term is not None for term in terms)
-    return total / max(1, count)
+    return total / (anchors_counted(labels, terms, singletons, anchor_weights) or 1)
 
 
-def floor_terms(labels, temperature, denominator="all", key_labels=()):
+def anchors_counted(labels, terms, singletons="skip", anchor_weights=None):
+    """What a mean is divided by: the anchors that count, or the sum of their weights."""
+    counted = [int(y) for y, term in zip(labels, terms, strict=True) if term is not None or singletons == "count"]
+    return sum(1.0 if anchor_weights is None else float(anchor_weights[y]) for y in counted)
+
+
+def floor_terms(
+    labels,
+    temperature,
+    denominator="all",
+    key_labels=(),
+    *,
+    margin=0.0,
+    class_weights=None,
+    anchor_weights=None,
+    compare="all",
+):
     """The floor of each anchor's term, counted row by row; None for an anchor that has none."""
     classes = [int(y) for y in labels] + [int(y) for y in key_labels]
-    x = math.exp(1 / temperature)
+    x = math.exp((1 - margin) / temperature)
     floors = []
     for i in range(len(labels)):
-        others = [classes[j] for j in range(len(classes)) if j != i]
-        p, m = others.count(classes[i]), sum(y != classes[i] for y in others)
+        own = classes[i]
+        first = len(labels) if compare == "keys" else 0
+        others = [classes[j] for j in range(first, len(classes)) if j != i]
+        weight = dict.fromkeys(classes, 1.0) if class_weights is None else [float(w) for w in class_weights]
+        p, m = others.count(own), sum(weight[y] for y in others if y != own)
         if p == 0 or (denominator == "negatives" and m == 0):
             floors.append(None)
             continue
-        floors.append(
-            {
-                "all": math.log(p + m / x),
-                "sincere": math.log(1 + m / x),
-                "negatives": math.log(m) - 1 / temperature if m else 0.0,
-                "class-average": math.log(1 + (len(set(others)) - 1) / x),
-            }[denominator]
-        )
+        floor = {
+            "all": math.log(weight[own] * p + m / x),
+            "sincere": math.log(weight[own] + m / x),
+            "negatives": math.log(m) - 1 / temperature if m else 0.0,
+            "class-average": math.log(weight[own] + sum(weight[y] for y in set(others) - {own}) / x),
+        }[denominator]
+        floors.append(floor if anchor_weights is None else float(anchor_weights[own]) * floor)
     return floors
+
+
+def frame_terms(features, labels, frame, temperature, shares, margin=0.0):
+    """Each row's frame term: the part of its class in a sum over the rows of the frame."""
+    terms = []
+    for row, y in zip(features, labels, strict=True):
+        parts = [
+            share * torch.exp((row / row.norm() @ axis - (margin if c == int(y) else 0.0)) / temperature)
+            for c, (axis, share) in enumerate(zip(frame, shares, strict=True))
+        ]
+        terms.append(-torch.log(parts[int(y)] / sum(parts)))
+    return torch.stack(terms)
 
 
 def orthogonal_frame(labels, dim):

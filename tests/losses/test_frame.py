@@ -9,22 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.processes import start
 
+import reference
 from orthoframe import FrameLoss, SupConLoss, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
 from orthoframe.errors import OptionError
-
-
-def by_definition(features, labels, frame, temperature, shares, margin):
-    """One row after the other, in Python's numbers."""
-    terms = []
-    for row, y in zip(features.tolist(), labels, strict=True):
-        norm = math.sqrt(sum(value**2 for value in row))
-        cosines = [sum(a * b for a, b in zip(row, axis, strict=True)) / norm for axis in frame.tolist()]
-        weights = [
-            share * math.exp((cosine - (margin if c == y else 0)) / temperature)
-            for c, (cosine, share) in enumerate(zip(cosines, shares, strict=True))
-        ]
-        terms.append(-math.log(weights[y] / sum(weights)))
-    return terms
 
 
 cases = st.tuples(
@@ -51,8 +38,8 @@ def drawn(case):
 def test_definition(case):
     features, labels, frame, temperature, shares, margin = drawn(case)
     found = frame_loss(features, labels, frame, temperature=temperature, shares=shares, margin=margin, reduction="none")
-    expected = by_definition(features, labels.tolist(), frame, temperature, shares.tolist(), margin)
-    assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    expected = reference.frame_terms(features, labels, frame, temperature, shares, margin)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)

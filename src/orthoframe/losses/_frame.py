@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import feature_tensor, label_tensor, rank_and_world_size, unit_rows
+from orthoframe._rows import feature_tensor, rank_and_world_size, unit_rows
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import sum_over_processes
+from orthoframe.losses._frame_floor import check_labels
 from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
 from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
 
@@ -122,52 +123,8 @@ def _frame_terms(
                 return logits.sum()
             return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
         except (IndexError, RuntimeError):  # looked at only now: to look means to wait for a GPU
-            _check_labels(classes, len(frame))
+            check_labels(classes, len(frame))
             raise
-
-
-def frame_floor(
-    labels: RowLabels,
-    num_classes: int,
-    *,
-    temperature: float = 0.1,
-    shares: Shares | None = None,
-    margin: float = 0.0,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    r"""Smallest frame term that non-negative unit features can have.
-
-    The term of a row of class y is at least log(1 + sum_{c != y} (q_c/q_y) e^(-(1 - m)/tau)), with equality where the
-    row is that of its class in the frame, and there alone.
-
-    Args:
-        labels: `[rows]`, integers from 0 to k - 1.
-        num_classes: k.
-        temperature: As in `frame_loss`.
-        shares: As in `frame_loss`.
-        margin: As in `frame_loss`.
-        reduction: `"mean"`, `"sum"`, or `"none"` for each row.
-
-    Returns:
-        float64; a scalar, or `[rows]` with `reduction="none"`.
-
-    Raises:
-        ValueError: For an option that is not allowed, or a label that is not from 0 to k - 1.
-
-    Examples:
-        >>> frame_floor([0, 1, 2], 3, temperature=1.0)
-        tensor(0.5514, dtype=torch.float64)
-    """
-    k = check_count("num_classes", num_classes)
-    check_choice("reduction", reduction, Reduction)
-    classes = label_tensor(labels, torch.device("cpu"))
-    _check_labels(classes, k)
-    frame = torch.eye(k, dtype=torch.float64)
-    of_class = frame_loss(
-        frame, torch.arange(k), frame, temperature=temperature, shares=shares, margin=margin, reduction="none"
-    )
-    terms = of_class[classes]
-    return terms if reduction == "none" else terms.sum() if reduction == "sum" else terms.sum() / max(1, len(terms))
 
 
 class FrameLoss(nn.Module):
@@ -213,9 +170,17 @@ class FrameLoss(nn.Module):
         super().__init__()
         self.register_buffer("frame", make_frame(num_classes, dim))
         self.register_buffer("log_shares", log_shares(shares, num_classes).float())
-        self.temperature, self.margin = check_temperature(temperature), check_number("margin", margin)
-        self.supcon = check_number("supcon", supcon, least=0)
+        self.margin, self.supcon = check_number("margin", margin), check_number("supcon", supcon, least=0)
         self.contrastive = SupConLoss(temperature, gather=gather)
+
+    @property
+    def temperature(self) -> float:
+        """Of both parts; may be set, as `supcon` may."""
+        return self.contrastive.temperature
+
+    @temperature.setter
+    def temperature(self, value: float) -> None:
+        self.contrastive.temperature = check_temperature(value)
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
@@ -256,9 +221,3 @@ def log_shares(shares: Shares | None, num_classes: int) -> Tensor:
     if shares.shape != (num_classes,):
         raise ValueError(f"shares must have shape [{num_classes}], one per class, not {list(shares.shape)}")
     return shares.log() - shares.sum().log()
-
-
-def _check_labels(classes: Tensor, num_classes: int) -> None:
-    if len(classes) and not 0 <= int(classes.min()) <= int(classes.max()) < num_classes:
-        wrong = int(classes.min()) if int(classes.min()) < 0 else int(classes.max())
-        raise ValueError(f"label {wrong} has no row in the frame: labels go from 0 to {num_classes - 1}")
