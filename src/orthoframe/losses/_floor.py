@@ -8,21 +8,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Integers, Labels, count_array, label_array
-from orthoframe.errors import Option, OptionError
+from orthoframe._rows import Integers, Labels, Weights, count_array, label_array, positive_array
 from orthoframe.options import (
     Compare,
     Denominator,
     Reduction,
     Singletons,
     check_choice,
-    check_number,
+    check_margin,
     check_temperature,
 )
 
 AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
 Counts = Tensor | NDArray[Any] | Sequence[int]
-Weights = Tensor | NDArray[Any] | Sequence[float]
 
 
 class _Counted(NamedTuple):
@@ -127,27 +125,6 @@ def collapsed_loss(
     push = check_margin(margin, denominator) / temperature
     counted = _counted(labels, class_counts, key_labels, key_counts, class_weights, anchor_weights)
     return _reduced(counted, push, compare, denominator, singletons, reduction)
-
-
-def check_margin(margin: object, denominator: str) -> float:
-    """The margin as a `float`; an `OptionError` for one that is not finite, or that would have no effect."""
-    check_choice("denominator", denominator, Denominator)
-    number = check_number("margin", margin)
-    if number and denominator == "negatives":
-        given = Option("margin", number), Option("denominator", denominator)
-        raise OptionError(given[0], " would only add a constant with ", given[1], "; leave it out")
-    return number
-
-
-def positive_array(values: Weights, name: str) -> NDArray[np.float64]:
-    """Positive, finite numbers, one per class, as float64."""
-    given = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
-    array = np.array(given, dtype=np.float64)
-    if array.ndim != 1:
-        raise ValueError(f"{name} must be one-dimensional, one number per class, not of shape {list(array.shape)}")
-    if not (np.isfinite(array) & (array > 0)).all():
-        raise ValueError(f"{name} must be positive and finite")
-    return array
 
 
 def all_but_own(values: Tensor) -> Tensor:

@@ -1,16 +1,13 @@
 """The frame term: each row pulled to its class's place in a fixed orthogonal frame, on its own."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import feature_tensor, rank_and_world_size, unit_rows
+from orthoframe._rows import Weights, feature_tensor, rank_and_world_size, unit_rows
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import sum_over_processes
 from orthoframe.losses._frame_floor import check_labels
@@ -18,8 +15,6 @@ from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
 from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
-
-Shares = Tensor | NDArray[Any] | Sequence[float]
 
 
 def make_frame(num_classes: int, dim: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -55,7 +50,7 @@ def frame_loss(
     frame: Rows,
     *,
     temperature: float = 0.1,
-    shares: Shares | None = None,
+    shares: Weights | None = None,
     margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
@@ -163,7 +158,7 @@ class FrameLoss(nn.Module):
         temperature: float = 0.1,
         supcon: float = 0.0,
         *,
-        shares: Shares | None = None,
+        shares: Weights | None = None,
         margin: float = 0.0,
         gather: bool = True,
     ) -> None:
@@ -205,7 +200,7 @@ class FrameLoss(nn.Module):
         return f"{k}, {dim}, temperature={self.temperature}, supcon={self.supcon}, margin={self.margin}"
 
 
-def log_shares(shares: Shares | None, num_classes: int) -> Tensor:
+def log_shares(shares: Weights | None, num_classes: int) -> Tensor:
     """`[k]`, logarithms of the shares, which then sum to 1.
 
     Raises:

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from orthoframe._rows import label_tensor
-from orthoframe.losses._floor import AnyLabels, Weights, all_but_own, positive_array
+from orthoframe._rows import Weights, label_tensor, positive_array
+from orthoframe.losses._floor import AnyLabels, all_but_own
 from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
 
 

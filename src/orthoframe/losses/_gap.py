@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orthoframe._rows import Weights
 from orthoframe.losses._floor import (
     AnyLabels,
-    Weights,
-    check_margin,
     collapsed_loss,
     count_classes,
     loss_floor,
@@ -21,7 +20,7 @@ from orthoframe.losses._floor import (
 from orthoframe.losses._frame import FrameLoss
 from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import Compare, Denominator, Singletons, check_choice, check_temperature
+from orthoframe.options import Compare, Denominator, Singletons, check_choice, check_margin, check_temperature
 
 _NAMES = ("temperature", "denominator", "singletons", "margin", "class_weights", "anchor_weights", "compare")
 _DEFAULTS = {"margin": 0.0, "compare": "all"}

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._floor import check_margin
-from orthoframe.options import Denominator, check_temperature
+from orthoframe.options import Denominator, check_margin, check_temperature
 
 Number = float | Tensor
 
