@@ -21,7 +21,7 @@ from orthoframe import (
 )
 from orthoframe.cli import main
 from orthoframe.errors import OptionError
-from orthoframe.losses import GapMeter, _kernels
+from orthoframe.losses import GapMeter, _tiles
 from orthoframe.options import Denominator, check_temperature
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.training import Settings, TemperatureSchedule
@@ -83,7 +83,7 @@ def test_a_schedule_stays_between_its_ends(first, last, epochs):
     st.floats(math.log(1e-3), math.log(1e3)).map(lambda value: min(max(math.exp(value), 1e-3), 1e3)),
     st.sampled_from([torch.float32, torch.float64]),
     st.sampled_from(Denominator.__args__),
-    st.sampled_from([2, _kernels.TILE]),
+    st.sampled_from([2, _tiles.TILE]),
     st.sampled_from(["random", "collapsed", "opposite", "orthogonal", "zero"]),
     st.floats(-11, 30),
     st.integers(0, 2**31 - 1),
@@ -102,9 +102,7 @@ def test_loss_and_gradient_are_finite(labels, key_labels, temperature, dtype, de
     rows = (rows * 10.0**length).to(dtype)
     features, keys = (part.clone().requires_grad_() for part in (rows[: len(labels)], rows[len(labels) :]))
     # Small tiles and blocks, none of them kept, as large batches have them.
-    with mock.patch.multiple(
-        _kernels, TILE=tile, BLOCK=tile * total, KEEP_BYTES=0 if tile == 2 else _kernels.KEEP_BYTES
-    ):
+    with mock.patch.multiple(_tiles, TILE=tile, BLOCK=tile * total, KEEP_BYTES=0 if tile == 2 else _tiles.KEEP_BYTES):
         for options in ({"reduction": "mean"}, {"reduction": "none"}):
             options |= {"temperature": temperature, "denominator": denominator}
             loss = supcon_loss(

@@ -17,7 +17,7 @@ Denominator = Literal["all", "sincere", "negatives", "class-average"]
 """
 
 Compare = Literal["all", "keys"]
-"""What an anchor is compared with: the other rows and the keys, or the keys alone."""
+"""What anchors are compared with: all other rows and the keys, or the keys alone."""
 
 Singletons = Literal["skip", "count", "error"]
 """What to do with an anchor that has no positive: leave it out of the mean, count it as 0, or raise."""

@@ -65,7 +65,57 @@ def test_compiled_with_a_temperature_that_changes():
 
 def test_the_operator_keeps_its_promises():
     """torch's own check of a custom operator: schema, fake shapes, autograd, tracing with dynamic sizes."""
-    from orthoframe.losses._autograd import terms_operator
+    rows, tau = (torch.rand(shape, dtype=torch.float64, requires_grad=True) for shape in ((6, 3), (5,)))
+    labels, weights = torch.tensor([0, 1, 0, 1, 2, 2]), torch.rand(3, dtype=torch.float64)
+    for denominator in ("all", "sincere"):
+        for temperatures, temperature in ((None, 0.1), (tau, None)):
+            inputs = (rows, temperatures, labels, weights, None, 5)
+            spec = (temperature, denominator, 0.5, "all", True, True)
+            torch.library.opcheck(torch.ops.orthoframe.supcon_terms, (*inputs, *spec))
 
-    rows = torch.randn(6, 3, dtype=torch.float64, requires_grad=True)
-    torch.library.opcheck(terms_operator, (rows, torch.tensor([0, 1, 0, 1, 2, 2]), 5, 0.1, "all", True, True, False))
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_a_temperature_in_a_tensor_is_not_compiled_again():
+    features = torch.randn(4, 3, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels = torch.tensor([0, 0, 1, 1])
+    compiled = torch.compile(
+        lambda temperature: supcon_loss(features, labels, temperature=temperature), backend="aot_eager", fullgraph=True
+    )
+    with torch.compiler.set_stance("default"):
+        compiled(torch.tensor(0.1))
+    with torch.compiler.set_stance("fail_on_recompile"):
+        for step in range(20):
+            temperature = torch.tensor(0.1 + step / 50)
+            assert torch.allclose(compiled(temperature), supcon_loss(features, labels, temperature=temperature))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+def test_compiled_family_agrees():
+    generator = torch.Generator().manual_seed(0)
+    features, keys = (torch.randn(n, 5, generator=generator).requires_grad_() for n in (12, 6))
+    labels, weights = torch.arange(12) % 3, torch.tensor([1.0, 2.0, 0.5])
+    tau = torch.tensor(0.2, requires_grad=True)
+
+    def step(compare, temperature):
+        options = {"margin": 0.3, "class_weights": weights, "anchor_weights": weights, "compare": compare}
+        return supcon_loss(
+            features, labels, keys=keys, key_labels=torch.arange(6) % 3, temperature=temperature, **options
+        )
+
+    compiled = torch.compile(step, backend="aot_eager", fullgraph=True)
+    for compare in ("all", "keys"):
+        for temperature, learnt in ((0.2, (features, keys)), (tau, (features, keys, tau))):
+            one, other = step(compare, temperature), compiled(compare, temperature)
+            assert torch.allclose(one, other)
+            for a, b in zip(torch.autograd.grad(one, learnt), torch.autograd.grad(other, learnt), strict=True):
+                assert torch.allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+def test_which_operators_cuda_graphs_may_record():
+    """Terms and gradients read no value on a GPU; only the refusal of singletons does."""
+    operators = torch.ops.orthoframe
+    unsafe = {
+        name: torch.Tag.cudagraph_unsafe in getattr(operators, name).default.tags
+        for name in ("supcon_terms", "supcon_gradients", "refuse_singletons")
+    }
+    assert unsafe == {"supcon_terms": False, "supcon_gradients": False, "refuse_singletons": True}

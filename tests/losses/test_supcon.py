@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import supcon_loss
-from orthoframe.losses import _kernels
+from orthoframe.losses import _symmetric, _tiles
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 MULTISETS = [
@@ -178,8 +178,8 @@ def test_tiles_change_nothing(kept, tile, monkeypatch):
         )
 
     expected = result()
-    monkeypatch.setattr(_kernels, "TILE", tile)
-    monkeypatch.setattr(_kernels, "KEEP_BYTES", kept)
+    monkeypatch.setattr(_tiles, "TILE", tile)
+    monkeypatch.setattr(_tiles, "KEEP_BYTES", kept)
     for one, other in zip(
         torch.utils._pytree.tree_leaves(result()), torch.utils._pytree.tree_leaves(expected), strict=True
     ):
@@ -191,8 +191,8 @@ def test_tiles_change_nothing(kept, tile, monkeypatch):
 def test_blocks_change_nothing(denominator, block, monkeypatch):
     features, labels = draw(30), torch.arange(30) % 4
     expected = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
-    monkeypatch.setattr(_kernels, "_is_symmetric", lambda *_: False)
-    monkeypatch.setattr(_kernels, "BLOCK", block)
+    monkeypatch.setattr(_symmetric, "is_symmetric", lambda *_: False)
+    monkeypatch.setattr(_tiles, "BLOCK", block)
     value, (gradient,) = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
     assert torch.allclose(value, expected[0], rtol=1e-12)
     assert torch.allclose(gradient, expected[1][0], rtol=1e-11, atol=1e-13)
@@ -208,5 +208,10 @@ def test_backward_twice_with_retained_graph():
 def test_a_second_derivative_is_refused():
     features = draw(4)
     loss = supcon_loss(features, torch.tensor([0, 0, 1, 1]))
+    (gradient,) = torch.autograd.grad(loss, features, create_graph=True)
     with pytest.raises(RuntimeError, match="no second derivative"):
-        torch.autograd.grad(loss, features, create_graph=True)
+        torch.autograd.grad(gradient.sum(), features)
+    each = supcon_loss(features, torch.tensor([0, 0, 1, 1]), reduction="none")
+    (gradient,) = torch.autograd.grad(each.sum(), features, create_graph=True)
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        gradient.sum().backward()

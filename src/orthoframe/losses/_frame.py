@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe._rows import Weights, feature_tensor, rank_and_world_size, unit_rows
+from orthoframe._rows import Weights, feature_tensor, unit_rows
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._distributed import sum_over_processes
+from orthoframe.losses._distributed import num_processes, sum_over_processes
 from orthoframe.losses._frame_floor import check_labels
 from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
 from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
@@ -184,12 +184,12 @@ class FrameLoss(nn.Module):
         rows, classes = checked_rows(features, labels, "features", "labels")
         if rows.shape[1] != self.frame.shape[1]:
             raise ValueError(f"features have dimension {rows.shape[1]}, and the frame {self.frame.shape[1]}")
-        processes = rank_and_world_size()[1]
+        processes = num_processes(self.contrastive.group)
         reduction = "sum" if processes > 1 else "mean"
         loss = _frame_terms(rows, classes, self.frame, self.temperature, self.log_shares, self.margin, reduction)
         if processes > 1:
-            (total,) = sum_over_processes(len(rows), device=rows.device)
-            loss = loss * (processes / max(1, total))
+            count = sum_over_processes(loss.new_full((), len(rows)), self.contrastive.group)
+            loss = loss * (processes / count.clamp(min=1.0))
         if self.supcon:
             loss = loss + self.supcon * self.contrastive(features, labels, keys, key_labels)
         return loss

@@ -1,22 +1,42 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
+import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import feature_tensor, label_tensor, rank_and_world_size
-from orthoframe.losses._autograd import Average, supcon_terms, supcon_total
-from orthoframe.losses._distributed import exchange_headers, gather_others, sum_over_processes
-from orthoframe.losses._kernels import LossSpec
-from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_temperature
+from orthoframe._rows import feature_tensor, label_tensor
+from orthoframe.errors import Option, OptionError
+from orthoframe.losses._autograd import Inputs, refuse_singletons, supcon_terms, supcon_total
+from orthoframe.losses._batch import LossSpec
+from orthoframe.losses._distributed import (
+    exchange_headers,
+    gather_others,
+    num_processes,
+    sub_groups,
+    sum_over_processes,
+)
+from orthoframe.options import (
+    Compare,
+    Denominator,
+    Reduction,
+    Singletons,
+    check_choice,
+    check_number,
+    check_temperature,
+)
 
 Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
 RowLabels = Tensor | NDArray[Any] | Sequence[int]
+ClassWeights = Tensor | NDArray[Any] | Sequence[float]
 
 _HALF = (torch.float16, torch.bfloat16)
+_LIGHTEST, _HEAVIEST = 1e-6, 1e6  # weights of classes
 
 
 def supcon_loss(
@@ -25,8 +45,12 @@ def supcon_loss(
     *,
     keys: Rows | None = None,
     key_labels: RowLabels | None = None,
-    temperature: float = 0.1,
+    compare: Compare = "all",
+    temperature: float | Tensor = 0.1,
     denominator: Denominator = "all",
+    margin: float = 0.0,
+    class_weights: ClassWeights | None = None,
+    anchor_weights: ClassWeights | None = None,
     singletons: Singletons = "skip",
     reduction: Reduction = "mean",
     normalize: bool = True,
@@ -38,9 +62,14 @@ def supcon_loss(
 
         l_i = log sum_{l != i} e^(s_il/tau) - (1/|P(i)|) sum_{j in P(i)} s_ij/tau
 
-    for `denominator="all"`; the other denominators change the sum under the logarithm. An anchor without a positive has
-    no term, although it is still a negative of the others. With `denominator="negatives"`, batches of a single class
-    have no terms either. If no anchor has a term, the loss is 0 and its gradient zero.
+    for `denominator="all"`; the other denominators change the sum under the logarithm. With a margin m, cosines of
+    positives count as s - m, in both parts. With class weights w, the exponential of row l counts w times, w that of
+    its class; with anchor weights a, the term of an anchor counts a times, a that of its class. For non-negative
+    features all of these have the same optimum, an orthogonal frame (`loss_floor`): they are other ways to it.
+
+    An anchor without a positive has no term, although it is still a negative of the others. With
+    `denominator="negatives"`, batches of a single class have no terms either. If no anchor has a term, the loss is 0 and
+    its gradient zero.
 
     Memory grows with the rows, not with their square. Rows in half precision are computed in float32, others in their
     own dtype. A row that is not longer than 1e-12 counts as zero, as in `measure` and everywhere else: it has no
@@ -54,10 +83,17 @@ def supcon_loss(
         keys: `[keys, dim]`, further rows that anchors are compared with but that are not anchors themselves: fixed
             prototypes, a queue, rows of other processes. They get a gradient if they require one.
         key_labels: `[keys]`, the classes of the keys.
-        temperature: tau, from 0.001 to 1e6.
+        compare: `"all"`: anchors with all other rows and the keys; `"keys"`: with the keys alone, so that all positives
+            and negatives are keys.
+        temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
+            gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
+        margin: m, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it would only
+            add a constant.
+        class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
+        anchor_weights: `[k]`, likewise; the mean is weighted.
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps
-            them as zeros, `"error"` raises and names the class and position.
+            them as zeros, `"error"` raises and names the class and position (it waits for a GPU, the others do not).
         reduction: `"mean"`, `"sum"`, or `"none"` for the term of each row (0 where it has none).
         normalize: Whether to divide each row by its norm first. Without it, rows are used as they are, and should
             already have unit norm: floors and bounds do not apply to other rows.
@@ -67,7 +103,8 @@ def supcon_loss(
 
     Raises:
         TypeError: For a wrong dtype or type.
-        ValueError: For a wrong shape or option, labels beyond int64, or a singleton with `singletons="error"`.
+        ValueError: For a wrong shape or option, labels beyond int64 or without a weight, or a singleton with
+            `singletons="error"`.
 
     Examples:
         >>> import torch
@@ -77,20 +114,45 @@ def supcon_loss(
         >>> supcon_loss(frame, torch.tensor([0, 1, 2, 3]))  # no positives: nothing to learn
         tensor(0.)
     """
-    _check_options(temperature, denominator, singletons)
-    check_choice("reduction", reduction, Reduction)
-    features, labels, keys, key_labels = _checked_batch(features, labels, keys, key_labels)
-    keys_learn = keys is not None and keys.requires_grad
-    spec = LossSpec(float(temperature), denominator, normalize, keys_learn, forbid_singletons=singletons == "error")
-    rows, labels = _joined(features, labels, keys, key_labels)
-    if reduction == "none":
-        return supcon_terms(rows, labels, len(features), spec)
-    average: Average = "none" if reduction == "sum" else "all" if singletons == "count" else "present"
-    return supcon_total(rows, labels, len(features), spec, average)[0]
+    _check_options(denominator, singletons, compare, margin, reduction)
+    if not isinstance(temperature, Tensor):
+        check_temperature(temperature)
+    features, labels, keys, key_labels = _checked_batch(features, labels, keys, key_labels, compare)
+    weights = [
+        None if given is None else _checked_weights(given, name, features.device)
+        for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights))
+    ]
+    spec = _spec(temperature, denominator, float(margin), compare, normalize)
+    return _single_loss(features, labels, keys, key_labels, temperature, weights, spec, singletons, reduction)
+
+
+def _single_loss(
+    features: Tensor,
+    labels: Tensor,
+    keys: Tensor | None,
+    key_labels: Tensor | None,
+    temperature: float | Tensor,
+    weights: Sequence[Tensor | None],
+    spec: LossSpec,
+    singletons: str,
+    reduction: str,
+) -> Tensor:
+    """Loss of a checked batch in one process."""
+    spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
+    inputs = _inputs(features, labels, keys, key_labels, temperature, weights)
+    try:
+        if reduction == "none":
+            loss, missing = supcon_terms(inputs, spec)
+        else:
+            loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
+    except IndexError:
+        _refuse_labels(inputs.labels, weights)
+        raise
+    return refuse_singletons(loss, missing, inputs.labels, spec) if singletons == "error" else loss
 
 
 class SupConLoss(nn.Module):
-    """Mean supervised contrastive loss; see `supcon_loss` for the formula.
+    """Supervised contrastive loss as a module; see `supcon_loss` for the formula and the options.
 
     Under `torch.distributed` with several processes and `gather=True`, each row is compared with the rows of all
     processes. The losses and, after `DistributedDataParallel` has averaged them, the gradients average to those of one
@@ -98,11 +160,21 @@ class SupConLoss(nn.Module):
     if the only positive of a row is on another process. Every process must call it, and `backward`, equally often.
 
     Args:
-        temperature: tau, from 0.001 to 1e6.
+        temperature: tau, from 0.001 to 1e6; or a tensor with one value, which may be a parameter.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`.
         singletons: `"skip"`, `"count"` or `"error"`; a singleton is a row whose class has no other row in the joined
             batch and among the keys.
         gather: Whether to compare with the rows of other processes.
+        margin: What is taken off the cosines of positives.
+        class_weights: `[k]`, weights of classes on exponentials; a buffer.
+        anchor_weights: `[k]`, weights of classes on anchors; a buffer.
+        compare: `"all"`, or `"keys"` for keys alone; then rows of other processes are not compared with.
+        reduction: `"mean"`, `"sum"`, or `"none"` for the terms of the rows of this process, which are not scaled for
+            `DistributedDataParallel`.
+        normalize: Whether to divide each row by its norm first.
+        group: The processes that share a batch, and over which gradients are averaged; all of them by default. Where
+            data is parallel in some of the processes only (tensor parallelism beside it, or models of several groups),
+            give the group of `DistributedDataParallel` or of the data dimension of a device mesh.
 
     Examples:
         >>> import torch
@@ -113,74 +185,179 @@ class SupConLoss(nn.Module):
         SupConLoss(temperature=1.0, denominator='all', singletons='skip', gather=True)
     """
 
+    class_weights: Tensor | None
+    anchor_weights: Tensor | None
+
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         denominator: Denominator = "all",
         singletons: Singletons = "skip",
         gather: bool = True,
+        *,
+        margin: float = 0.0,
+        class_weights: ClassWeights | None = None,
+        anchor_weights: ClassWeights | None = None,
+        compare: Compare = "all",
+        reduction: Reduction = "mean",
+        normalize: bool = True,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
-        _check_options(temperature, denominator, singletons)
-        self.temperature, self.denominator = temperature, denominator
-        self.singletons, self.gather = singletons, gather
+        _check_options(denominator, singletons, compare, margin, reduction)
+        self.temperature = temperature if isinstance(temperature, Tensor) else check_temperature(temperature)
+        self.denominator, self.singletons, self.gather = denominator, singletons, gather
+        self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
+        self.group, self._may_warn = group, group is None
+        for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights)):
+            weights = None if given is None else _checked_weights(given, name, torch.device("cpu"))
+            self.register_buffer(name, weights)
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; arguments as in `supcon_loss`. Keys are compared with these rows only."""
-        if self.gather and rank_and_world_size()[1] > 1:
-            return self._across_processes(features, labels, keys, key_labels)
-        return supcon_loss(features, labels, keys=keys, key_labels=key_labels, **self._options())
+        several = self.gather and num_processes(self.group) > 1
+        try:
+            _check_options(self.denominator, self.singletons, self.compare, self.margin, self.reduction)
+            if not isinstance(self.temperature, Tensor):
+                check_temperature(self.temperature)
+            batch = _checked_batch(features, labels, keys, key_labels, self.compare)
+        except Exception:  # whatever it is, the other processes must be told
+            if several:
+                exchange_headers(features, self._options(), self.group, refused=True)
+            raise
+        weights = [self.class_weights, self.anchor_weights]
+        spec = _spec(self.temperature, self.denominator, self.margin, self.compare, self.normalize)
+        if several:
+            return self._across_processes(*batch, weights, spec)
+        return _single_loss(*batch, self.temperature, weights, spec, self.singletons, self.reduction)
 
     def _across_processes(
-        self, given: Rows, given_labels: RowLabels, given_keys: Rows | None, given_key_labels: RowLabels | None
+        self,
+        features: Tensor,
+        labels: Tensor,
+        keys: Tensor | None,
+        key_labels: Tensor | None,
+        weights: Sequence[Tensor | None],
+        spec: LossSpec,
     ) -> Tensor:
-        options = self._options()
-        try:
-            _check_options(**options)
-            features, labels, keys, key_labels = _checked_batch(given, given_labels, given_keys, given_key_labels)
-        except Exception:  # whatever it is, the other processes must be told
-            exchange_headers(given, options, refused=True)
-            raise
-        headers = exchange_headers(features, options, refused=False)
+        if self._may_warn:
+            self._warn_of_sub_groups()
+        headers = exchange_headers(features, self._options(), self.group, refused=False)
         if features.dtype in _HALF:
             features = features.float()  # gradients are summed over processes, and would be rounded at each
-        others, other_labels = gather_others(features, labels, headers)
-        if keys is not None and key_labels is not None:
-            others, other_labels = _joined(others, other_labels, keys, key_labels)
-        rows, row_labels = _joined(features, labels, others, other_labels)
-        spec = LossSpec(float(self.temperature), self.denominator, key_gradient=others.requires_grad)
-        total, missing = supcon_total(rows, row_labels, len(features), spec, "none")
-        all_missing, anchors = sum_over_processes(missing, len(features), device=features.device)
-        if self.singletons == "error" and all_missing:
-            if missing:
-                supcon_total(rows, row_labels, len(features), spec._replace(forbid_singletons=True), "none")
+        if self.compare == "all":
+            others, other_labels = gather_others(features, labels, headers, self.group)
+            if keys is not None and key_labels is not None:
+                others, other_labels = _joined(others, other_labels, keys, key_labels)
+            keys, key_labels = others, other_labels
+        if self.reduction == "none":
+            args = (features, labels, keys, key_labels, self.temperature, weights, spec)
+            return _single_loss(*args, self.singletons, "none")
+        spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
+        inputs = _inputs(features, labels, keys, key_labels, self.temperature, weights)
+        total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
+        sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group)
+        if self.singletons == "error" and bool(sums[1]):
+            refuse_singletons(total, missing, inputs.labels, spec)
             raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
         # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
-        count = anchors - all_missing if self.singletons == "skip" else anchors
-        return total * (len(headers) / max(1, count))
+        divisor = 1.0 if self.reduction == "sum" else sums[0].masked_fill(sums[0] == 0, 1.0)
+        return total * (len(headers) / divisor)
+
+    def _warn_of_sub_groups(self) -> None:
+        self._may_warn = False
+        if smaller := sub_groups():
+            warnings.warn(
+                f"this process is also in groups of {smaller} processes, and the loss compares the rows of all "
+                f"{num_processes(None)}; if gradients are averaged over one of these groups, give it as "
+                "SupConLoss(group=...), else torch.distributed.group.WORLD, which says that all share a batch",
+                stacklevel=4,
+            )
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
-        return ", ".join(f"{name}={value!r}" for name, value in {**self._options(), "gather": self.gather}.items())
+        shown = {**self._options(), "gather": self.gather}
+        usual = {"margin": 0.0, "compare": "all", "reduction": "mean", "normalize": True}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if usual.get(name) != value)
 
     def _options(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("temperature", "denominator", "singletons")}
+        names = ("temperature", "denominator", "singletons", "margin", "compare", "reduction", "normalize")
+        options = {name: getattr(self, name) for name in names}
+        return {name: "tensor" if isinstance(value, Tensor) else value for name, value in options.items()}
 
 
-def _check_options(temperature: object, denominator: str, singletons: str) -> None:
-    check_temperature(temperature)
+def _check_options(denominator: str, singletons: str, compare: str, margin: float, reduction: str) -> None:
     check_choice("denominator", denominator, Denominator)
     check_choice("singletons", singletons, Singletons)
+    check_choice("compare", compare, Compare)
+    check_choice("reduction", reduction, Reduction)
+    check_number("margin", margin)
+    if margin and denominator == "negatives":
+        raise OptionError(
+            Option("margin", margin), " would only add a constant with ", Option("denominator", denominator)
+        )
+
+
+def _spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
+    fixed = None if isinstance(temperature, Tensor) else float(temperature)
+    return LossSpec(fixed, denominator, margin, compare, normalize)
+
+
+def _inputs(
+    features: Tensor,
+    labels: Tensor,
+    keys: Tensor | None,
+    key_labels: Tensor | None,
+    temperature: float | Tensor,
+    weights: Sequence[Tensor | None],
+) -> Inputs:
+    rows, row_labels = _joined(features, labels, keys, key_labels)
+    temperatures = temperature if isinstance(temperature, Tensor) else None
+    if temperatures is not None and temperatures.shape not in ((), labels.shape):
+        raise ValueError(
+            f"temperature must be a number, a tensor with one value, or have shape [{len(labels)}], one per row of "
+            f"features, not {list(temperatures.shape)}"
+        )
+    class_weights, anchor_weights = weights
+    return Inputs(rows, temperatures, row_labels, class_weights, anchor_weights, len(features))
+
+
+def _checked_weights(given: ClassWeights, name: str, device: torch.device) -> Tensor:
+    """Weights of classes as a tensor; their values are looked at where that does not mean to wait."""
+    weights = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float64)).to(device)
+    if weights.ndim != 1 or not weights.is_floating_point():
+        raise ValueError(
+            f"{name} must be floating-point numbers of shape [k], one per class, not {weights.dtype} of shape "
+            f"{list(weights.shape)}"
+        )
+    if weights.device.type == "cpu" and not torch.compiler.is_compiling():
+        values = weights.detach().double().numpy()
+        if not ((values >= _LIGHTEST) & (values <= _HEAVIEST)).all():
+            raise ValueError(f"{name} must be from {_LIGHTEST:g} to {_HEAVIEST:g}; only their ratios matter")
+    return weights
+
+
+def _refuse_labels(labels: Tensor, weights: Sequence[Tensor | None]) -> None:
+    """Say which label has no weight, if that is what was wrong."""
+    least, largest = int(labels.min()), int(labels.max())
+    for name, given in zip(("class_weights", "anchor_weights"), weights, strict=True):
+        if given is not None and not 0 <= least <= largest < len(given):
+            wrong = least if least < 0 else largest
+            raise ValueError(
+                f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
+            ) from None
 
 
 def _checked_batch(
-    given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None
+    given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None, compare: str
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
     """Rows and keys as tensors, and their labels as int64, on their device."""
     features, labels = checked_rows(given, given_labels, "features", "labels")
     if keys is None and key_labels is None:
+        if compare == "keys":
+            raise ValueError('compare="keys" compares with keys alone; give keys and key_labels')
         return features, labels, None, None
     if keys is None or key_labels is None:
         here, missing = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
