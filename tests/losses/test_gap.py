@@ -199,7 +199,7 @@ def test_the_frame_term_and_its_contrastive_part():
     bounds = [float(frame_floor(labels, 3, **given)), float(frame_collapsed(labels, 3, **given))]
     assert meter.bounds(labels) == pytest.approx(bounds, rel=1e-6)  # the module has its shares in float32
     loss.supcon = 0.7
-    added = [float(loss_floor(labels)), float(collapsed_loss(labels))]
+    added = [float(loss_floor(labels, margin=0.4)), float(collapsed_loss(labels, margin=0.4))]
     both = [a + 0.7 * b for a, b in zip(bounds, added, strict=True)]
     assert meter.bounds(labels) == pytest.approx(both, rel=1e-6)
     for features, expected in ((loss.frame[labels], 0.0), (torch.ones(6, 6), 1.0)):
@@ -227,3 +227,13 @@ def test_options_may_change_in_place_after_a_batch(monkeypatch):
 def test_a_loss_whose_floor_is_not_known():
     with pytest.raises(TypeError, match="the floor is known of SupConLoss and FrameLoss, not of Linear"):
         GapMeter.of(torch.nn.Linear(2, 2))
+
+
+def test_a_module_with_every_option():
+    labels, keys = [0, 0, 1, 1, 2], [0, 1, 2, 2]
+    options = {"margin": 0.3, "class_weights": [1.0, 2.0, 0.5], "anchor_weights": [3.0, 1.0, 1.0], "compare": "keys"}
+    for reduction in ("mean", "sum"):
+        loss = SupConLoss(torch.nn.Parameter(torch.tensor(0.2)), "sincere", reduction=reduction, **options)
+        given = {"temperature": 0.2, "denominator": "sincere", "key_labels": keys, "reduction": reduction, **options}
+        expected = [float(loss_floor(labels, **given)), float(collapsed_loss(labels, **given))]
+        assert GapMeter.of(loss).bounds(labels, keys) == pytest.approx(expected, rel=1e-6)  # 0.2 is a float32

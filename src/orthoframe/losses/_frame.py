@@ -100,20 +100,21 @@ def _frame_terms(
     rows: Tensor,
     classes: Tensor,
     frame: Tensor,
-    temperature: float,
+    temperature: float | Tensor,
     prior: Tensor | None,
     margin: float,
     reduction: str,
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
         unit, _ = unit_rows(rows if rows.dtype == torch.float64 else rows.float())
-        logits = torch.mm(unit, frame.to(unit).T) / temperature
-        if prior is not None:
-            logits = logits + prior.to(logits)
+        cosines = torch.mm(unit, frame.to(unit).T)
         try:
             if margin:
                 own = classes[:, None]
-                logits = logits.scatter_add(1, own, logits.new_full(own.shape, -margin / temperature))
+                cosines = cosines.scatter_add(1, own, cosines.new_full(own.shape, -margin))
+            logits = cosines / temperature
+            if prior is not None:
+                logits = logits + prior.to(logits)
             if reduction == "mean" and not len(rows):
                 return logits.sum()
             return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
@@ -132,10 +133,12 @@ class FrameLoss(nn.Module):
     Args:
         num_classes: k.
         dim: Dimensions of the features, at least k.
-        temperature: tau of both parts, from 0.001 to 1e6.
+        temperature: tau of both parts, from 0.001 to 1e6; or a tensor with one value, which may be a parameter. May be
+            set at any time.
         supcon: The weight of the contrastive loss; 0 leaves it out. A schedule sets the attribute of that name.
         shares: `[k]`, of the rows that are seen of each class; equal by default.
-        margin: What is taken off the cosine of the own class, in the frame term.
+        margin: What is taken off the cosine of the own class, in the frame term, and off those of positives, in the
+            contrastive part.
         gather: Whether the contrastive part compares rows with those of other processes.
 
     Attributes:
@@ -155,7 +158,7 @@ class FrameLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         supcon: float = 0.0,
         *,
         shares: Weights | None = None,
@@ -165,17 +168,26 @@ class FrameLoss(nn.Module):
         super().__init__()
         self.register_buffer("frame", make_frame(num_classes, dim))
         self.register_buffer("log_shares", log_shares(shares, num_classes).float())
-        self.margin, self.supcon = check_number("margin", margin), check_number("supcon", supcon, least=0)
-        self.contrastive = SupConLoss(temperature, gather=gather)
+        self.supcon = check_number("supcon", supcon, least=0)
+        self.contrastive = SupConLoss(temperature, gather=gather, margin=margin)
 
     @property
-    def temperature(self) -> float:
-        """Of both parts; may be set, as `supcon` may."""
+    def temperature(self) -> float | Tensor:
+        """Of both parts."""
         return self.contrastive.temperature
 
     @temperature.setter
-    def temperature(self, value: float) -> None:
-        self.contrastive.temperature = check_temperature(value)
+    def temperature(self, value: float | Tensor) -> None:
+        self.contrastive.temperature = value if isinstance(value, Tensor) else check_temperature(value)
+
+    @property
+    def margin(self) -> float:
+        """Of both parts."""
+        return self.contrastive.margin
+
+    @margin.setter
+    def margin(self, value: float) -> None:
+        self.contrastive.margin = check_number("margin", value)
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None

@@ -20,10 +20,26 @@ from orthoframe.losses._floor import (
 from orthoframe.losses._frame import FrameLoss
 from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import Compare, Denominator, Singletons, check_choice, check_margin, check_temperature
+from orthoframe.options import (
+    Compare,
+    Denominator,
+    Reduction,
+    Singletons,
+    check_choice,
+    check_margin,
+    check_temperature,
+)
 
-_NAMES = ("temperature", "denominator", "singletons", "margin", "class_weights", "anchor_weights", "compare")
-_DEFAULTS = {"margin": 0.0, "compare": "all"}
+_NAMES = (
+    "temperature",
+    "denominator",
+    "singletons",
+    "margin",
+    "class_weights",
+    "anchor_weights",
+    "compare",
+    "reduction",
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +91,7 @@ class LossOptions:
             return cls(cls.of(loss.contrastive).contrastive, float(loss.supcon), frame)
         if not isinstance(loss, SupConLoss | GapMeter):
             raise TypeError(f"the floor is known of SupConLoss and FrameLoss, not of {type(loss).__name__}")
-        return cls({name: _copied(getattr(loss, name, _DEFAULTS.get(name))) for name in _NAMES})
+        return cls({name: _copied(getattr(loss, name)) for name in _NAMES})
 
     @property
     def is_remote(self) -> bool:
@@ -145,7 +161,7 @@ class GapMeter:
         check_choice("singletons", singletons, Singletons)
         check_choice("compare", compare, Compare)
         self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
-        self.margin, self.compare = check_margin(margin, denominator), compare
+        self.margin, self.compare, self.reduction = check_margin(margin, denominator), compare, "mean"
         self.class_weights, self.anchor_weights = class_weights, anchor_weights
         self._loss: object = self
         self.reset()
@@ -213,7 +229,8 @@ def _contrastive_bounds(
     classes = tuple(sorted(zip(rows.tolist(), keys.tolist(), *weights, strict=True)))  # nothing else matters
     singletons: Singletons = "skip" if options["singletons"] == "error" else options["singletons"]
     temperature, margin = float(options["temperature"]), float(options["margin"])
-    return _bounds(classes, temperature, options["denominator"], margin, options["compare"], singletons)
+    reduction: Reduction = "sum" if options["reduction"] == "sum" else "mean"
+    return _bounds(classes, temperature, options["denominator"], margin, options["compare"], singletons, reduction)
 
 
 @lru_cache(maxsize=4096)
@@ -224,11 +241,12 @@ def _bounds(
     margin: float,
     compare: Compare,
     singletons: Singletons,
+    reduction: Reduction,
 ) -> tuple[float, float]:
     names = ("class_counts", "key_counts", "class_weights", "anchor_weights")
     batch: dict[str, Any] = {name: [entry[i] for entry in classes] for i, name in enumerate(names)}
     batch |= {"temperature": temperature, "denominator": denominator, "margin": margin}
-    batch |= {"compare": compare, "singletons": singletons}
+    batch |= {"compare": compare, "singletons": singletons, "reduction": reduction}
     return float(loss_floor(**batch)), float(collapsed_loss(**batch))
 
 
