@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from orthoframe.losses import collapsed_loss as collapsed_loss
     from orthoframe.losses import decay_rate as decay_rate
     from orthoframe.losses import fastest_temperature as fastest_temperature
+    from orthoframe.losses import frame_collapsed as frame_collapsed
     from orthoframe.losses import frame_floor as frame_floor
     from orthoframe.losses import frame_loss as frame_loss
     from orthoframe.losses import loss_floor as loss_floor
@@ -52,6 +53,7 @@ _ROOMS = {
     "frame_loss": "losses",
     "FrameLoss": "losses",
     "frame_floor": "losses",
+    "frame_collapsed": "losses",
     "loss_floor": "losses",
     "collapsed_loss": "losses",
     "angle_bound": "losses",

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[Any]  # of any integer dtype
+Weights = Tensor | NDArray[Any] | Sequence[float]  # one number per class
 
 SMALLEST_NORM = 1e-12
 """A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
@@ -163,6 +164,17 @@ def count_array(counts: Sequence[int] | NDArray[Any] | Tensor, name: str = "clas
     if largest > _MOST_ROWS:
         raise ValueError(f"{name} must be at most {_MOST_ROWS:.0e}, because float64 does not hold larger sums")
     return array.astype(np.int64 if 2 * largest * array.size < 2**63 else object)
+
+
+def positive_array(values: Weights, name: str) -> NDArray[np.float64]:
+    """Positive, finite numbers, one per class, as float64."""
+    given = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
+    array = np.array(given, dtype=np.float64)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be one-dimensional, one number per class, not of shape {list(array.shape)}")
+    if not (np.isfinite(array) & (array > 0)).all():
+        raise ValueError(f"{name} must be positive and finite")
+    return array
 
 
 def is_whole(array: NDArray[Any]) -> bool:

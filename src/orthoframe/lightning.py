@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
-from orthoframe.losses import SupConLoss
+from orthoframe.losses import FrameLoss, SupConLoss
 
 try:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -43,7 +43,7 @@ class GeometryCallback(GeometryRecorder, Callback):
             default `module(batch[0]), batch[1]`.
         data: What to measure instead of the training set: a data set, or a DataLoader with the rows of this process.
         every: Epochs between two measurements. The last epoch is always measured.
-        loss: The `SupConLoss` of the training; by default the one that the module contains.
+        loss: The `SupConLoss` or `FrameLoss` of the training; by default the one that the module contains.
         folder: Where `geometry.png` is written; by default the logger's folder.
         name: Replaces `geometry` in names of numbers and picture, for a second callback.
 
@@ -60,7 +60,7 @@ class GeometryCallback(GeometryRecorder, Callback):
         features: Callable[[Any, Any], tuple[Tensor, Tensor]] = features_and_labels,
         data: Any = None,
         every: int = 1,
-        loss: SupConLoss | None = None,
+        loss: SupConLoss | FrameLoss | None = None,
         folder: str | Path | None = None,
         name: str = "geometry",
     ) -> None:

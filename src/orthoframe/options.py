@@ -179,3 +179,19 @@ def check_temperature(value: object) -> float:
         orthoframe.errors.OptionError: temperature must be from 0.001 to 1e+06, not 5e-309; 0.1 is usual
     """
     return check_number("temperature", value, least=COLDEST, most=HOTTEST, advice=("0.1 is usual",))
+
+
+def check_margin(margin: object, denominator: str) -> float:
+    """The margin as a `float`; an `OptionError` for one that is not finite, or that would have no effect.
+
+    Examples:
+        >>> check_margin(0.5, "negatives")
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: margin=0.5 would only add a constant with denominator='negatives'; leave it out
+    """
+    check_choice("denominator", denominator, Denominator)
+    number = check_number("margin", margin)
+    if number and denominator == "negatives":
+        given = Option("margin", number), Option("denominator", denominator)
+        raise OptionError(given[0], " would only add a constant with ", given[1], "; leave it out")
+    return number

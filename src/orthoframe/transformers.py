@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from orthoframe.batches import BatchPlan, PlanLoader
 from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
-from orthoframe.losses import SupConLoss
+from orthoframe.losses import FrameLoss, SupConLoss
 
 try:
     from transformers import Trainer, TrainerCallback
@@ -50,7 +50,7 @@ class FrameTrainer(Trainer):
         self,
         *args: Any,
         plan: BatchPlan,
-        loss: SupConLoss | None = None,
+        loss: SupConLoss | FrameLoss | None = None,
         features: Features = features_and_labels,
         **options: Any,
     ) -> None:
@@ -99,7 +99,8 @@ class GeometryTrainerCallback(GeometryRecorder, TrainerCallback):
         features: As in `FrameTrainer`, whose function is the default.
         data: What to measure instead of the training set: a data set, or a DataLoader with the rows of this process.
         every: Epochs between two measurements. The last epoch is always measured.
-        loss: The `SupConLoss` of the training; by default that of a `FrameTrainer`, or the one that the model contains.
+        loss: The `SupConLoss` or `FrameLoss` of the training; by default that of a `FrameTrainer`, or the one that the
+            model contains.
         folder: Where `geometry.png` is written; by default the Trainer's `output_dir`.
         name: Replaces `geometry` in names of numbers and picture, for a second callback.
     """
@@ -112,7 +113,7 @@ class GeometryTrainerCallback(GeometryRecorder, TrainerCallback):
         features: Features | None = None,
         data: Any = None,
         every: int = 1,
-        loss: SupConLoss | None = None,
+        loss: SupConLoss | FrameLoss | None = None,
         folder: str | Path | None = None,
         name: str = "geometry",
     ) -> None:

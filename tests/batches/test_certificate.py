@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.data import BatchSampler, RandomSampler
 
 import reference
-from orthoframe import certify, loss_floor, supcon_loss
+from orthoframe import certify, frame_floor, frame_loss, loss_floor, supcon_loss
 from orthoframe.errors import InputError
 
 PLANS = st.integers(1, 8).flatmap(
@@ -234,3 +234,56 @@ def test_a_long_chain_takes_no_longer_than_other_batches(step):
     chain = 300_000
     batches = [np.array([i, i + 1, chain]) for i in range(chain - 1)][::step]
     assert certify([0] * chain + [1], batches).components == {0: 1, 1: 1}
+
+
+@given(PLANS)
+@example(SINGLE_ROWS)
+@example(ONE_CLASS)
+def test_a_frame_term_needs_every_sample_in_a_batch_and_nothing_else(plan):
+    """Each term by itself is at its floor at the frame alone, so that only samples without a term are free."""
+    labels, batches, views = plan
+    certificate = certify(labels, batches, views=views, frame=True)
+    absent = sorted(set(range(len(labels))) - {i for batch in batches for i in batch})
+    assert certificate.holds == (not absent)
+    assert list(certificate.absent_samples) == absent
+    assert certificate.additions_to_connect == len(absent)
+    assert certificate.holds_as_stated == certify(labels, batches, views=views).holds_as_stated
+    gone = {name: sum(labels[i] == name for i in absent) for name in set(labels)}
+    for report in certificate.classes:
+        assert report.components == gone[report.name] + (gone[report.name] < report.samples)
+    empty = {name for name in gone if gone[name] == labels.count(name)}
+    assert all(set(pair) & empty for pair in certificate.missing_pairs)
+    k = len(set(labels))
+    assert len(certificate.missing_pairs) == math.comb(k, 2) - math.comb(k - len(empty), 2)
+    witness = certificate.witness()
+    if certificate.holds:
+        assert witness is None
+        return
+    names = sorted(set(labels))
+    own = torch.tensor([names.index(y) for y in labels])
+    rows = torch.from_numpy(witness)
+    frame = torch.eye(k, rows.shape[1], dtype=torch.float64)
+    assert bool((rows >= 0).all())
+    assert torch.allclose(rows.norm(dim=1), torch.ones(len(rows), dtype=torch.float64))
+    seen = [i for i in range(len(labels)) if i not in absent]
+    options = {"temperature": 0.5, "reduction": "none"}
+    terms = frame_loss(rows[seen], own[seen], frame, **options)
+    assert torch.allclose(terms, frame_floor(own[seen], k, **options))
+    assert not torch.allclose(rows, frame[own])
+
+
+def test_what_it_says_of_a_frame_term():
+    labels = [0, 0, 1, 1, 2]
+    whole = certify(labels, [[0], [1, 2], [3, 4]], frame=True)
+    assert whole.frame
+    assert whole.to_dict()["frame"] is True
+    assert whole.sentence() == (
+        "Certified: with non-negative features of at least 3 dimensions, the frame term leaves every sample one "
+        "optimum of its own, and every sample is in a batch."
+    )
+    part = certify(labels, [[0]], frame=True)
+    assert "4 samples are in no batch (1, 2, 3, ...), where the frame term would act" in part.sentence()
+    assert part.to_dict()["absent_samples"] == [1, 2, 3, 4]
+    assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]], frame=True).sentence()
+    assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]]).sentence()
+    assert not certify(labels, [[0, 1, 2, 3, 4]]).frame

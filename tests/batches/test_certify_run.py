@@ -77,3 +77,14 @@ def test_refusals_name_the_option():
         certify_run(plan, 1, denominator="some")
     with pytest.raises(OptionError, match="epochs must be at least 1"):
         certify_run(plan, 0)
+
+
+def test_a_frame_term_is_certified_by_any_plan_that_shows_every_sample():
+    plan = BatchPlan(LABELS, 4, binding="none")
+    assert not certify_run(plan, 20).certificate.holds
+    found = certify_run(plan, 20, frame=True)
+    assert found.certificate.holds
+    assert (found.epochs, found.conclusive) == (1, True)
+    assert found.certificate.to_dict() == plan.certificate(frame=True).to_dict()
+    short = BatchPlan(LABELS, 16, scheme="partition", binding="none", drop_last=True)
+    assert certify_run(short, 20, frame=True).certificate.absent == 101 % 16

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from orthoframe import SupConLoss, loss_floor
-from orthoframe.callbacks import GapListener
+from orthoframe import FrameLoss, SupConLoss, frame_floor, loss_floor
+from orthoframe.callbacks import GapListener, GeometryRecorder
 
 
 def rows(seed, count=12):
@@ -65,3 +65,26 @@ def test_a_buffer_for_labels_may_be_used_again():
     expected = float(loss_floor(labels))
     labels.zero_()
     assert listener.read().floor == pytest.approx(expected)
+
+
+def test_the_frame_term_and_a_weight_that_changes():
+    loss = FrameLoss(3, 5, temperature=0.3)
+    listener, floors = GapListener(loss), []
+    for seed, weight in ((0, 0.0), (1, 0.5)):
+        features, labels = rows(seed)
+        loss.supcon = weight
+        loss(features, labels)
+        floors.append(float(frame_floor(labels, 3, temperature=0.3) + weight * loss_floor(labels, temperature=0.3)))
+    gap = listener.read()
+    assert gap.floor == pytest.approx(sum(floors) / 2, rel=1e-6)
+    assert gap.gap > 0
+
+
+def test_a_recorder_finds_the_whole_loss_of_a_model():
+    """Not the contrastive part inside of it."""
+    model = torch.nn.Sequential(torch.nn.Linear(5, 5), FrameLoss(3, 5, supcon=0.5))
+    recorder = GeometryRecorder(3, 1, None, "geometry")
+    recorder.start(model)
+    features, labels = rows(0)
+    loss = model[1](features, labels)
+    assert recorder._listener.read().loss == pytest.approx(loss.item())

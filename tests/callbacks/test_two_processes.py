@@ -3,11 +3,12 @@
 import pytest
 import torch
 
-from orthoframe import BatchPlan, PlanLoader, SupConLoss, loss_floor, measure
+from orthoframe import BatchPlan, FrameLoss, PlanLoader, SupConLoss, frame_floor, loss_floor, measure
 from orthoframe.callbacks import GapListener, GeometryRecorder, shared_rows
 from processes import start
 
 LABELS = [0] * 30 + [1] * 11
+FRAMES = [(0.5, True), (0.0, False), (0.5, False)]  # weight of the contrastive part, and whether it is joined
 
 
 def rows(seed, count):
@@ -26,8 +27,10 @@ def _batches(rank):
 
 def _gaps(rank):
     found = []
-    for gather, keyed in ((True, False), (False, False), (True, True)):
-        loss = SupConLoss(0.3, gather=gather)
+    losses = [SupConLoss(0.3, gather=gather) for gather in (True, False, True)]
+    losses += [FrameLoss(3, 5, 0.3, supcon=supcon, gather=gather) for supcon, gather in FRAMES]
+    for number, loss in enumerate(losses):
+        keyed = number == 2
         listener = GapListener(loss)
         for seed in range(2):
             features, labels = rows(10 * rank + seed, 6 + 3 * rank)
@@ -64,6 +67,15 @@ def test_the_gap(both):
     assert first[0] == pytest.approx([sum(whole) / 2, sum(joined) / 2])
     assert first[1][1] == pytest.approx(sum(apart) / 2)
     assert first[2] is None
+    # The frame term is always a mean over all rows.
+    batches = [[torch.cat(part) for part in zip(*pair, strict=True)] for pair in parts]
+    frame = sum(float(frame_floor(labels, 3, temperature=0.3)) for _, labels in batches) / 2
+    for found, (supcon, gather) in zip(first[3:], FRAMES, strict=True):
+        if supcon and not gather:
+            assert found is None
+            continue
+        values = [FrameLoss(3, 5, 0.3, supcon=supcon)(*batch).item() for batch in batches]
+        assert found == pytest.approx([sum(values) / 2, frame + supcon * sum(joined) / 2], rel=1e-6)
 
 
 def test_rows_are_shared_and_the_whole_is_known(both):

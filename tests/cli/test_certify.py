@@ -59,6 +59,15 @@ def test_the_denominator_decides_what_a_batch_of_one_class_does(here, capsys):
     assert "--repair guarantees nothing with --denominator negatives" in capsys.readouterr().err
 
 
+def test_a_frame_term_needs_every_sample_in_a_batch(here, capsys):
+    Path("few.txt").write_text("0\n0\n1\n")
+    write("few.jsonl", [[0], [1], [2]])
+    assert main(["certify", "few.txt", "few.jsonl"]) == 1
+    capsys.readouterr()
+    assert main(["certify", "few.txt", "few.jsonl", "--frame"]) == 0
+    assert "the frame term leaves every sample one optimum" in capsys.readouterr().out
+
+
 def test_as_a_program(here):
     done = subprocess.run([COMMAND, "certify", "labels.txt", "bad.jsonl", "--json"], capture_output=True, text=True)
     assert done.returncode == 1

@@ -9,23 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.processes import start
 
-from orthoframe import FrameLoss, SupConLoss, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
+import reference
+from orthoframe import (
+    FrameLoss,
+    SupConLoss,
+    angle_bound,
+    decay_rate,
+    fastest_temperature,
+    frame_collapsed,
+    frame_floor,
+    frame_loss,
+    loss_floor,
+    make_frame,
+    supcon_loss,
+)
 from orthoframe.errors import OptionError
-
-
-def by_definition(features, labels, frame, temperature, shares, margin):
-    """One row after the other, in Python's numbers."""
-    terms = []
-    for row, y in zip(features.tolist(), labels, strict=True):
-        norm = math.sqrt(sum(value**2 for value in row))
-        cosines = [sum(a * b for a, b in zip(row, axis, strict=True)) / norm for axis in frame.tolist()]
-        weights = [
-            share * math.exp((cosine - (margin if c == y else 0)) / temperature)
-            for c, (cosine, share) in enumerate(zip(cosines, shares, strict=True))
-        ]
-        terms.append(-math.log(weights[y] / sum(weights)))
-    return terms
-
 
 cases = st.tuples(
     st.integers(2, 5),  # classes
@@ -51,8 +49,8 @@ def drawn(case):
 def test_definition(case):
     features, labels, frame, temperature, shares, margin = drawn(case)
     found = frame_loss(features, labels, frame, temperature=temperature, shares=shares, margin=margin, reduction="none")
-    expected = by_definition(features, labels.tolist(), frame, temperature, shares.tolist(), margin)
-    assert np.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    expected = reference.frame_terms(features, labels, frame, temperature, shares, margin)
+    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -200,3 +198,81 @@ def test_a_schedule_sets_the_weight():
     loss.supcon = 2.0
     assert torch.allclose(loss(features, labels), alone + 2 * SupConLoss()(features, labels))
     assert "supcon=2.0" in repr(loss)
+
+
+@given(cases)
+def test_collapsed_rows(case):
+    """All rows alike, and equally far from every row of the frame: the shares are all that is left."""
+    _, labels, frame, temperature, shares, margin = drawn(case)
+    options = {"temperature": temperature, "shares": shares, "margin": margin, "reduction": "none"}
+    alike = frame.sum(0).expand(len(labels), -1)
+    found = frame_collapsed(labels, len(frame), **options)
+    assert torch.allclose(reference.frame_terms(alike, labels, frame, temperature, shares, margin), found, rtol=1e-9)
+    if not margin:
+        assert torch.allclose(found, -(shares / shares.sum()).log()[labels], rtol=1e-12)
+
+
+@given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.floats(0.05, 5.0), st.booleans(), st.integers(0, 2**31))
+def test_no_other_common_row_is_better(counts, temperature, even, seed):
+    """With the shares of the rows and no margin, or equal shares and any margin; features may even be negative."""
+    counts = torch.tensor([counts[0]] * len(counts) if even else counts)
+    k, random = len(counts), torch.Generator().manual_seed(seed)
+    labels, margin = torch.arange(k).repeat_interleave(counts), 0.7 if even else 0.0
+    options = {"temperature": temperature, "shares": counts.double(), "margin": margin}
+    stuck = frame_collapsed(labels, k, **options)
+    for scale in (0.01, 0.3, 3.0):
+        row = torch.ones(k, dtype=torch.float64) + scale * torch.randn(k, generator=random, dtype=torch.float64)
+        loss = frame_loss(row.expand(len(labels), -1), labels, make_frame(k, k, dtype=torch.float64), **options)
+        assert float(loss) >= float(stuck) - 1e-12 / temperature
+
+
+@given(cases)
+def test_the_gap_of_a_row_bounds_its_angles(case):
+    features, labels, frame, temperature, shares, margin = drawn(case)
+    features = frame[labels] + (case[-1] % 100 / 100) ** 3 * features
+    terms = reference.frame_terms(features, labels, frame, temperature, shares, margin)
+    gaps = terms - frame_floor(
+        labels, len(frame), temperature=temperature, shares=shares, margin=margin, reduction="none"
+    )
+    cosines = features @ frame.T / features.norm(dim=1, keepdim=True)
+    own = shares[labels] / shares.sum()
+    others = (cosines * shares).sum(1) - cosines[range(len(labels)), labels] * shares[labels]
+    departures = 1 - cosines[range(len(labels)), labels] + others / (shares.sum() - shares[labels])
+    bound = angle_bound(gaps + 1e-13 / temperature, 1, 1 - own, own_weight=own, temperature=temperature, margin=margin)
+    assert bool((departures <= bound + 1e-12).all())
+
+
+@pytest.mark.parametrize("temperature", [0.1, 0.5])
+@pytest.mark.parametrize("margin", [0.0, 0.5, 1.2])
+def test_the_rate_is_a_curvature(temperature, margin):
+    """A row that turns within the axes of its class: the second derivative of its term, without a factor for others."""
+    shares, frame = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64), make_frame(3, 6, dtype=torch.float64)
+    options = {"temperature": temperature, "margin": margin}
+    for y in range(3):
+        t = torch.zeros((), dtype=torch.float64, requires_grad=True)
+        turn = torch.zeros(6, dtype=torch.float64)
+        turn[y], turn[y + 3] = 0.5**0.5, -(0.5**0.5)
+        term = reference.frame_terms((frame[y] + t * turn)[None], [y], frame, shares=shares, **options).sum()
+        (slope,) = torch.autograd.grad(term, t, create_graph=True)
+        (bend,) = torch.autograd.grad(slope, t)
+        expected = decay_rate(1, 1 - shares[y], own_weight=shares[y], fixed=True, **options)
+        assert math.isclose(float(bend), float(expected), rel_tol=1e-9)
+
+
+def test_the_fastest_temperature_of_a_row():
+    share, margin = 0.2, 0.3
+    best = float(fastest_temperature(1, 1 - share, own_weight=share, margin=margin))
+
+    def force(temperature):
+        return (1 - share) / (share * math.exp((1 - margin) / temperature) + 1 - share) / temperature
+
+    assert force(best) >= max(force(best * factor) for factor in np.geomspace(0.05, 20, 999)) * (1 - 1e-12)
+
+
+def test_a_schedule_sets_the_temperature_of_both_parts():
+    features, labels = torch.rand(4, 4, generator=torch.Generator().manual_seed(1)), torch.tensor([0, 0, 1, 1])
+    later = FrameLoss(2, 4, supcon=0.5)
+    later.temperature = 0.7
+    assert torch.equal(later(features, labels), FrameLoss(2, 4, temperature=0.7, supcon=0.5)(features, labels))
+    with pytest.raises(OptionError, match="temperature must be from"):
+        later.temperature = 0.0

@@ -5,19 +5,18 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.losses.cases import losses
 
-from orthoframe import collapsed_loss, loss_floor
+from orthoframe import FrameLoss, SupConLoss, collapsed_loss, frame_collapsed, frame_floor, loss_floor
 from orthoframe.losses import Gap, GapMeter, _gap
 
-_DENOMINATORS = ("all", "sincere", "negatives", "class-average")
 
-
-def _expected(batches, losses, key_labels=None, temperature=0.1, **options):
+def _expected(batches, losses, key_labels=None, **options):
     """The means, from the floor and the collapsed value of each batch by itself."""
     floors, collapsed = [], []
     for labels in batches:
         labels = torch.tensor(labels, dtype=torch.long)
-        floors.append(float(loss_floor(labels, key_labels=key_labels, temperature=temperature, **options)))
+        floors.append(float(loss_floor(labels, key_labels=key_labels, **options)))
         collapsed.append(float(collapsed_loss(labels, key_labels=key_labels, **options)))
     count = len(batches)
     return Gap(math.fsum(losses) / count, math.fsum(floors) / count, math.fsum(collapsed) / count)
@@ -29,22 +28,23 @@ _labels = st.lists(st.integers(-2, 3), max_size=9)
 @given(
     batches=st.lists(_labels, min_size=1, max_size=4),
     key_labels=st.none() | st.lists(st.integers(-2, 5), max_size=6),
-    temperature=st.sampled_from([0.05, 0.1, 1.0]),
-    denominator=st.sampled_from(_DENOMINATORS),
+    options=losses(),
     singletons=st.sampled_from(["skip", "count"]),
 )
-def test_means_are_those_of_each_batch_by_itself(batches, key_labels, temperature, denominator, singletons):
-    meter = GapMeter(temperature, denominator, singletons)
-    losses = [0.5 * number for number in range(len(batches))]
-    for loss, labels in zip(losses, batches, strict=True):
+def test_means_are_those_of_each_batch_by_itself(batches, key_labels, options, singletons):
+    options["singletons"] = singletons
+    if options["class_weights"] or options["anchor_weights"]:  # these are indexed by label
+        batches = [[label % 5 for label in labels] for labels in batches]
+        key_labels = None if key_labels is None else [label % 5 for label in key_labels]
+    meter = GapMeter(**options)
+    values = [0.5 * number for number in range(len(batches))]
+    for loss, labels in zip(values, batches, strict=True):
         meter.add(loss, labels, key_labels)
     read = meter.read()
-    expected = _expected(
-        batches, losses, key_labels, temperature=temperature, denominator=denominator, singletons=singletons
-    )
+    expected = _expected(batches, values, key_labels, **options)
     # the order of classes in a sum is another one: a few roundings
     assert [read.loss, read.floor, read.collapsed] == pytest.approx(
-        [expected.loss, expected.floor, expected.collapsed], rel=1e-13, abs=1e-13
+        [expected.loss, expected.floor, expected.collapsed], rel=1e-12, abs=1e-12
     )
 
 
@@ -179,3 +179,61 @@ def test_collapsed_features_are_at_one_and_a_frame_is_at_zero():
         meter = GapMeter()
         meter.add(supcon_loss(features.double(), labels), labels)
         assert meter.read().relative_gap == pytest.approx(expected, abs=1e-12)
+
+
+def test_a_module_is_followed():
+    """Its options are read with each batch, so that a schedule does not have to tell the meter."""
+    loss, labels = SupConLoss(0.5, "sincere", "count"), [0, 0, 1, 1, 2]
+    meter = GapMeter.of(loss)
+    for temperature in (0.5, 0.1):
+        loss.temperature = temperature
+        meter.add(1.0, labels)
+    floors = [loss_floor(labels, temperature=t, denominator="sincere", singletons="count") for t in (0.5, 0.1)]
+    assert meter.state_dict()["floor"] == pytest.approx([float(floor) for floor in floors], rel=1e-13)
+
+
+def test_the_frame_term_and_its_contrastive_part():
+    loss, labels = FrameLoss(3, 6, shares=[0.5, 0.3, 0.2], margin=0.4), torch.tensor([0, 0, 0, 1, 1, 2])
+    meter = GapMeter.of(loss)
+    given = {"temperature": 0.1, "shares": [0.5, 0.3, 0.2], "margin": 0.4}
+    bounds = [float(frame_floor(labels, 3, **given)), float(frame_collapsed(labels, 3, **given))]
+    assert meter.bounds(labels) == pytest.approx(bounds, rel=1e-6)  # the module has its shares in float32
+    loss.supcon = 0.7
+    added = [float(loss_floor(labels, margin=0.4)), float(collapsed_loss(labels, margin=0.4))]
+    both = [a + 0.7 * b for a, b in zip(bounds, added, strict=True)]
+    assert meter.bounds(labels) == pytest.approx(both, rel=1e-6)
+    for features, expected in ((loss.frame[labels], 0.0), (torch.ones(6, 6), 1.0)):
+        meter.reset()
+        meter.add(loss(features, labels), labels)
+        assert meter.read().relative_gap == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_compiled_module_is_followed_too():
+    loss = torch.compile(SupConLoss(0.5), backend="eager")
+    assert GapMeter.of(loss).bounds([0, 0, 1]) == GapMeter(0.5).bounds([0, 0, 1])
+
+
+def test_options_may_change_in_place_after_a_batch(monkeypatch):
+    """Those on a device are read as late as its losses and labels."""
+    monkeypatch.setattr(_gap, "_is_remote", lambda value: isinstance(value, torch.Tensor))
+    weights = torch.tensor([1.0, 2.0])
+    meter = GapMeter(class_weights=weights)
+    meter.add(1.0, [0, 0, 1])
+    weights.fill_(5.0)
+    expected = loss_floor([0, 0, 1], class_weights=[1.0, 2.0])
+    assert meter.read().floor == pytest.approx(float(expected), rel=1e-13)
+
+
+def test_a_loss_whose_floor_is_not_known():
+    with pytest.raises(TypeError, match="the floor is known of SupConLoss and FrameLoss, not of Linear"):
+        GapMeter.of(torch.nn.Linear(2, 2))
+
+
+def test_a_module_with_every_option():
+    labels, keys = [0, 0, 1, 1, 2], [0, 1, 2, 2]
+    options = {"margin": 0.3, "class_weights": [1.0, 2.0, 0.5], "anchor_weights": [3.0, 1.0, 1.0], "compare": "keys"}
+    for reduction in ("mean", "sum"):
+        loss = SupConLoss(torch.nn.Parameter(torch.tensor(0.2)), "sincere", reduction=reduction, **options)
+        given = {"temperature": 0.2, "denominator": "sincere", "key_labels": keys, "reduction": reduction, **options}
+        expected = [float(loss_floor(labels, **given)), float(collapsed_loss(labels, **given))]
+        assert GapMeter.of(loss).bounds(labels, keys) == pytest.approx(expected, rel=1e-6)  # 0.2 is a float32

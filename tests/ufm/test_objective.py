@@ -8,7 +8,7 @@ from tests.ufm.cases import DENOMINATORS
 
 import reference
 from orthoframe.ufm._descent import project, tangent
-from orthoframe.ufm._objective import Objective
+from orthoframe.ufm._objective import Objective, Terms
 
 
 @given(
@@ -34,11 +34,11 @@ def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bou
         floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
     if not anchors:
         with pytest.raises(ValueError, match="the loss is 0 everywhere"):
-            Objective(labels, batches, 0.5, denominator, prototypes)
+            Objective(labels, batches, prototypes, Terms(0.5, denominator))
         return
-    objective = Objective(labels, batches, 0.5, denominator, prototypes)
+    objective = Objective(labels, batches, prototypes, Terms(0.5, denominator))
     value, gradient = objective(rows)
-    assert objective.anchors == anchors
+    assert objective.divisor == anchors
     assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
     assert objective.floor == pytest.approx(floor / anchors, rel=1e-12, abs=1e-14)
     (expected,) = torch.autograd.grad(total / anchors, rows)

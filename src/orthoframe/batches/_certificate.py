@@ -47,9 +47,10 @@ class Certificate:
         num_batches: Number of batches.
         memberships: Total size of the batches, before views.
         single_class_batches: Number of batches that hold a single class.
-        absent: Number of samples that are in no batch.
+        absent: Number of samples that are in no batch; `absent_samples` are their indices.
         additions_to_connect: Number of samples that `repair` adds to connect every class, which is minimal if batches
-            are disjoint. Class pairs that do not meet may need more.
+            are disjoint. Class pairs that do not meet may need more. With a frame term, the samples in no batch.
+        frame: Whether the loss has a frame term, which leaves each sample one optimum of its own.
     """
 
     holds: bool
@@ -60,6 +61,7 @@ class Certificate:
     single_class_batches: int
     absent: int
     additions_to_connect: int
+    frame: bool
     _scan: Scan = field(repr=False)
 
     @property
@@ -75,6 +77,11 @@ class Certificate:
     def _named(self, pairs: NDArray[np.bool_]) -> tuple[tuple[int | str, int | str], ...]:
         names = self._scan.labels.names
         return tuple((names[a], names[b]) for a, b in np.argwhere(np.triu(pairs)).tolist())
+
+    @property
+    def absent_samples(self) -> tuple[int, ...]:
+        """Indices of the samples that are in no batch."""
+        return tuple(np.flatnonzero(~self._scan.seen).tolist())
 
     @property
     def components(self) -> dict[int | str, int]:
@@ -95,10 +102,16 @@ class Certificate:
         class is on its own axis, except for what the batches leave free. Two classes that no batch pushes apart may
         lean towards each other. Of a class in several pieces, one piece may lean into an extra dimension; pieces that
         share a batch of that class alone must stay equiangular, so they lean together, each into its own dimension.
+        With a frame term, a sample that is in no batch may lean towards another class.
         """
         if self.holds:
             return None
         found, classes, k = self._scan, self._scan.labels.classes, len(self.classes)
+        if self.frame:
+            features = np.eye(k, max(k, 2))[classes]
+            free = self.absent_samples[0]
+            features[free] = np.roll(features[free], 1) * _SINE + features[free] * _COSINE
+            return features
         axes = np.eye(k)
         if not found.met.all():
             a, b = np.argwhere(~found.met)[0]
@@ -115,8 +128,13 @@ class Certificate:
     def sentence(self) -> str:
         """The verdict, and what to do."""
         if self.holds:
-            dimensions = f"non-negative features of at least {len(self.classes)} dimensions"
-            return f"Certified: with {dimensions}, the orthogonal frame is the only optimum of these batches."
+            features = f"with non-negative features of at least {len(self.classes)} dimensions"
+            if self.frame:
+                each = "the frame term leaves every sample one optimum of its own"
+                return f"Certified: {features}, {each}, and every sample is in a batch."
+            return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
+        if self.frame:
+            return f"Not certified: {self._named_absent()}, where the frame term would act. Add them to any batch."
         reasons = []
         broken = [report for report in self.classes if report.components > 1]
         if broken:
@@ -125,7 +143,7 @@ class Certificate:
             if len(broken) > 1:
                 reasons.append(f"{len(broken)} classes are disconnected in all")
         if self.absent:
-            reasons.append(f"{self.absent} samples are in no batch")
+            reasons.append(self._named_absent())
         missing = np.argwhere(np.triu(~self._scan.met))
         if len(missing):
             a, b = (self._scan.labels.names[c] for c in missing[0])
@@ -136,6 +154,10 @@ class Certificate:
         count = self.additions_to_connect
         cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
         return f"Not certified: {'; '.join(reasons)}. Bind the batches, or repair them{cost}."
+
+    def _named_absent(self) -> str:
+        few = ", ".join(map(str, self.absent_samples[:_SHOWN])) + (", ..." if self.absent > _SHOWN else "")
+        return f"{self.absent} samples are in no batch ({few})" if self.absent > 1 else f"sample {few} is in no batch"
 
     def __str__(self) -> str:
         header = f"{'class':>12} {'samples':>9} {'absent':>7} {'pieces':>7} {'as stated':>10}  smallest pieces"
@@ -164,7 +186,7 @@ class Certificate:
         """Everything, in types that JSON knows."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_scan"}
         values |= {"classes": [asdict(report) for report in self.classes], "sentence": self.sentence()}
-        values |= {"missing_pairs": self.missing_pairs, "singleton_pairs": self.singleton_pairs}
+        values |= {name: getattr(self, name) for name in ("missing_pairs", "singleton_pairs", "absent_samples")}
         return dict(json_ready(values))
 
 
@@ -175,6 +197,7 @@ def certify(
     views: int | None = None,
     denominator: Denominator = "all",
     prototypes: bool = False,
+    frame: bool = False,
 ) -> Certificate:
     """Decide whether a list of batches has the orthogonal frame as its only optimum.
 
@@ -182,6 +205,9 @@ def certify(
     batches are exactly the orthogonal frames if and only if (a) each class is connected, where a batch joins its rows
     of a class if it also holds another class, or if it holds three or more rows of that class alone and two of them are
     joined already; and (b) every two classes meet in a batch in which one of them has at least two rows.
+
+    A frame term (`frame_loss`, `FrameLoss`) needs none of this: each sample has one optimum by itself, its class's row
+    of the frame, and it is enough that every sample is in some batch. So has the sum of a frame term and the loss.
 
     Args:
         labels: `[samples]`, the class of each sample: integers or strings.
@@ -192,6 +218,7 @@ def certify(
         denominator: The denominator of the loss. With `"sincere"` and `"negatives"` a batch of a single class has no
             effect.
         prototypes: Whether every batch also holds one fixed extra sample per class.
+        frame: Whether the loss has a frame term, alone or as a part.
 
     Returns:
         The certificate.
@@ -211,14 +238,14 @@ def certify(
     views = getattr(batches, "views", 1) if views is None else views
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
     try:
-        return certify_labels(Labels.of(labels), batches, check_count("views", views), denominator, prototypes)
+        return certify_labels(Labels.of(labels), batches, check_count("views", views), denominator, prototypes, frame)
     finally:
         if state is not None:
             batches.load_state_dict(state)  # type: ignore[attr-defined]
 
 
 def certify_labels(
-    labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool
+    labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool, frame: bool
 ) -> Certificate:
     """`certify`, with classes that are numbered already."""
     check_choice("denominator", denominator, Denominator)
@@ -229,18 +256,22 @@ def certify_labels(
         labels = Labels(np.concatenate([labels.classes, np.arange(k, dtype=labels.classes.dtype)]), labels.names)
     found = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
     absent = np.bincount(labels.classes[~found.seen], minlength=len(labels.names))
-    pieces, as_stated = found.components.pieces(), found.components_as_stated().pieces()
+    as_stated = found.components_as_stated().pieces()
+    if frame:
+        found.hold_by_frame()
+    pieces = found.components.pieces()
     columns = (column.tolist() for column in (labels.counts, absent, pieces, as_stated))
     smallest = _smallest_pieces(labels, pieces, found.components.roots())
     return Certificate(
-        holds=bool((pieces <= 1).all() and found.met.all()),
+        holds=bool(found.seen.all() if frame else (pieces <= 1).all() and found.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and found.touched.all()),
         classes=tuple(itertools.starmap(ClassReport, zip(labels.names, *columns, smallest, strict=True))),
         num_batches=found.num_batches,
         memberships=found.memberships,
         single_class_batches=found.single_class_batches,
         absent=int(absent.sum()),
-        additions_to_connect=additions_to_connect(found),
+        additions_to_connect=int(absent.sum()) if frame else additions_to_connect(found),
+        frame=bool(frame),
         _scan=found,
     )
 

@@ -116,13 +116,15 @@ class BatchPlan:
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
 
-    def certificate(self, epochs: int = 1, *, denominator: Denominator = "all") -> Certificate:
+    def certificate(self, epochs: int = 1, *, denominator: Denominator = "all", frame: bool = False) -> Certificate:
         """Certify the batches of the first epochs together; see `certify`."""
-        return self._certify(self.labels, check_count("epochs", epochs), denominator, False)
+        return self._certify(self.labels, check_count("epochs", epochs), denominator, False, frame)
 
-    def _certify(self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool) -> Certificate:
+    def _certify(
+        self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool, frame: bool
+    ) -> Certificate:
         every = chain.from_iterable(map(self.batches, range(epochs)))
-        return certify_labels(labels, every, self.views, denominator, prototypes)
+        return certify_labels(labels, every, self.views, denominator, prototypes, frame)
 
     def shares(self) -> NDArray[np.float64]:
         """The part of all rows that each class has in the batches, binding included, in the order of `labels.names`.
@@ -199,6 +201,7 @@ def certify_run(
     *,
     denominator: Denominator = "all",
     prototypes: bool = False,
+    frame: bool = False,
     names: Sequence[Any] | None = None,
 ) -> RunCertificate:
     """Certify a run: the first epoch alone or, if that does not hold and the plan changes, up to 20 epochs together.
@@ -208,6 +211,7 @@ def certify_run(
         epochs: Epochs of the run.
         denominator: The denominator of the loss; see `certify`.
         prototypes: Whether every batch also holds one fixed extra sample per class.
+        frame: Whether the loss has a frame term, for which it is enough that every sample is in a batch.
         names: `[k]`, names of the classes that replace the plan's labels, in the order of `plan.labels.names`.
 
     Raises:
@@ -229,7 +233,7 @@ def certify_run(
             raise ValueError(f"names has {len(names)} entries, and the plan {len(labels.names)} classes")
         labels = Labels(labels.classes, tuple(names))
     for over in sorted({1, 1 if plan.repeats else min(epochs, _MOST_EPOCHS)}):
-        certificate = plan._certify(labels, over, denominator, prototypes)
+        certificate = plan._certify(labels, over, denominator, prototypes, frame)
         if certificate.holds:
             break
     return RunCertificate(certificate, over, certificate.holds or plan.repeats or over == epochs)

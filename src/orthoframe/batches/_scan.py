@@ -96,6 +96,14 @@ class Scan:
         connected.join(everything, self.components.roots(), len(everything))
         return connected
 
+    def hold_by_frame(self) -> None:
+        """Let a frame term hold every sample of a batch in its place: samples of a class coincide, and classes part."""
+        seen, classes, k = np.flatnonzero(self.seen), self.labels.classes, len(self.labels.names)
+        self.components.join(seen, classes[seen], k)
+        present = np.bincount(classes[seen], minlength=k) > 0
+        self.met = np.logical_or(np.outer(present, present), np.eye(k, dtype=bool))
+        self.single.clear()
+
 
 def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: bool = True) -> Scan:
     """Apply the exact condition and the condition as stated in the paper, in one pass.

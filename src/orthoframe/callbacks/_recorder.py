@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 from orthoframe._rows import rank_and_world_size
 from orthoframe.callbacks._gap import GapListener
 from orthoframe.geometry import Geometry
-from orthoframe.losses import SupConLoss
+from orthoframe.losses import FrameLoss, SupConLoss
 from orthoframe.options import check_count
 
 # Without gradients this fits wherever a training batch does.
@@ -29,13 +29,13 @@ class GeometryRecorder:
 
     Raises:
         OptionError: If `num_classes` or `every` is below 1.
-        TypeError: If `loss` is not a `SupConLoss`.
+        TypeError: If `loss` is neither a `SupConLoss` nor a `FrameLoss`.
     """
 
-    def __init__(self, num_classes: int, every: int, loss: SupConLoss | None, name: str) -> None:
+    def __init__(self, num_classes: int, every: int, loss: SupConLoss | FrameLoss | None, name: str) -> None:
         self.num_classes, self.every = check_count("num_classes", num_classes), check_count("every", every)
-        if loss is not None and not isinstance(loss, SupConLoss):
-            raise TypeError(f"loss must be a SupConLoss, whose floor is known, not {type(loss).__name__}")
+        if loss is not None and not isinstance(loss, SupConLoss | FrameLoss):
+            raise TypeError(f"loss must be a SupConLoss or FrameLoss, whose floor is known, not {type(loss).__name__}")
         self.history: list[dict[str, float]] = []
         self.geometry: Geometry | None = None
         self._name, self._loss = name, loss
@@ -44,7 +44,9 @@ class GeometryRecorder:
     def start(self, model: nn.Module) -> None:
         """Start listening to the loss, given or found in the model."""
         self.stop()
-        found = [module for module in model.modules() if isinstance(module, SupConLoss)]
+        found = [module for module in model.modules() if isinstance(module, SupConLoss | FrameLoss)]
+        parts = [module.contrastive for module in found if isinstance(module, FrameLoss)]
+        found = [module for module in found if not any(module is part for part in parts)]
         loss = self._loss or (found[0] if len(found) == 1 else None)
         self._listener = None if loss is None else GapListener(loss)
 

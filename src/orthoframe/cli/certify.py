@@ -47,6 +47,8 @@ class CertifyCommand:
     """Rows that each index stands for: the augmented views of a sample."""
     denominator: Denominator = "all"
     """The denominator of the loss."""
+    frame: Flag = False
+    """The loss has a frame term, for which it is enough that every sample is in a batch."""
     json: Flag = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
@@ -66,7 +68,7 @@ class CertifyCommand:
             # One pass needs no memory; what comes after the verdict needs the batches again.
             if self.repair or self.plot:
                 batches = kept = list(batches)
-            certificate = certify(labels, batches, views=self.views, denominator=self.denominator)
+            certificate = certify(labels, batches, views=self.views, denominator=self.denominator, frame=self.frame)
         if certificate.num_batches == 0:
             raise InputError(f"{self.batches}: there is no batch in it")
         extra = {}

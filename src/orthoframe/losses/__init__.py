@@ -1,8 +1,10 @@
 """The supervised contrastive loss and the frame term, their floors and gaps, their form across processes."""
 
-from orthoframe.losses._floor import angle_bound, collapsed_loss, decay_rate, fastest_temperature, loss_floor
-from orthoframe.losses._frame import FrameLoss, frame_floor, frame_loss, make_frame
-from orthoframe.losses._gap import Gap, GapMeter
+from orthoframe.losses._floor import collapsed_loss, loss_floor
+from orthoframe.losses._frame import FrameLoss, frame_loss, make_frame
+from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
+from orthoframe.losses._gap import Gap, GapMeter, LossOptions
+from orthoframe.losses._rates import angle_bound, decay_rate, fastest_temperature
 from orthoframe.losses._supcon import SupConLoss, supcon_loss
 
 __all__ = [
@@ -12,6 +14,7 @@ __all__ = [
     "frame_loss",
     "FrameLoss",
     "frame_floor",
+    "frame_collapsed",
     "loss_floor",
     "collapsed_loss",
     "angle_bound",
@@ -19,4 +22,5 @@ __all__ = [
     "fastest_temperature",
     "Gap",
     "GapMeter",
+    "LossOptions",
 ]

@@ -1,23 +1,36 @@
-"""How low the loss can go, what it is at a collapse, what a gap says about angles, and how fast it closes."""
+"""How low the loss can go, and what it is at a collapse."""
 
-import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Integers, Labels, count_array, label_array
-from orthoframe.errors import Option, OptionError
-from orthoframe.options import Denominator, Reduction, Singletons, check_choice, check_temperature
+from orthoframe._rows import Integers, Labels, Weights, count_array, label_array, positive_array
+from orthoframe.options import (
+    Compare,
+    Denominator,
+    Reduction,
+    Singletons,
+    check_choice,
+    check_margin,
+    check_temperature,
+)
 
 AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
 Counts = Tensor | NDArray[Any] | Sequence[int]
-Number = float | Tensor
-# Anchors and keys of each class, [k]; and the numbered labels, if labels were given, not counts.
-_Counted = tuple[Integers, Integers, Labels | None]
+
+
+class _Counted(NamedTuple):
+    """What the floor of a batch depends on; arrays of one entry per class, `[k]`."""
+
+    rows: Integers  # anchors
+    keys: Integers
+    class_weights: NDArray[np.float64]
+    anchor_weights: NDArray[np.float64]
+    labels: Labels | None  # numbered, if labels were given, not counts
 
 
 def loss_floor(
@@ -26,8 +39,12 @@ def loss_floor(
     class_counts: Counts | None = None,
     key_labels: AnyLabels | None = None,
     key_counts: Counts | None = None,
+    compare: Compare = "all",
     temperature: float = 0.1,
     denominator: Denominator = "all",
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
     singletons: Singletons = "skip",
     reduction: Reduction = "mean",
 ) -> Tensor:
@@ -35,22 +52,28 @@ def loss_floor(
 
     An anchor with P positives and M negatives, keys among them, has a term of at least
 
-    - `all`: log(P + M e^(-1/tau))
-    - `sincere`: log(1 + M e^(-1/tau))
+    - `all`: log(w P + M e^(-(1 - m)/tau))
+    - `sincere`: log(w + M e^(-(1 - m)/tau))
     - `negatives`: log(M) - 1/tau
-    - `class-average`: log(1 + (k - 1) e^(-1/tau)), k the classes that the anchor is compared with, its own included
+    - `class-average`: log(w + K e^(-(1 - m)/tau)), K the other classes that the anchor is compared with
 
-    with equality where rows of a class coincide and classes are orthogonal: an orthogonal frame, whatever the class
-    sizes. Features need at least as many dimensions as there are classes. The floor of several batches is the sum of
-    their floors. Features with negative entries can go lower.
+    with the margin m and the weight w of its class, which is 1 by default. Negatives and other classes count with their
+    weights, and the term is multiplied by the anchor weight. There is equality where rows of a class coincide and
+    classes are orthogonal: an orthogonal frame, whatever the class sizes, the margin and the weights. Features need at
+    least as many dimensions as there are classes. The floor of several batches is the sum of their floors. Features
+    with negative entries can go lower.
 
     Args:
         labels: `[rows]`, the class of each row (not counts: `[2, 2]` is two rows of class 2); or give `class_counts`.
         class_counts: `[k]`, rows of each class.
         key_labels: `[keys]`, classes of the rows that are not anchors; with `labels`.
         key_counts: `[k]`, the same as counts; with `class_counts`.
+        compare: As in `supcon_loss`: with `"keys"`, positives and negatives are keys.
         temperature: tau, from 0.001 to 1e6.
         denominator: As in `supcon_loss`.
+        margin: As in `supcon_loss`.
+        class_weights: As in `supcon_loss`: indexed by label, or one per class of `class_counts`.
+        anchor_weights: As in `supcon_loss`; indexed in the same way.
         singletons: As in `supcon_loss`: whether anchors without a term count in the mean.
         reduction: `"mean"`, `"sum"`, or `"none"`: for each row of `labels`, or each class of `class_counts`.
 
@@ -67,8 +90,9 @@ def loss_floor(
         tensor(2.6370, dtype=torch.float64)
     """
     check_temperature(temperature)
-    counted = _counted(labels, class_counts, key_labels, key_counts)
-    return _reduced(counted, -1.0 / temperature, denominator, singletons, reduction)
+    push = -(1.0 - check_margin(margin, denominator)) / temperature
+    counted = _counted(labels, class_counts, key_labels, key_counts, class_weights, anchor_weights)
+    return _reduced(counted, push, compare, denominator, singletons, reduction)
 
 
 def collapsed_loss(
@@ -77,123 +101,37 @@ def collapsed_loss(
     class_counts: Counts | None = None,
     key_labels: AnyLabels | None = None,
     key_counts: Counts | None = None,
+    compare: Compare = "all",
+    temperature: float = 0.1,
     denominator: Denominator = "all",
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
     singletons: Singletons = "skip",
     reduction: Reduction = "mean",
 ) -> Tensor:
     """Loss of a batch in which all rows coincide: the value at which a collapsed training is stuck.
 
-    At every temperature it is log(N - 1) for `all` with N rows and keys; log(1 + M) for `sincere` and log(M) for
-    `negatives` with M negatives; log(k) for `class-average` with k classes. The arguments and the result are those of
-    `loss_floor`.
+    It is log(N - 1) for `all` with N rows and keys; log(1 + M) for `sincere` and log(M) for `negatives` with M
+    negatives; log(k) for `class-average` with k classes. With weights and a margin it is the floor with e^(m/tau)
+    instead of e^(-(1 - m)/tau); only with a margin does it depend on the temperature. The arguments and the result are
+    those of `loss_floor`.
 
     Examples:
         >>> collapsed_loss(class_counts=[256, 256])  # log(511)
         tensor(6.2364, dtype=torch.float64)
     """
-    counted = _counted(labels, class_counts, key_labels, key_counts)
-    return _reduced(counted, 0.0, denominator, singletons, reduction)
+    check_temperature(temperature)
+    push = check_margin(margin, denominator) / temperature
+    counted = _counted(labels, class_counts, key_labels, key_counts, class_weights, anchor_weights)
+    return _reduced(counted, push, compare, denominator, singletons, reduction)
 
 
-def angle_bound(
-    gap: Number, positives: Number, negatives: Number, *, temperature: float = 0.1, denominator: Denominator = "all"
-) -> Tensor:
-    r"""Largest deviation from an orthogonal frame that a gap above the floor allows.
-
-    For the anchors of one class in a batch, let D be the mean of (1 - mean cosine to positives + mean cosine to
-    negatives): 0 at an orthogonal frame. If the mean of their terms is `gap` above the floor, then
-
-        D <= tau log(1 + (e^gap - 1)/q),   q = M/(P x + M),   x = e^(1/tau)
-
-    for `all`, with P positives and M negatives of an anchor; q = M/(x + M) for `sincere`, 1 for `negatives`, and
-    (k - 1)/(x + k - 1) for `class-average`, where the cosines to negatives are averaged class by class. q is small at
-    small temperatures: a gap only proves something if it is below q.
-
-    Args:
-        gap: Mean term minus floor, in float64; rounding errors below 0 count as 0.
-        positives: P, rows and keys of the anchor's class without the anchor.
-        negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
-        temperature: tau, from 0.001 to 1e6.
-        denominator: Which loss it is.
-
-    Returns:
-        The bound, float64, broadcast over the arguments; infinite without negatives.
-
-    Examples:
-        >>> angle_bound(1e-4, positives=49, negatives=450)
-        tensor(0.0215, dtype=torch.float64)
-    """
-    gap = torch.as_tensor(gap, dtype=torch.float64, device="cpu").clamp(min=0.0)
-    share = _log_share(positives, negatives, temperature, denominator)
-    # log((e^gap - 1)/q), where e^gap and q may both be out of range
-    ratio = gap + torch.log(-torch.expm1(-gap)) - share
-    bound = temperature * torch.logaddexp(ratio, torch.zeros_like(ratio))
-    return torch.where(share == -torch.inf, torch.inf, bound)
-
-
-def decay_rate(
-    positives: Number, negatives: Number, *, temperature: float = 0.1, denominator: Denominator = "all"
-) -> Tensor:
-    r"""Rate at which the spread of a class decays near the orthogonal frame.
-
-    Under the gradient flow of the loss in sum form, free features of a class with P + 1 rows approach their mean as
-    e^(-rate t), with
-
-        rate = 2 (P + 1)/P q/tau
-
-    and q as in `angle_bound`. The gap between the loss and its floor closes twice as fast.
-
-    Args:
-        positives: P, rows of the anchor's class without the anchor.
-        negatives: M, rows of other classes; for `class-average` the number of other classes.
-        temperature: tau, from 0.001 to 1e6.
-        denominator: Which loss it is.
-
-    Returns:
-        The rate, float64; 0 without negatives.
-
-    Examples:
-        >>> decay_rate(positives=49, negatives=450, temperature=0.476)
-        tensor(2.2685, dtype=torch.float64)
-    """
-    near, _ = _doubles(positives, negatives)
-    return 2 * (near + 1) / near * _log_share(positives, negatives, temperature, denominator).exp() / temperature
-
-
-def fastest_temperature(positives: Number, negatives: Number, *, denominator: Denominator = "all") -> Tensor:
-    r"""Temperature at which free features near the orthogonal frame approach it fastest.
-
-    All forces near the frame scale as q/tau, q as in `angle_bound`. With rho = M/P (`all`), M (`sincere`) or k - 1
-    (`class-average`) they are largest at
-
-        tau = 1/(1 + W(rho/e)),   W Lambert's function.
-
-    A network may need a smaller temperature at first, because a large one can merge classes before they are separated.
-    Without negatives there is no force, and the limit of the formula, 1, is returned.
-
-    Args:
-        positives: P, rows and keys of the anchor's class without the anchor.
-        negatives: M, rows and keys of other classes; for `class-average` the number of other classes.
-        denominator: Which loss it is.
-
-    Returns:
-        The temperature, float64.
-
-    Raises:
-        ValueError: For `denominator="negatives"`, whose forces grow without bound as the temperature falls.
-
-    Examples:
-        >>> fastest_temperature(positives=1, negatives=torch.tensor([1, 9, 100, 1000]))
-        tensor([0.7822, 0.4760, 0.2750, 0.1845], dtype=torch.float64)
-    """
-    check_choice("denominator", denominator, Denominator)
-    if denominator == "negatives":
-        raise OptionError(Option("denominator", denominator), " has no fastest temperature: its forces scale as 1/tau")
-    from scipy.special import lambertw  # here, because importing orthoframe should not load scipy
-
-    near, far = _doubles(positives, negatives)
-    rho = far / (near if denominator == "all" else torch.ones_like(near))
-    return 1.0 / (1.0 + torch.as_tensor(lambertw((rho / math.e).numpy()).real))
+def all_but_own(values: Tensor) -> Tensor:
+    """For each entry of `[k]`, the sum of the others: of what is before and behind it, so that nothing cancels."""
+    nothing = values.new_zeros(1)
+    before, behind = values.cumsum(0), values.flip(0).cumsum(0).flip(0)
+    return torch.cat([nothing, before[:-1]]) + torch.cat([behind[1:], nothing]) if len(values) else values
 
 
 def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labels, Integers, Integers]:
@@ -207,45 +145,64 @@ def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labe
     return found, anchors, found.counts - anchors
 
 
+def weights_of(weights: Weights | None, names: Sequence[Any], name: str) -> NDArray[np.float64]:
+    """The weights of classes with these labels; 1 without weights."""
+    if weights is None:
+        return np.ones(len(names))
+    array = positive_array(weights, name)
+    for label in names:
+        if not isinstance(label, int) or not 0 <= label < len(array):
+            raise ValueError(f"label {label!r} has no entry in {name}, which is indexed by label and has {len(array)}")
+    return array[np.array(names, dtype=np.int64)]
+
+
 def _counted(
-    labels: AnyLabels | None, class_counts: Counts | None, key_labels: AnyLabels | None, key_counts: Counts | None
+    labels: AnyLabels | None,
+    class_counts: Counts | None,
+    key_labels: AnyLabels | None,
+    key_counts: Counts | None,
+    class_weights: Weights | None,
+    anchor_weights: Weights | None,
 ) -> _Counted:
     if (labels is None) == (class_counts is None):
         raise ValueError("give labels or class_counts, one of the two")
     if (key_labels is not None and labels is None) or (key_counts is not None and class_counts is None):
         raise ValueError("key_labels go with labels, and key_counts with class_counts")
+    found = None
     if class_counts is None:
         assert labels is not None
-        found, rows, extra = count_classes(labels, key_labels)
-        return rows, extra, found
-    anchors = count_array(class_counts, "class_counts")
-    keys = np.zeros_like(anchors) if key_counts is None else count_array(key_counts, "key_counts")
-    if len(keys) != len(anchors):
-        raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
-    return anchors, keys, None
+        found, anchors, keys = count_classes(labels, key_labels)
+    else:
+        anchors = count_array(class_counts, "class_counts")
+        keys = np.zeros_like(anchors) if key_counts is None else count_array(key_counts, "key_counts")
+        if len(keys) != len(anchors):
+            raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
+    names = range(len(anchors)) if found is None else found.names
+    on_exponentials = weights_of(class_weights, names, "class_weights")
+    on_anchors = weights_of(anchor_weights, names, "anchor_weights")
+    return _Counted(anchors, keys, on_exponentials, on_anchors, found)
 
 
-def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: str, reduction: str) -> Tensor:
+def _reduced(
+    counted: _Counted, log_push: float, compare: str, denominator: str, singletons: str, reduction: str
+) -> Tensor:
     """Reduce the terms of classes whose negatives weigh e^log_push, relative to their positives."""
-    check_choice("denominator", denominator, Denominator)
+    check_choice("compare", compare, Compare)
     check_choice("singletons", singletons, Singletons)
     check_choice("reduction", reduction, Reduction)
-    rows, keys, labels = counted
-    whole = rows + keys
-    # Sums and differences of whole numbers, because float64 would round them.
-    positives, negatives, anchors = map(_doubled, (whole - 1, whole.sum() - whole, rows))
-    push, missing = math.exp(log_push), positives < 1
-    if denominator == "all":
-        terms = (positives + negatives * push).log()
-    elif denominator == "sincere":
-        terms = (negatives * push).log1p()
-    elif denominator == "negatives":
-        terms = negatives.log() + log_push
-        missing |= negatives == 0
+    rows, keys, _, _, labels = counted
+    own, anchor = torch.from_numpy(counted.class_weights), torch.from_numpy(counted.anchor_weights)
+    # Whole numbers up to here, because float64 would round them.
+    compared, positives = (keys, keys) if compare == "keys" else (rows + keys, rows + keys - 1)
+    others = all_but_own(own * _doubled(np.minimum(compared, 1) if denominator == "class-average" else compared))
+    near, anchors = _doubled(positives), _doubled(rows)
+    missing = near < 1
+    terms = others.log() + log_push
+    if denominator == "negatives":
+        missing |= others == 0
     else:
-        other_classes = int((positives >= 0).sum()) - 1
-        terms = torch.full_like(positives, math.log1p(other_classes * push))
-    terms = terms.masked_fill(missing, 0.0)
+        terms = torch.logaddexp((own * near.clamp(min=0) if denominator == "all" else own).log(), terms)
+    terms = (anchor * terms).masked_fill(missing, 0.0)
     refused = missing & (anchors > 0)
     if singletons == "error" and bool(refused.any()):
         number = int(refused.nonzero()[0, 0])
@@ -256,31 +213,9 @@ def _reduced(counted: _Counted, log_push: float, denominator: str, singletons: s
         # The numbers of the keys are behind those of the rows.
         return terms if labels is None else terms[labels.classes[: int(rows.sum())]]
     loss = (terms * anchors).sum()
-    if reduction == "sum":
-        return loss
-    averaged = anchors if singletons == "count" else anchors.masked_fill(missing, 0.0)
-    return loss / averaged.sum().clamp(min=1)
+    averaged = anchor * (anchors if singletons == "count" else anchors.masked_fill(missing, 0.0))
+    return loss if reduction == "sum" or not bool((averaged > 0).any()) else loss / averaged.sum()
 
 
 def _doubled(counts: Integers) -> Tensor:
     return torch.from_numpy(counts.astype(np.float64))
-
-
-def _log_share(positives: Number, negatives: Number, temperature: float, denominator: str) -> Tensor:
-    """Logarithm of q, the share of the negatives in the denominator at the orthogonal frame."""
-    check_temperature(temperature)
-    check_choice("denominator", denominator, Denominator)
-    near, far = _doubles(positives, negatives)
-    if denominator != "all":
-        near = torch.ones_like(near)
-    pushed = far.log() - 1.0 / temperature + torch.zeros_like(near)
-    if denominator == "negatives":
-        return torch.where(pushed > -torch.inf, 0.0, -torch.inf)
-    return pushed - torch.logaddexp(near.log(), pushed)
-
-
-def _doubles(positives: Number, negatives: Number) -> tuple[Tensor, Tensor]:
-    near, far = (torch.as_tensor(count, dtype=torch.float64, device="cpu") for count in (positives, negatives))
-    if not bool((near >= 1).all()) or not bool((far >= 0).all()):  # NaN is refused too
-        raise ValueError("positives must be at least 1, and negatives at least 0")
-    return near, far

@@ -1,24 +1,20 @@
 """The frame term: each row pulled to its class's place in a fixed orthogonal frame, on its own."""
 
 import math
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import Weights, feature_tensor, unit_rows
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import num_processes, sum_over_processes
+from orthoframe.losses._frame_floor import check_labels
 from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
 from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
-
-Shares = Tensor | NDArray[Any] | Sequence[float]
 
 
 def make_frame(num_classes: int, dim: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -54,7 +50,7 @@ def frame_loss(
     frame: Rows,
     *,
     temperature: float = 0.1,
-    shares: Shares | None = None,
+    shares: Weights | None = None,
     margin: float = 0.0,
     reduction: Reduction = "mean",
 ) -> Tensor:
@@ -104,70 +100,27 @@ def _frame_terms(
     rows: Tensor,
     classes: Tensor,
     frame: Tensor,
-    temperature: float,
+    temperature: float | Tensor,
     prior: Tensor | None,
     margin: float,
     reduction: str,
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
         unit, _ = unit_rows(rows if rows.dtype == torch.float64 else rows.float())
-        logits = torch.mm(unit, frame.to(unit).T) / temperature
-        if prior is not None:
-            logits = logits + prior.to(logits)
+        cosines = torch.mm(unit, frame.to(unit).T)
         try:
             if margin:
                 own = classes[:, None]
-                logits = logits.scatter_add(1, own, logits.new_full(own.shape, -margin / temperature))
+                cosines = cosines.scatter_add(1, own, cosines.new_full(own.shape, -margin))
+            logits = cosines / temperature
+            if prior is not None:
+                logits = logits + prior.to(logits)
             if reduction == "mean" and not len(rows):
                 return logits.sum()
             return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
         except (IndexError, RuntimeError):  # looked at only now: to look means to wait for a GPU
-            _check_labels(classes, len(frame))
+            check_labels(classes, len(frame))
             raise
-
-
-def frame_floor(
-    labels: RowLabels,
-    num_classes: int,
-    *,
-    temperature: float = 0.1,
-    shares: Shares | None = None,
-    margin: float = 0.0,
-    reduction: Reduction = "mean",
-) -> Tensor:
-    r"""Smallest frame term that non-negative unit features can have.
-
-    The term of a row of class y is at least log(1 + sum_{c != y} (q_c/q_y) e^(-(1 - m)/tau)), with equality where the
-    row is that of its class in the frame, and there alone.
-
-    Args:
-        labels: `[rows]`, integers from 0 to k - 1.
-        num_classes: k.
-        temperature: As in `frame_loss`.
-        shares: As in `frame_loss`.
-        margin: As in `frame_loss`.
-        reduction: `"mean"`, `"sum"`, or `"none"` for each row.
-
-    Returns:
-        float64; a scalar, or `[rows]` with `reduction="none"`.
-
-    Raises:
-        ValueError: For an option that is not allowed, or a label that is not from 0 to k - 1.
-
-    Examples:
-        >>> frame_floor([0, 1, 2], 3, temperature=1.0)
-        tensor(0.5514, dtype=torch.float64)
-    """
-    k = check_count("num_classes", num_classes)
-    check_choice("reduction", reduction, Reduction)
-    classes = label_tensor(labels, torch.device("cpu"))
-    _check_labels(classes, k)
-    frame = torch.eye(k, dtype=torch.float64)
-    of_class = frame_loss(
-        frame, torch.arange(k), frame, temperature=temperature, shares=shares, margin=margin, reduction="none"
-    )
-    terms = of_class[classes]
-    return terms if reduction == "none" else terms.sum() if reduction == "sum" else terms.sum() / max(1, len(terms))
 
 
 class FrameLoss(nn.Module):
@@ -180,10 +133,12 @@ class FrameLoss(nn.Module):
     Args:
         num_classes: k.
         dim: Dimensions of the features, at least k.
-        temperature: tau of both parts, from 0.001 to 1e6.
+        temperature: tau of both parts, from 0.001 to 1e6; or a tensor with one value, which may be a parameter. May be
+            set at any time.
         supcon: The weight of the contrastive loss; 0 leaves it out. A schedule sets the attribute of that name.
         shares: `[k]`, of the rows that are seen of each class; equal by default.
-        margin: What is taken off the cosine of the own class, in the frame term.
+        margin: What is taken off the cosine of the own class, in the frame term, and off those of positives, in the
+            contrastive part.
         gather: Whether the contrastive part compares rows with those of other processes.
 
     Attributes:
@@ -203,19 +158,36 @@ class FrameLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        temperature: float = 0.1,
+        temperature: float | Tensor = 0.1,
         supcon: float = 0.0,
         *,
-        shares: Shares | None = None,
+        shares: Weights | None = None,
         margin: float = 0.0,
         gather: bool = True,
     ) -> None:
         super().__init__()
         self.register_buffer("frame", make_frame(num_classes, dim))
         self.register_buffer("log_shares", log_shares(shares, num_classes).float())
-        self.temperature, self.margin = check_temperature(temperature), check_number("margin", margin)
         self.supcon = check_number("supcon", supcon, least=0)
-        self.contrastive = SupConLoss(temperature, gather=gather)
+        self.contrastive = SupConLoss(temperature, gather=gather, margin=margin)
+
+    @property
+    def temperature(self) -> float | Tensor:
+        """Of both parts."""
+        return self.contrastive.temperature
+
+    @temperature.setter
+    def temperature(self, value: float | Tensor) -> None:
+        self.contrastive.temperature = value if isinstance(value, Tensor) else check_temperature(value)
+
+    @property
+    def margin(self) -> float:
+        """Of both parts."""
+        return self.contrastive.margin
+
+    @margin.setter
+    def margin(self, value: float) -> None:
+        self.contrastive.margin = check_number("margin", value)
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
@@ -240,7 +212,7 @@ class FrameLoss(nn.Module):
         return f"{k}, {dim}, temperature={self.temperature}, supcon={self.supcon}, margin={self.margin}"
 
 
-def log_shares(shares: Shares | None, num_classes: int) -> Tensor:
+def log_shares(shares: Weights | None, num_classes: int) -> Tensor:
     """`[k]`, logarithms of the shares, which then sum to 1.
 
     Raises:
@@ -256,9 +228,3 @@ def log_shares(shares: Shares | None, num_classes: int) -> Tensor:
     if shares.shape != (num_classes,):
         raise ValueError(f"shares must have shape [{num_classes}], one per class, not {list(shares.shape)}")
     return shares.log() - shares.sum().log()
-
-
-def _check_labels(classes: Tensor, num_classes: int) -> None:
-    if len(classes) and not 0 <= int(classes.min()) <= int(classes.max()) < num_classes:
-        wrong = int(classes.min()) if int(classes.min()) < 0 else int(classes.max())
-        raise ValueError(f"label {wrong} has no row in the frame: labels go from 0 to {num_classes - 1}")

@@ -9,8 +9,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe.losses._floor import AnyLabels, collapsed_loss, count_classes, loss_floor
-from orthoframe.options import Denominator, Singletons, check_choice, check_temperature
+from orthoframe._rows import Weights
+from orthoframe.losses._floor import (
+    AnyLabels,
+    collapsed_loss,
+    count_classes,
+    loss_floor,
+    weights_of,
+)
+from orthoframe.losses._frame import FrameLoss
+from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
+from orthoframe.losses._supcon import SupConLoss
+from orthoframe.options import (
+    Compare,
+    Denominator,
+    Reduction,
+    Singletons,
+    check_choice,
+    check_margin,
+    check_temperature,
+)
+
+_NAMES = (
+    "temperature",
+    "denominator",
+    "singletons",
+    "margin",
+    "class_weights",
+    "anchor_weights",
+    "compare",
+    "reduction",
+)
 
 
 @dataclass(frozen=True)
@@ -38,15 +67,70 @@ class Gap:
         return self.gap / (self.collapsed - self.floor) if self.collapsed > self.floor else None
 
 
+@dataclass(frozen=True)
+class LossOptions:
+    """Everything that the floor of a loss depends on, as it was when a batch went through the loss.
+
+    Attributes:
+        contrastive: The options of the contrastive part, named as in `loss_floor`.
+        supcon: The weight of that part.
+        frame: The options of the frame term, named as in `frame_floor`; None without one.
+    """
+
+    contrastive: dict[str, Any]
+    supcon: float = 1.0
+    frame: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, loss: object) -> "LossOptions":
+        """Those of a loss module, in tensors of their own: a schedule may change them at any time."""
+        loss = getattr(loss, "_orig_mod", loss)  # of a module that is compiled
+        if isinstance(loss, FrameLoss):
+            frame = {name: _copied(getattr(loss, name)) for name in ("temperature", "margin")}
+            frame |= {"num_classes": len(loss.frame), "shares": loss.log_shares.exp()}
+            return cls(cls.of(loss.contrastive).contrastive, float(loss.supcon), frame)
+        if not isinstance(loss, SupConLoss | GapMeter):
+            raise TypeError(f"the floor is known of SupConLoss and FrameLoss, not of {type(loss).__name__}")
+        return cls({name: _copied(getattr(loss, name)) for name in _NAMES})
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether an option is on a device, which reading it would wait for."""
+        return any(map(_is_remote, [*self.contrastive.values(), *(self.frame or {}).values()]))
+
+    def cpu(self) -> "LossOptions":
+        """The same, off the device."""
+        parts = [
+            part and {name: _local(value) for name, value in part.items()} for part in (self.contrastive, self.frame)
+        ]
+        return LossOptions(parts[0] or {}, self.supcon, parts[1])
+
+    def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
+        """Floor of one batch, from the classes of its rows and keys, and its loss if all features coincide."""
+        parts = [(1.0, _frame_bounds(labels, self.frame))] if self.frame else []
+        if self.supcon or not parts:
+            parts.append((self.supcon, _contrastive_bounds(labels, key_labels, self.contrastive)))
+        floor, collapsed = (math.fsum(weight * part[i] for weight, part in parts) for i in (0, 1))
+        return floor, collapsed
+
+
 class GapMeter:
     """Mean loss of the batches of an epoch, beside the mean of their floors.
 
     `add` never waits for a GPU: losses and labels stay on their device until they are read.
 
+    `GapMeter.of(loss)` measures a module, `SupConLoss` or `FrameLoss`, with the options that the module has whenever a
+    batch is added. `GapMeter(...)` is for `supcon_loss`, and its options may be set at any time, for the batches that
+    follow.
+
     Args:
-        temperature: tau, from 0.001 to 1e6; may be set at any time, for the batches that follow.
+        temperature: tau, from 0.001 to 1e6.
         denominator: As in `supcon_loss`.
         singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here, because the loss itself raises.
+        margin: As in `supcon_loss`.
+        class_weights: As in `supcon_loss`.
+        anchor_weights: As in `supcon_loss`.
+        compare: As in `supcon_loss`.
 
     Examples:
         >>> meter = GapMeter(temperature=1.0)
@@ -55,33 +139,58 @@ class GapMeter:
         >>> epoch = meter.read()
         >>> print(f"loss {epoch.loss:.3f}, gap {epoch.gap:.3f}, relative gap {epoch.relative_gap:.3f}")
         loss 0.700, gap 0.149, relative gap 0.271
+        >>> loss = FrameLoss(num_classes=2, dim=4, supcon=0.5)
+        >>> meter, labels = GapMeter.of(loss), torch.tensor([0, 0, 1, 1])
+        >>> meter.add(loss(torch.ones(4, 4), labels), labels)
+        >>> round(meter.read().relative_gap, 4)  # all features are alike
+        1.0
     """
 
     def __init__(
-        self, temperature: float = 0.1, denominator: Denominator = "all", singletons: Singletons = "skip"
+        self,
+        temperature: float = 0.1,
+        denominator: Denominator = "all",
+        singletons: Singletons = "skip",
+        *,
+        margin: float = 0.0,
+        class_weights: Weights | None = None,
+        anchor_weights: Weights | None = None,
+        compare: Compare = "all",
     ) -> None:
         check_temperature(temperature)
-        check_choice("denominator", denominator, Denominator)
         check_choice("singletons", singletons, Singletons)
+        check_choice("compare", compare, Compare)
         self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
+        self.margin, self.compare, self.reduction = check_margin(margin, denominator), compare, "mean"
+        self.class_weights, self.anchor_weights = class_weights, anchor_weights
+        self._loss: object = self
         self.reset()
+
+    @classmethod
+    def of(cls, loss: SupConLoss | FrameLoss) -> "GapMeter":
+        """A meter that follows the options of a loss module.
+
+        Raises:
+            TypeError: For another module, because its floor is not known.
+        """
+        LossOptions.of(loss)
+        meter = cls()
+        meter._loss = loss
+        return meter
 
     def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
         """Floor of one batch, from the classes of its rows and keys, and its loss if all features coincide."""
-        singletons: Singletons = "skip" if self.singletons == "error" else self.singletons
-        _, rows, keys = count_classes(labels, key_labels)
-        counts = tuple(sorted(zip(rows.tolist(), keys.tolist(), strict=True)))  # nothing else matters
-        return _bounds(counts, float(self.temperature), self.denominator, singletons)
+        return LossOptions.of(self._loss).bounds(labels, key_labels)
 
     def add(self, loss: float | Tensor, labels: AnyLabels, key_labels: AnyLabels | None = None) -> None:
         """Add one batch: its mean loss, the class of each row, and of each key (a row that is not an anchor)."""
         # Copies, because the next step may write its loss or labels to the same place.
         self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
-        if _is_remote(labels) or _is_remote(key_labels):
-            now = GapMeter(self.temperature, self.denominator, self.singletons)
-            self._bounds.append(partial(now.bounds, _copied(labels), _copied(key_labels)))
+        options = LossOptions.of(self._loss)
+        if options.is_remote or _is_remote(labels) or _is_remote(key_labels):
+            self._bounds.append(partial(options.bounds, _copied(labels), _copied(key_labels)))
         else:
-            self._bounds.append(self.bounds(labels, key_labels))
+            self._bounds.append(options.bounds(labels, key_labels))
 
     def read(self) -> Gap | None:
         """Means over the batches since the last reset; None if there was none."""
@@ -112,18 +221,50 @@ class GapMeter:
         self._bounds = [*zip(state["floor"], state["collapsed"], strict=True)]
 
 
+def _contrastive_bounds(
+    labels: AnyLabels, key_labels: AnyLabels | None, options: dict[str, Any]
+) -> tuple[float, float]:
+    found, rows, keys = count_classes(labels, key_labels)
+    weights = [weights_of(options[name], found.names, name).tolist() for name in ("class_weights", "anchor_weights")]
+    classes = tuple(sorted(zip(rows.tolist(), keys.tolist(), *weights, strict=True)))  # nothing else matters
+    singletons: Singletons = "skip" if options["singletons"] == "error" else options["singletons"]
+    temperature, margin = float(options["temperature"]), float(options["margin"])
+    reduction: Reduction = "sum" if options["reduction"] == "sum" else "mean"
+    return _bounds(classes, temperature, options["denominator"], margin, options["compare"], singletons, reduction)
+
+
 @lru_cache(maxsize=4096)
 def _bounds(
-    counts: tuple[tuple[int, int], ...], temperature: float, denominator: Denominator, singletons: Singletons
+    classes: tuple[tuple[int, int, float, float], ...],
+    temperature: float,
+    denominator: Denominator,
+    margin: float,
+    compare: Compare,
+    singletons: Singletons,
+    reduction: Reduction,
 ) -> tuple[float, float]:
-    batch: dict[str, Any] = {"class_counts": [rows for rows, _ in counts], "key_counts": [keys for _, keys in counts]}
-    batch |= {"denominator": denominator, "singletons": singletons}
-    return float(loss_floor(temperature=temperature, **batch)), float(collapsed_loss(**batch))
+    names = ("class_counts", "key_counts", "class_weights", "anchor_weights")
+    batch: dict[str, Any] = {name: [entry[i] for entry in classes] for i, name in enumerate(names)}
+    batch |= {"temperature": temperature, "denominator": denominator, "margin": margin}
+    batch |= {"compare": compare, "singletons": singletons, "reduction": reduction}
+    return float(loss_floor(**batch)), float(collapsed_loss(**batch))
 
 
-def _is_remote(labels: object) -> bool:
-    return isinstance(labels, Tensor) and labels.device.type != "cpu"
+def _frame_bounds(labels: AnyLabels, options: dict[str, Any]) -> tuple[float, float]:
+    numbers = {name: float(options[name]) for name in ("temperature", "margin")}
+    return float(frame_floor(labels, **options | numbers)), float(frame_collapsed(labels, **options | numbers))
 
 
-def _copied(labels: Any) -> Any:
-    return labels.detach().clone() if isinstance(labels, Tensor) else None if labels is None else np.array(labels)
+def _is_remote(value: object) -> bool:
+    return isinstance(value, Tensor) and value.device.type != "cpu"
+
+
+def _local(value: Any) -> Any:
+    return value.cpu() if isinstance(value, Tensor) else value
+
+
+def _copied(value: Any) -> Any:
+    """A copy of what may change in place: tensors, arrays and lists."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    return value if value is None or isinstance(value, float | int | str) else np.array(value)

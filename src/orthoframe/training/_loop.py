@@ -74,7 +74,7 @@ class Loop:
         )
         self.model, self.optimizer = fabric.setup(self.parts, optimizer)
         self.criterion = SupConLoss(denominator=settings.denominator)
-        self.meter = GapMeter(denominator=settings.denominator)
+        self.meter = GapMeter.of(self.criterion)
         self.pixels, self.labels = task.train.pixels.to(fabric.device), task.train.labels.to(fabric.device)
         self.keys: tuple[Tensor, ...] = ()  # prototypes, and their classes
         if task.prototypes is not None:
@@ -194,7 +194,7 @@ class Loop:
     def _set_temperature(self, epoch: int) -> float:
         settings = self.task.settings
         temperature = settings.temperature.at(epoch, settings.epochs)
-        self.criterion.temperature = self.meter.temperature = temperature
+        self.criterion.temperature = temperature
         return temperature
 
     def _row_labels(self, batch: Integers, epoch: int) -> tuple[Tensor, range | None]:

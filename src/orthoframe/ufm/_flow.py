@@ -8,9 +8,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe._rows import Weights
 from orthoframe.options import Denominator
 from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
-from orthoframe.ufm._objective import Objective
+from orthoframe.ufm._objective import Objective, Terms
 
 # The error that a step may have in any entry: _PART of the largest change, but at most _ERROR.
 _PART, _ERROR, _ROUNDING = 0.05, 1e-3, 1e-14
@@ -25,7 +26,7 @@ class Flow:
     Attributes:
         times: `[t]`.
         features: `[t, samples, dim]`, float64, unit rows.
-        losses: `[t]`, means over anchors.
+        losses: `[t]`, means as those of a `Solution`.
     """
 
     times: Tensor
@@ -53,11 +54,17 @@ def gradient_flow(
     nonnegative: bool = True,
     denominator: Denominator = "all",
     prototypes: Tensor | None = None,
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
+    frame: bool = False,
+    supcon: float = 1.0,
 ) -> Flow:
     """Follow the gradient of the loss, in sum form, from given features.
 
     dh/dt = -(gradient of the sum over anchors), without its part along h, and without what would make entries negative.
-    Steps are Heun's and projected; their size keeps the difference from Euler's small.
+    A frame term is summed over rows. Steps are Heun's and projected; their size keeps the difference from Euler's
+    small.
 
     Args:
         labels: `[samples]`, integers or strings.
@@ -68,6 +75,11 @@ def gradient_flow(
         nonnegative: As in `solve_ufm`.
         denominator: As in `solve_ufm`.
         prototypes: As in `solve_ufm`.
+        margin: As in `solve_ufm`.
+        class_weights: As in `solve_ufm`.
+        anchor_weights: As in `solve_ufm`.
+        frame: As in `solve_ufm`.
+        supcon: As in `solve_ufm`.
 
     Returns:
         The path.
@@ -84,7 +96,8 @@ def gradient_flow(
                 [0., 1.],
                 [0., 1.]], dtype=torch.float64)
     """
-    objective = Objective(labels, batches, temperature, denominator, prototypes)
+    terms = Terms(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    objective = Objective(labels, batches, prototypes, terms)
     rows = checked_rows(start, objective.num_samples, nonnegative)
     objective.check_prototypes(rows.shape[1], nonnegative)
     wanted = torch.as_tensor(times, dtype=torch.float64)
@@ -94,12 +107,12 @@ def gradient_flow(
 
     def force(rows: Tensor) -> tuple[float, Tensor]:
         value, gradient = objective(rows)
-        return value, tangent(gradient, rows) * objective.anchors
+        return value, tangent(gradient, rows) * objective.divisor
 
     value, pull = force(rows)
     time, size = 0.0, 1e-3 / max(float(pull.abs().max()), 1e-300)
     path, losses = [], []
-    noise = objective.rounding * objective.anchors  # of a force: weaker ones are rounding errors
+    noise = objective.rounding * objective.divisor  # of a force: weaker ones are rounding errors
     for goal in wanted.tolist():
         while time < goal:
             if float(projected_slope(pull, rows, nonnegative).abs().max()) <= noise:

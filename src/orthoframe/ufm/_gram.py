@@ -12,9 +12,9 @@ from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from orthoframe._rows import count_array
+from orthoframe._rows import Weights, count_array, positive_array
 from orthoframe.errors import OptionError
-from orthoframe.options import Denominator, check_choice, check_temperature
+from orthoframe.options import Denominator, check_margin, check_temperature
 
 # Newton steps end when one changes no cosine by more than _STILL.
 _STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
@@ -30,7 +30,13 @@ _RESIDUAL, _PRODUCTS = 1e-6, 3000
 @torch.inference_mode(False)
 @torch.enable_grad()
 def predict_gram(
-    class_counts: Tensor | NDArray[Any] | Sequence[int], *, temperature: float = 0.1, denominator: Denominator = "all"
+    class_counts: Tensor | NDArray[Any] | Sequence[int],
+    *,
+    temperature: float = 0.1,
+    denominator: Denominator = "all",
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
 ) -> Tensor:
     r"""Gram matrix of class means at the optimum of free unit features that may be negative.
 
@@ -39,16 +45,20 @@ def predict_gram(
 
         sum_c n_c log((n_c - 1) e^(1/tau) + sum_{c' != c} n_c' e^(G_cc'/tau)) - n_c/tau
 
-    which is convex in G and minimised over positive semi-definite G with unit diagonal. Classes of equal count are
-    interchangeable, so the size of the problem is the number of different counts: a thousand classes of ten different
-    counts take a fraction of a second, and more than about forty different counts may take minutes. Balanced classes
-    give the simplex ETF; with imbalance, the small classes crowd together. Features need as many dimensions as classes.
+    which is convex in G and minimised over positive semi-definite G with unit diagonal. It stays convex with a margin
+    and with weights, but where an orthogonal frame does not depend on them, this optimum does. Classes of equal count
+    and weights are interchangeable, so the size of the problem is the number of different ones: a thousand classes of
+    ten different counts take a fraction of a second, and more than about forty may take minutes. Balanced classes give
+    the simplex ETF; with imbalance, the small classes crowd together. Features need as many dimensions as classes.
 
     Args:
         class_counts: `[k]`, rows of each class. The row of a class of one is a negative of the others but not an
             anchor, so the loss does not determine the cosines among such classes.
         temperature: tau, from 0.001 to 1e6.
         denominator: As in `supcon_loss`.
+        margin: As in `supcon_loss`.
+        class_weights: `[k]`, as in `supcon_loss`.
+        anchor_weights: `[k]`, as in `supcon_loss`.
 
     Returns:
         `[k, k]`, float64; the cosines of class means, exact to about 1e-9.
@@ -62,14 +72,15 @@ def predict_gram(
         >>> predict_gram([50, 50, 5, 5], temperature=1.0)[0]
         tensor([ 1.0000, -0.8954, -0.2012, -0.2012], dtype=torch.float64)
     """
-    temperature = check_temperature(temperature)
-    check_choice("denominator", denominator, Denominator)
+    temperature, margin = check_temperature(temperature), check_margin(margin, denominator)
     counts = _counts(class_counts)
+    weights = per_class(class_weights, len(counts), "class_weights")
+    anchor_weights = per_class(anchor_weights, len(counts), "anchor_weights")
     if len(counts) == 1:
         return torch.ones(1, 1, dtype=torch.float64)
     if not bool((counts > 1).any()):
         raise OptionError("every class has a single row: there is no anchor, and the loss decides nothing")
-    groups = _Groups(counts, temperature, denominator)
+    groups = _Groups(torch.stack([counts.double(), weights, anchor_weights]), temperature, denominator, margin)
     for start in range(_STARTS):
         point, change = _descend(groups, seed=start)
         if change <= _STILL:
@@ -80,19 +91,39 @@ def predict_gram(
     )
 
 
-def gram_loss(gram: Tensor, class_counts: Tensor, *, temperature: float, denominator: Denominator) -> float:
+def gram_loss(
+    gram: Tensor,
+    class_counts: Tensor,
+    *,
+    temperature: float,
+    denominator: Denominator,
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
+) -> float:
     """Loss, in sum form, of one batch in which rows of a class coincide, from the Gram matrix of the classes."""
-    counts = class_counts.double()
-    weights = torch.ones_like(counts) if denominator == "class-average" else counts
+    counts, k = class_counts.double(), len(class_counts)
+    weights = per_class(class_weights, k, "class_weights")
     own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
-    table = weights.expand(len(counts), -1).clone()
-    table.diagonal().copy_(own)
-    terms = torch.logsumexp(table.log() + (gram - 1) / temperature, 1)
-    return float((counts * terms)[counts > 1].sum())
+    rows = (weights if denominator == "class-average" else weights * counts).log() + margin / temperature
+    table = rows.expand(k, -1).clone()
+    table.diagonal().copy_((weights * own).log())
+    terms = torch.logsumexp(table + (gram - 1) / temperature, 1)
+    return float((per_class(anchor_weights, k, "anchor_weights") * counts * terms)[counts > 1].sum())
+
+
+def per_class(weights: Weights | None, num_classes: int, name: str) -> Tensor:
+    """Weights of classes as float64 `[k]`; 1 without weights."""
+    if weights is None:
+        return torch.ones(num_classes, dtype=torch.float64)
+    found = torch.from_numpy(positive_array(weights, name))
+    if len(found) != num_classes:
+        raise ValueError(f"{name} must have shape [{num_classes}], one per class, not [{len(found)}]")
+    return found
 
 
 class _Groups:
-    """The loss as a function of one vector for each group of classes of equal count.
+    """The loss as a function of one vector for each group of classes of equal count and weights.
 
     The class means of a group are p_g plus a part that is orthogonal to everything outside the group: their cosine to
     other groups is p_g.p_h, and |p_g|^2 = (1 + (k_g - 1) a_g)/k_g, where a_g is the cosine within the group and k_g its
@@ -100,20 +131,21 @@ class _Groups:
     so that |p_g| = 1.
     """
 
-    def __init__(self, counts: Tensor, temperature: float, denominator: Denominator) -> None:
-        found, self.group, sizes = torch.unique(counts, return_inverse=True, return_counts=True)
-        rows: Tensor = found.double()
+    def __init__(self, classes: Tensor, temperature: float, denominator: Denominator, margin: float) -> None:
+        found, self.group, sizes = torch.unique(classes, dim=1, return_inverse=True, return_counts=True)
+        rows, class_weights, anchor_weights = found
         self.sizes: Tensor = sizes.double()
         self.temperature, self.logarithm = temperature, denominator != "negatives"
-        weights = torch.ones_like(rows) if denominator == "class-average" else rows
-        own = rows - 1 if denominator == "all" else torch.ones_like(rows)
+        weights = class_weights * (torch.ones_like(rows) if denominator == "class-average" else rows)
+        own = class_weights * (rows - 1 if denominator == "all" else torch.ones_like(rows))
         self.anchors = rows > 1
-        self.log_force = (self.sizes * rows)[self.anchors].log()
-        self.log_own = own[self.anchors].log()
-        others = weights * self.sizes - torch.diag(weights)
+        force = self.sizes * rows * anchor_weights
+        self.log_force = force[self.anchors].log()
+        self.log_own = own[self.anchors].log() - margin / temperature
+        others = weights * (self.sizes - torch.eye(len(rows), dtype=torch.float64))
         self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
         # The force on a group grows with its rows: on this scale, unknowns have comparable curvatures.
-        self.scale: Tensor = (self.sizes * rows).sqrt()[:, None]
+        self.scale: Tensor = force.sqrt()[:, None]
         self.shape = (len(rows), len(rows) + 1)
 
     def cosines(self, point: Tensor) -> Tensor:

@@ -3,17 +3,18 @@
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Labels
+from orthoframe._rows import Labels, Weights
 from orthoframe.batches import index_lists
-from orthoframe.errors import OptionError
-from orthoframe.losses import angle_bound, loss_floor, supcon_loss
-from orthoframe.options import Denominator, check_choice, check_temperature
-from orthoframe.ufm._gram import gram_loss, predict_gram
+from orthoframe.errors import Option, OptionError
+from orthoframe.losses import angle_bound, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
+from orthoframe.options import Denominator, check_margin, check_number, check_temperature
+from orthoframe.ufm._gram import gram_loss, per_class, predict_gram
 
 # Rounding errors of the term of an anchor, in units of the last place of its largest part.
 _ROUNDINGS = 4.0
@@ -21,52 +22,113 @@ _ROUNDINGS = 4.0
 _RIGHT_ANGLE = 1e-6
 
 
-class Objective:
-    """The sum of the losses of batches, as a function of the features of all samples; arguments as in `solve_ufm`."""
+@dataclass(frozen=True)
+class Terms:
+    """What is minimised: options of `solve_ufm` that say which loss it is.
 
-    def __init__(
-        self, labels: Any, batches: Any, temperature: float, denominator: Denominator, prototypes: Tensor | None
-    ) -> None:
-        check_choice("denominator", denominator, Denominator)
-        temperature = check_temperature(temperature)
+    Attributes:
+        temperature: tau.
+        denominator: As in `supcon_loss`.
+        margin: As in `supcon_loss`, and in the frame term.
+        class_weights: `[k]`, or None.
+        anchor_weights: `[k]`, or None.
+        frame: Whether there is a frame term.
+        supcon: The weight of the contrastive loss.
+    """
+
+    temperature: float = 0.1
+    denominator: Denominator = "all"
+    margin: float = 0.0
+    class_weights: Weights | None = None
+    anchor_weights: Weights | None = None
+    frame: bool = False
+    supcon: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_temperature(self.temperature)
+        check_margin(self.margin, self.denominator)
+        if check_number("supcon", self.supcon, least=0) == 0 and not self.frame:
+            raise OptionError(Option("supcon", 0), " leaves nothing to minimise without ", Option("frame", True))
+
+    @property
+    def contrastive(self) -> dict[str, Any]:
+        """Options of the contrastive loss that are not the usual ones."""
+        names = ("temperature", "denominator", "margin", "class_weights", "anchor_weights")
+        return {name: getattr(self, name) for name in names if _is_set(getattr(self, name))}
+
+
+class Objective:
+    """The loss summed over batches, as a function of the features of all samples; arguments as in `solve_ufm`.
+
+    It is a mean: over anchors, with their weights, or over rows if there is a frame term.
+    """
+
+    def __init__(self, labels: Any, batches: Any, prototypes: Tensor | None, terms: Terms) -> None:
         found = Labels.of(labels)
         self.num_samples, self.num_classes = len(found.classes), len(found.names)
         if not self.num_samples:
             raise ValueError("labels are empty")
-        self.temperature, self.denominator = temperature, denominator
-        self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, self.num_classes)
+        k = self.num_classes
+        on_classes, on_anchors = terms.class_weights, terms.anchor_weights
+        self.terms = replace(
+            terms,
+            class_weights=None if on_classes is None else per_class(on_classes, k, "class_weights"),
+            anchor_weights=None if on_anchors is None else per_class(on_anchors, k, "anchor_weights"),
+        )
+        self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, k)
         classes = torch.from_numpy(found.classes).long()
-        self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(self.num_classes)])
+        self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(k)])
         fixed = torch.arange(self.num_samples, len(self.labels))
         lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
         views = getattr(batches, "views", 1)  # of a plan: coinciding rows of each sample
         self.batches = [torch.cat([torch.as_tensor(batch, dtype=torch.long).repeat(views), fixed]) for batch in lists]
+        rows = torch.cat([torch.zeros(0, dtype=torch.long), *self.batches])
+        self.rows = torch.bincount(rows[rows < self.num_samples], minlength=self.num_samples).double()  # of each sample
+        shares = torch.bincount(classes, weights=self.rows, minlength=k)
+        self.shares = shares.clamp(min=1.0)  # of classes that are in no batch, and so have no row in the sum
         self._count_rows()
-        if not self.anchors:
+        if self.divisor == 0:
             raise OptionError(
-                "no batch holds two rows of a class and anything to compare them with: the loss is 0 everywhere"
+                "no batch holds a row: the loss is 0 everywhere"
+                if terms.frame
+                else "no batch holds two rows of a class and anything to compare them with: the loss is 0 everywhere"
             )
 
     def _count_rows(self) -> None:
         """Count positives, negatives and anchors of each class in each batch, and find the floor."""
-        found = [torch.zeros(3, 0, dtype=torch.long)]
+        terms, k = self.terms, self.num_classes
+        class_weights = per_class(terms.class_weights, k, "class_weights")
+        anchor_weights = per_class(terms.anchor_weights, k, "anchor_weights")
+        found = [torch.zeros(4, 0, dtype=torch.float64)]
         for batch in self.batches:
-            counts = torch.bincount(self.labels[batch], minlength=self.num_classes)
-            present, own = int((counts > 0).sum()), counts[counts > 1]
-            if self.denominator != "negatives" or present > 1:
-                others = len(batch) - own if self.denominator != "class-average" else torch.full_like(own, present - 1)
-                found.append(torch.stack([own - 1, others, own]))
-        self._positives, self._negatives, self._weights = torch.cat(found, 1)
-        self.anchors = int(self._weights.sum())
+            counts = torch.bincount(self.labels[batch], minlength=k)
+            mass = class_weights * (counts.clamp(max=1) if terms.denominator == "class-average" else counts)
+            others, own = mass.sum() - mass, counts > 1
+            if terms.denominator != "negatives" or int((counts > 0).sum()) > 1:
+                columns = torch.stack([counts - 1.0, others, class_weights, anchor_weights * counts])
+                found.append(columns[:, own])
+        self._positives, self._negatives, self._own_weights, self._weights = torch.cat(found, 1)
         # An orthogonal frame is optimal in every batch, among non-negative rows.
-        floors = (float(loss_floor(self.labels[batch], reduction="sum", **self._options())) for batch in self.batches)
-        self.floor = math.fsum(floors) / max(self.anchors, 1)
+        parts = [
+            terms.supcon * float(loss_floor(self.labels[batch], reduction="sum", **terms.contrastive))
+            for batch in self.batches
+            if terms.supcon
+        ]
+        self.divisor = float(self._weights.sum())
+        if terms.frame:
+            self.divisor = float(self.rows.sum())
+            floors = frame_floor(self.labels[: self.num_samples], k, reduction="none", **self._frame_options())
+            parts.append(float(torch.dot(self.rows, floors)))
+        self.floor = math.fsum(parts) / max(self.divisor, 1e-300)
         largest = max((1, *map(len, self.batches)))
-        self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * (1 / self.temperature + math.log(largest))
+        scale = (1 + abs(terms.margin)) / terms.temperature + math.log(largest) + float(class_weights.log().abs().max())
+        self.rounding = _ROUNDINGS * torch.finfo(torch.float64).eps * scale * (terms.supcon + terms.frame)
 
     def check_prototypes(self, dim: int, nonnegative: bool) -> None:
-        """Refuse prototypes that do not fit the features."""
+        """Refuse prototypes, and a frame, that do not fit the features."""
         if self.prototypes is None:
+            if self.terms.frame:
+                make_frame(self.num_classes, dim)
             return
         if self.prototypes.shape[1] != dim:
             raise ValueError(f"prototypes have {self.prototypes.shape[1]} dimensions and features {dim}")
@@ -79,39 +141,57 @@ class Objective:
     def at_temperature(self, temperature: float) -> "Objective":
         """The same batches at another temperature."""
         other = copy(self)
-        other.temperature = temperature
+        other.terms = replace(self.terms, temperature=temperature)
         other._count_rows()
         return other
 
     def __call__(self, features: Tensor) -> tuple[float, Tensor]:
-        """The loss, as a mean over anchors, and its gradient `[samples, dim]`; features must be unit rows."""
+        """The loss, as a mean, and its gradient `[samples, dim]`; features must be unit rows."""
         free = features.detach().requires_grad_()
         rows = free if self.prototypes is None else torch.cat([free, self.prototypes])
-        total, options = torch.zeros((), dtype=torch.float64), self._options()
-        for batch in self.batches:
-            total = total + supcon_loss(rows[batch], self.labels[batch], reduction="sum", normalize=False, **options)
-        (gradient,) = torch.autograd.grad(total / self.anchors, free)
-        return float(total.detach()) / self.anchors, gradient
+        total, options = torch.zeros((), dtype=torch.float64), self.terms.contrastive
+        for batch in self.batches if self.terms.supcon else []:
+            loss = supcon_loss(rows[batch], self.labels[batch], reduction="sum", normalize=False, **options)
+            total = total + self.terms.supcon * loss
+        if self.terms.frame:
+            targets = make_frame(self.num_classes, rows.shape[1], dtype=torch.float64)
+            targets = targets if self.prototypes is None else self.prototypes
+            terms = frame_loss(
+                free, self.labels[: self.num_samples], targets, reduction="none", **self._frame_options()
+            )
+            total = total + torch.dot(self.rows, terms)
+        (gradient,) = torch.autograd.grad(total / self.divisor, free)
+        return float(total.detach()) / self.divisor, gradient
 
-    def _options(self) -> dict[str, Any]:
-        return {"temperature": self.temperature, "denominator": self.denominator}
+    def _frame_options(self) -> dict[str, Any]:
+        return {"temperature": self.terms.temperature, "shares": self.shares, "margin": self.terms.margin}
 
     def free_floor(self) -> float | None:
-        """The lowest mean over anchors of any unit rows; only known for a single batch without prototypes."""
-        if len(self.batches) > 1 or self.prototypes is not None:
+        """The lowest mean of any unit rows; only known for a single batch, without prototypes and frame term."""
+        if len(self.batches) > 1 or self.prototypes is not None or self.terms.frame:
             return None
-        counts = torch.unique(self.labels[self.batches[0]], return_counts=True)[1]
+        present, counts = torch.unique(self.labels[self.batches[0]], return_counts=True)
+        options = self.terms.contrastive
+        options |= {name: options[name][present] for name in ("class_weights", "anchor_weights") if name in options}
         try:
-            gram = predict_gram(counts, **self._options())
+            gram = predict_gram(counts, **options)
         except RuntimeError:  # too many different counts
             return None
-        return gram_loss(gram, counts, **self._options()) / self.anchors
+        return self.terms.supcon * gram_loss(gram, counts, **options) / self.divisor
 
     def angle(self, gap: float) -> float:
-        """Largest deviation from an orthogonal frame, over batches and their classes, that a gap allows."""
+        """Largest deviation from an orthogonal frame that a gap allows: of any class in a batch, or of any row."""
         # Every class is at or above its floor in every batch, so the gap of one is at most that of all together.
-        gaps = (max(gap, 0.0) + self.rounding) * self.anchors / self._weights.double()
-        return float(angle_bound(gaps, self._positives, self._negatives, **self._options()).max())
+        whole, terms = (max(gap, 0.0) + self.rounding) * self.divisor, self.terms
+        options: dict[str, Any] = {"temperature": terms.temperature, "margin": terms.margin}
+        if terms.frame:  # and so is every row
+            part = self.shares / self.shares.sum()
+            gaps = (whole / self.rows)[self.rows > 0]
+            own = part[self.labels[: self.num_samples]][self.rows > 0]
+            return float(angle_bound(gaps, 1, 1 - own, own_weight=own, **options).max())
+        gaps, options = whole / (terms.supcon * self._weights), {**options, "denominator": terms.denominator}
+        bounds = angle_bound(gaps, self._positives, self._negatives, own_weight=self._own_weights, **options)
+        return float(bounds.max())
 
 
 def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_classes: int) -> Tensor:
@@ -121,3 +201,7 @@ def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_clas
     if not torch.allclose(torch.linalg.vector_norm(rows, dim=1), torch.ones(num_classes, dtype=torch.float64)):
         raise ValueError("prototypes must have unit norm; use torch.eye(classes, dim)")
     return torch.nn.functional.normalize(rows, dim=1)  # in float32 they are unit to seven digits only
+
+
+def _is_set(value: object) -> bool:
+    return isinstance(value, Tensor) or value not in (None, 0.0)

@@ -11,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe._rows import Weights
 from orthoframe.geometry import Geometry, measure
 from orthoframe.options import Denominator, check_count, check_number
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
-from orthoframe.ufm._objective import Objective
+from orthoframe.ufm._objective import Objective, Terms
 
 # Starts after the first begin at this temperature, at which classes rarely merge.
 _PARTING = 0.1
@@ -31,7 +32,8 @@ _LOOSE = 0.01
 class Solution:
     """The features that the solver found; `str()` describes them.
 
-    Losses are means over all anchors of all batches.
+    Losses are means over all anchors of all batches, with their weights. With a frame term, the sum of both parts is
+    divided by the rows of all batches.
 
     Attributes:
         features: `[samples, dim]`, float64, unit rows; exact zeros where the constraint is active.
@@ -40,7 +42,9 @@ class Solution:
             single batch, from `predict_gram`; None where it is not known.
         gap: `loss - floor`; None without a floor.
         bound: For non-negative features, the largest deviation from an orthogonal frame that the gap allows: the mean
-            of 1 - (cosine to positives) + (cosine to negatives), in any class of any batch, is at most this. Else None.
+            of 1 - (cosine to positives) + (cosine to negatives), in any class of any batch, is at most this. With a
+            frame term it is about any row of a batch, and its cosines to the row of its class in the frame and to the
+            others. Else None.
         geometry: The geometry of the features.
         converged: Whether the loss is at its floor or, where that is not known, stationary.
         reason: Why the solver stopped: `"floor"`, `"stationary"`, or `"steps"` if `max_steps` did not suffice.
@@ -109,6 +113,11 @@ def solve_ufm(
     nonnegative: bool = True,
     denominator: Denominator = "all",
     prototypes: Tensor | None = None,
+    margin: float = 0.0,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
+    frame: bool = False,
+    supcon: float = 1.0,
     start: Tensor | None = None,
     starts: int = 5,
     max_steps: int = 1000,
@@ -131,6 +140,12 @@ def solve_ufm(
         denominator: As in `supcon_loss`.
         prototypes: `[k, dim]`, one fixed unit row per class, in the order of the sorted labels, that is part of every
             batch: `torch.eye(k, dim)` binds every batch at no cost.
+        margin: As in `supcon_loss`; also that of the frame term.
+        class_weights: `[k]`, as in `supcon_loss`, in the order of the sorted labels.
+        anchor_weights: `[k]`, as in `supcon_loss`, in the order of the sorted labels.
+        frame: Whether to add a frame term, which pulls each row to its class's prototype or, without prototypes, to its
+            row of `make_frame`. Its shares are those of the rows in the batches.
+        supcon: The weight of the contrastive loss; 0 leaves the frame term alone.
         start: `[samples, dim]`, initial features; by default they are random. There is no other start then.
         starts: The largest number of random starts. Where the lowest loss is not known, all are tried.
         max_steps: The largest number of steps of a start, at each temperature that it goes through.
@@ -155,7 +170,8 @@ def solve_ufm(
     dim, seed = check_count("dim", dim), check_count("seed", seed, least=0)
     starts, max_steps = check_count("starts", starts), check_count("max_steps", max_steps)
     tolerance = check_number("tolerance", tolerance, above=0)
-    objective = Objective(labels, batches, temperature, denominator, prototypes)
+    terms = Terms(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    objective = Objective(labels, batches, prototypes, terms)
     objective.check_prototypes(dim, nonnegative)
     if nonnegative and dim < objective.num_classes:
         outlook = "there is no orthogonal frame, and the floor may be out of reach"
@@ -199,7 +215,7 @@ def solve_ufm(
 
 def _stages(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
     """The objective, preceded by itself at another temperature if a random start begins there."""
-    own = objective.temperature
+    own = objective.terms.temperature
     first = max(own, _FEELING) if not nonnegative else _PARTING if number > 1 else own
     return [objective] if first == own else [objective.at_temperature(first), objective]
 
