@@ -6,6 +6,9 @@ products of their gradient. Every contender's gradient is compared before anythi
 
     python benchmarks/loss.py --json docs/results/loss.json
 
+A second table has the other members of the family at 4,096 rows, relative to `all`; the frame term; and anchors that
+are compared with keys alone, relative to the bare formula.
+
 The compiled contender needs a C++ compiler, and is left out where there is none.
 """
 
@@ -18,13 +21,14 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from pytorch_metric_learning.losses import SupConLoss as MetricLearningLoss
 from torch import Tensor
 
-from orthoframe import supcon_loss
+from orthoframe import frame_loss, make_frame, supcon_loss
 
 DIM, CLASSES, TEMPERATURE, THREADS = 128, 10, 0.1, 2
 LARGE = 65536
@@ -35,6 +39,18 @@ LIMITS: dict[int, dict[str, float]] = {
     4096: {"eager": 0.2, "compiled": 0.6, "products": 0.75},
     16384: {"products": 0.75},
 }
+# Of `all`, at this many rows; the frame term, too.
+FAMILY_ROWS = 4096
+FAMILY: dict[str, tuple[dict[str, object], float]] = {
+    "margin": ({"margin": 0.5}, 1.3),
+    "class weights": ({"class_weights": torch.linspace(0.5, 2.0, CLASSES)}, 1.3),
+    "sincere": ({"denominator": "sincere"}, 1.3),
+    "class-average": ({"denominator": "class-average"}, 1.3),
+    "negatives": ({"denominator": "negatives"}, 1.3),
+}
+FRAME_LIMIT = 0.05
+# Keys alone, of the bare formula.
+ANCHORS, KEYS, KEYS_LIMIT = 256, 4096, 1.2
 
 
 def textbook(features: Tensor, labels: Tensor) -> Tensor:
@@ -96,6 +112,52 @@ def contenders(rows: int) -> dict[str, Callable[[], object]]:
     return steps
 
 
+def family() -> dict[str, Callable[[], object]]:
+    """Steps of the other members of the family."""
+    features = torch.randn(FAMILY_ROWS, DIM, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    labels, frame = torch.arange(FAMILY_ROWS) % CLASSES, make_frame(CLASSES, DIM)
+
+    def step(**options: Any) -> Callable[[], object]:
+        return lambda: torch.autograd.grad(supcon_loss(features, labels, temperature=TEMPERATURE, **options), features)
+
+    steps = {"all": step(), **{name: step(**options) for name, (options, _) in FAMILY.items()}}
+    steps["frame term"] = lambda: torch.autograd.grad(frame_loss(features, labels, frame), features)
+    return steps
+
+
+def bare_keys(anchors: Tensor, labels: Tensor, keys: Tensor, key_labels: Tensor) -> Tensor:
+    """Anchors against keys as one writes it down."""
+    logits = F.normalize(anchors, dim=1) @ F.normalize(keys, dim=1).T / TEMPERATURE
+    positives = (labels[:, None] == key_labels).float()
+    return (logits.logsumexp(1) - (positives * logits).sum(1) / positives.sum(1)).mean()
+
+
+def keys_alone() -> dict[str, Callable[[], object]]:
+    """Steps of anchors against a queue that does not learn, and against keys that do."""
+    generator = torch.Generator().manual_seed(0)
+    anchors = torch.randn(ANCHORS, DIM, generator=generator).requires_grad_()
+    keys = torch.randn(KEYS, DIM, generator=generator).requires_grad_()
+    labels, key_labels = torch.arange(ANCHORS) % CLASSES, torch.arange(KEYS) % CLASSES
+
+    def ours_alone(anchors: Tensor, labels: Tensor, keys: Tensor, key_labels: Tensor) -> Tensor:
+        options: dict[str, Any] = {"compare": "keys", "temperature": TEMPERATURE}
+        return supcon_loss(anchors, labels, keys=keys, key_labels=key_labels, **options)
+
+    queue = keys.detach()
+
+    def step(loss: Callable[..., Tensor], keys: Tensor) -> Callable[[], Any]:
+        learning = [anchors, keys] if keys.requires_grad else [anchors]
+        return lambda: torch.autograd.grad(loss(anchors, labels, keys, key_labels), learning)
+
+    steps: dict[str, Callable[[], Any]] = {}
+    for name, loss in (("ours", ours_alone), ("bare", bare_keys)):
+        steps |= {f"{name}, queue": step(loss, queue), f"{name}, learning keys": step(loss, keys)}
+    for kind in ("queue", "learning keys"):
+        for one, other in zip(steps[f"ours, {kind}"](), steps[f"bare, {kind}"](), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+    return steps
+
+
 def best_times(steps: dict[str, Callable[[], object]], seconds: float) -> dict[str, float]:
     """Milliseconds of the fastest call of each, taken in turns until the time is up."""
     best = dict.fromkeys(steps, float("inf"))
@@ -125,6 +187,11 @@ def ratios(best: dict[str, float]) -> dict[str, float]:
     return {kind: best["ours"] / min(times) for kind, times in found.items() if times}
 
 
+def judged(ratio: float, limit: float | None) -> str:
+    """A ratio beside what was asked of it."""
+    return f"{ratio:.2f}" if limit is None else f"{ratio:.2f} (at most {limit}){'' if ratio <= limit else ' !'}"
+
+
 def large(contender: str) -> str:
     """In a process of its own: seconds and MiB above the inputs at 65,536 rows, or why it cannot."""
     script = f"""
@@ -133,7 +200,11 @@ sys.path.insert(0, {str(Path(__file__).parent)!r})
 import loss
 from pytorch_metric_learning.losses import SupConLoss
 torch.set_num_threads({THREADS})
-step = {{"ours": loss.ours, "textbook": loss.textbook, "pytorch-metric-learning": SupConLoss()}}[{contender!r}]
+def member(options):
+    return lambda features, labels: loss.supcon_loss(features, labels, **options)
+family = {{name: member(options) for name, (options, _) in loss.FAMILY.items()}}
+peers = {{"textbook": loss.textbook, "pytorch-metric-learning": SupConLoss()}}
+step = {{"ours": loss.ours, **family, **peers}}[{contender!r}]
 def peak():  # ru_maxrss would be that of the process which started this one, if larger
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", open("/proc/self/status").read()).group(1)) / 1024
 def run(rows):
@@ -143,7 +214,7 @@ def run(rows):
     step(features, labels).backward()
     return time.perf_counter() - start, peak() - before
 run(64)
-if {contender!r} != "ours":
+if {contender!r} in peers:
     resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
 try:
     print("%.1f s, %.0f MiB above the inputs" % run({LARGE}))
@@ -176,18 +247,26 @@ def main() -> None:
         found = ratios(best)
         cells = []
         for name in ("eager", "compiled", "products", "lean", "compiled lean"):
-            limit = LIMITS[rows].get(name)
-            wanted = "" if limit is None else f" (at most {limit})" + ("" if found.get(name, 9) <= limit else " !")
-            cells.append(f"{found[name]:.2f}{wanted}" if name in found else "")
+            cells.append(judged(found[name], LIMITS[rows].get(name)) if name in found else "")
         print(f"| {rows} | {best['ours']:.2f} | {' | '.join(cells)} |", flush=True)
         sizes[str(rows)] = {"milliseconds": best, "ratios": found}
+    times = best_times(family(), arguments.seconds)
+    limits = {**{name: limit for name, (_, limit) in FAMILY.items()}, "frame term": FRAME_LIMIT}
+    print(f"\n| {FAMILY_ROWS} rows | ms | of `all` |\n|---|---|---|")
+    for name, limit in limits.items():
+        print(f"| {name} | {times[name]:.2f} | {judged(times[name] / times['all'], limit)} |", flush=True)
+    alone = best_times(keys_alone(), arguments.seconds)
+    print(f"\n| {ANCHORS} anchors, {KEYS} keys alone | ms | of the bare formula |\n|---|---|---|")
+    for kind in ("queue", "learning keys"):
+        ratio = alone[f"ours, {kind}"] / alone[f"bare, {kind}"]
+        print(f"| {kind} | {alone[f'ours, {kind}']:.2f} | {judged(ratio, KEYS_LIMIT)} |", flush=True)
     print(f"\n{LARGE} rows:")
     at_large = {}
-    for name in ("ours", "textbook", "pytorch-metric-learning"):
+    for name in ("ours", *FAMILY, "textbook", "pytorch-metric-learning"):
         at_large[name] = large(name)
         print(f"- {name}: {at_large[name]}", flush=True)
     if arguments.json:
-        report = {"machine": machine, "sizes": sizes, str(LARGE): at_large}
+        report = {"machine": machine, "sizes": sizes, "family": times, "keys alone": alone, str(LARGE): at_large}
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
 

@@ -42,7 +42,7 @@ def forward(grid: "Grid", keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]
 
     Also returns what `backward` needs: the denominators, and the first tiles, up to `keep_bytes`.
     """
-    weights, tiles, buffer = grid.weight_blocks, [], None
+    weights, tiles, buffer, keep_bytes = grid.weight_blocks, [], None, grid.room_for_tiles(keep_bytes)
     parts: list[Tensor | None] = [None] * grid.num_anchor_blocks
     for i, j in grid.pairs():
         size = grid.blocks[i].shape[0] * grid.blocks[j].shape[0] * grid.rows.element_size()
@@ -150,6 +150,12 @@ class Grid:
         # Where each class begins among the sorted anchors, and among the sorted keys.
         sizes = (torch.bincount(part, minlength=factors.shape[0]) for part in parts)
         self._anchor_starts, self._key_starts = ([0, *size.cumsum(0).tolist()] for size in sizes)
+
+    def room_for_tiles(self, keep_bytes: int) -> int:
+        """Less where rows are copied (sorted, weighted, and their gradient), so that memory is that of `all`."""
+        if self.weights is None and self.order is None:
+            return keep_bytes
+        return keep_bytes // 2 - 3 * self.rows.numel() * self.rows.element_size()
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Views of the anchors and then of the keys, at most a tile of rows each."""
