@@ -7,8 +7,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orthoframe import FrameLoss, SupConLoss, supcon_loss
-from orthoframe.losses._autograd import Inputs, _gradients, _SupConTotal, _terms
+from orthoframe.losses._autograd import _SupConTotal
 from orthoframe.losses._batch import LossSpec
+from orthoframe.losses._terms import Inputs, all_gradients, all_terms
 
 FAMILY = [
     {"denominator": denominator, "margin": margin, "class_weights": weights}
@@ -79,8 +80,8 @@ def test_a_step_on_a_gpu_without_values(options, compare):
             *_, of_rows, of_temperatures = _SupConTotal.forward(*inputs, *spec, True, True, True)
             assert of_rows.shape == (11, 4)
             assert of_temperatures.shape == ((0,) if learnt is None else learnt.shape)
-            values, _, denominators = _terms(*inputs, *spec)
-            assert _gradients(values, denominators, *inputs, *spec)[0].shape == (11, 4)
+            values, _, denominators = all_terms(*inputs, *spec)
+            assert all_gradients(values, denominators, *inputs, *spec)[0].shape == (11, 4)
 
 
 def test_modules_on_a_gpu_without_values():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from orthoframe._rows import feature_tensor, label_tensor
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._autograd import Inputs, refuse_singletons, supcon_terms, supcon_total
+from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import LossSpec
 from orthoframe.losses._distributed import (
     exchange_headers,
@@ -21,6 +21,7 @@ from orthoframe.losses._distributed import (
     sub_groups,
     sum_over_processes,
 )
+from orthoframe.losses._terms import Inputs
 from orthoframe.options import (
     Compare,
     Denominator,
