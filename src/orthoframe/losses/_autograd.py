@@ -56,6 +56,9 @@ def _learns(tensor: Tensor | None) -> bool:
     return tensor is not None and tensor.requires_grad
 
 
+_ARGUMENTS = len(Inputs._fields + LossSpec._fields)
+
+
 class _SupConTotal(torch.autograd.Function):
     """The sum or mean; its gradient is known at once, up to a factor."""
 
@@ -93,12 +96,14 @@ class _SupConTotal(torch.autograd.Function):
             ctx.save_for_backward(rows, temperatures, *output[3:])
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * (_ARGUMENTS + 3)
         rows, temperatures, of_rows, of_temperatures = ctx.saved_tensors
         if torch.is_grad_enabled():  # with create_graph=True or torch.func
             of_rows, of_temperatures = _Constant.apply(of_rows, of_temperatures, rows, temperatures)  # type: ignore[no-untyped-call]
         second = None if temperatures is None else of_temperatures * grad
-        return of_rows * grad, second, *(None,) * (len(Inputs._fields + LossSpec._fields) + 1)
+        return of_rows * grad, second, *(None,) * (_ARGUMENTS + 1)
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
@@ -119,7 +124,9 @@ class _SupConTerms(torch.autograd.Function):
         save_inputs(ctx, inputs, output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * _ARGUMENTS
         *tensors, denominators = ctx.saved_tensors
         found = _SupConGradients.apply(grad, denominators, *tensors, *ctx.rest)  # type: ignore[no-untyped-call]
         return found[0], None if tensors[1] is None else found[1], *(None,) * len(tensors[2:] + ctx.rest)
