@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -140,6 +141,7 @@ class FrameLoss(nn.Module):
         margin: What is taken off the cosine of the own class, in the frame term, and off those of positives, in the
             contrastive part.
         gather: Whether the contrastive part compares rows with those of other processes.
+        group: The processes that share a batch, as in `SupConLoss`; all of them by default.
 
     Attributes:
         frame: `[k, dim]`, a buffer.
@@ -164,12 +166,13 @@ class FrameLoss(nn.Module):
         shares: Weights | None = None,
         margin: float = 0.0,
         gather: bool = True,
+        group: dist.ProcessGroup | None = None,
     ) -> None:
         super().__init__()
         self.register_buffer("frame", make_frame(num_classes, dim))
         self.register_buffer("log_shares", log_shares(shares, num_classes).float())
         self.supcon = check_number("supcon", supcon, least=0)
-        self.contrastive = SupConLoss(temperature, gather=gather, margin=margin)
+        self.contrastive = SupConLoss(temperature, gather=gather, margin=margin, group=group)
 
     @property
     def temperature(self) -> float | Tensor:

@@ -1,6 +1,5 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +17,7 @@ from orthoframe.losses._distributed import (
     exchange_headers,
     gather_others,
     num_processes,
-    sub_groups,
+    refuse_batch,
     sum_over_processes,
 )
 from orthoframe.losses._terms import Inputs
@@ -209,7 +208,7 @@ class SupConLoss(nn.Module):
         self.temperature = temperature if isinstance(temperature, Tensor) else check_temperature(temperature)
         self.denominator, self.singletons, self.gather = denominator, singletons, gather
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
-        self.group, self._may_warn = group, group is None
+        self.group = group
         for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights)):
             weights = None if given is None else _checked_weights(given, name, torch.device("cpu"))
             self.register_buffer(name, weights)
@@ -226,7 +225,7 @@ class SupConLoss(nn.Module):
             batch = _checked_batch(features, labels, keys, key_labels, self.compare)
         except Exception:  # whatever it is, the other processes must be told
             if several:
-                exchange_headers(features, self._options(), self.group, refused=True)
+                refuse_batch(features, self.group)
             raise
         weights = [self.class_weights, self.anchor_weights]
         spec = _spec(self.temperature, self.denominator, self.margin, self.compare, self.normalize)
@@ -243,9 +242,9 @@ class SupConLoss(nn.Module):
         weights: Sequence[Tensor | None],
         spec: LossSpec,
     ) -> Tensor:
-        if self._may_warn:
-            self._warn_of_sub_groups()
-        headers = exchange_headers(features, self._options(), self.group, refused=False)
+        fixed = -1.0 if isinstance(self.temperature, Tensor) else self.temperature
+        words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
+        headers = exchange_headers(features, labels, [fixed, self.margin], words, self.group)
         if features.dtype in _HALF:
             features = features.float()  # gradients are summed over processes, and would be rounded at each
         if self.compare == "all":
@@ -259,23 +258,13 @@ class SupConLoss(nn.Module):
         spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
         inputs = _inputs(features, labels, keys, key_labels, self.temperature, weights)
         total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
-        sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group)
+        sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group, headers)
         if self.singletons == "error" and bool(sums[1]):
             refuse_singletons(total, missing, inputs.labels, spec)
             raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
         # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
         divisor = 1.0 if self.reduction == "sum" else sums[0].masked_fill(sums[0] == 0, 1.0)
         return total * (len(headers) / divisor)
-
-    def _warn_of_sub_groups(self) -> None:
-        self._may_warn = False
-        if smaller := sub_groups():
-            warnings.warn(
-                f"this process is also in groups of {smaller} processes, and the loss compares the rows of all "
-                f"{num_processes(None)}; if gradients are averaged over one of these groups, give it as "
-                "SupConLoss(group=...), else torch.distributed.group.WORLD, which says that all share a batch",
-                stacklevel=4,
-            )
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
