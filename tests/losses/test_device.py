@@ -126,3 +126,23 @@ def test_grad_and_vmap_of_torch_func():
             assert torch.allclose(mapped[1][i], expected[1])
             assert torch.allclose(fixed[i], torch.autograd.grad(loss(rows, labels[i], 0.1), rows)[0])
             assert torch.allclose(torch.func.grad(loss)(features[i], labels[i], 0.1), fixed[i])
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("compare", ["all", "keys"])
+def test_backward_through_vmap(reduction, compare):
+    """Inside of vmap tensors do not say that they require a gradient; features, keys and temperatures get theirs."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = ((3, 6, 4), (3, 5, 4), (3,))
+    learnt = [torch.rand(shape, generator=generator, dtype=torch.float64).add(0.1).requires_grad_() for shape in shapes]
+
+    def loss(rows, keys, tau):
+        options = {"keys": keys, "key_labels": torch.arange(5) % 2, "compare": compare, "reduction": reduction}
+        return supcon_loss(rows, torch.arange(6) % 2, temperature=tau, **options).sum()
+
+    for given in (learnt, learnt[:2]):
+        fixed = () if len(given) == 3 else (0.1,)
+        mapped = torch.func.vmap(lambda *tensors, fixed=fixed: loss(*tensors, *fixed))(*given).sum()
+        slow = sum(loss(*each, *fixed) for each in zip(*given, strict=True))
+        for one, other in zip(torch.autograd.grad(mapped, given), torch.autograd.grad(slow, given), strict=True):
+            assert torch.allclose(one, other)

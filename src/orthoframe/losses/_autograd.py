@@ -107,7 +107,9 @@ class _SupConTotal(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        return _mapped(_SupConTotal, info, dims, arguments, 5)
+        *given, mean, skip, learns = _with_gradients(arguments)
+        learns = learns or _learns(given[0]) or _learns(given[1])
+        return _mapped(_SupConTotal, info, dims, (*given, mean, skip, learns), 5)
 
 
 class _SupConTerms(torch.autograd.Function):
@@ -133,7 +135,7 @@ class _SupConTerms(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        return _mapped(_SupConTerms, info, dims, arguments, 3)
+        return _mapped(_SupConTerms, info, dims, _with_gradients(arguments), 3)
 
 
 class _SupConGradients(torch.autograd.Function):
@@ -181,6 +183,15 @@ def _refuse_second_derivative() -> NoReturn:
 # torch asks for the signature at every call, and to find it out takes longer than many an operation.
 for _function in (_SupConTotal, _SupConTerms):
     _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
+
+
+_KEY_GRADIENT = _FIELDS + LossSpec._fields.index("key_gradient")
+
+
+def _with_gradients(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Keys get a gradient if rows do: inside of `vmap` tensors do not say that they require one."""
+    wanted = arguments[_KEY_GRADIENT] or _learns(arguments[0])
+    return *arguments[:_KEY_GRADIENT], wanted, *arguments[_KEY_GRADIENT + 1 :]
 
 
 def _mapped(
