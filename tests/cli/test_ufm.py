@@ -91,9 +91,26 @@ def test_an_unreached_floor_is_status_1(capsys):
     assert "warning: 3 dimensions are too few for 6 classes" in err
 
 
+def test_a_margin_and_the_frame_term(capsys):
+    status, out, _ = run(capsys, "--counts", "20x2,5", "--margin", "0.5")
+    assert status == 0
+    assert "loss (mean over anchors)" in out
+    plan = ["--counts", "20x2,5", "--scheme", "partition", "--batch-size", "9", "--frame", "--supcon", "0"]
+    status, out, _ = run(capsys, *plan)
+    assert status == 0
+    assert "Certified: with non-negative features of at least 3 dimensions, the frame term leaves every sample" in out
+    assert "departure from a frame, of any row" in out
+    status, out, _ = run(capsys, "--counts", "4x2", "--frame", "--no-relu", "--starts", "1")
+    assert "not known" in out
+    assert "What the batches would guarantee with a ReLU" in out
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["--counts", "5x3", "--supcon", "0"], "--supcon 0 leaves nothing to minimise without --frame"),
+        (["--counts", "5x3", "--dim", "2", "--frame"], "--frame needs one dimension per class"),
+        (["--counts", "5x3", "--margin", "1", "--denominator", "negatives"], "would only add a constant"),
         (["--counts", "50x"], "'50x' is not ROWS or ROWSxCLASSES"),
         (["--counts", "5x0"], "'5x0' is not"),
         (["--counts", "-5"], "'-5' is not"),

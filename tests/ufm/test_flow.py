@@ -1,16 +1,18 @@
 """Gradient flow near the frame decays as predicted, and fastest at the predicted temperature."""
 
+import math
+
 import pytest
 import torch
 
-from orthoframe import decay_rate, fastest_temperature, gradient_flow, solve_ufm
+from orthoframe import decay_rate, fastest_temperature, gradient_flow, make_frame, measure, solve_ufm
 from orthoframe.ufm import random_rows
 
 COUNTS = torch.tensor([12, 12, 4, 4])
 LABELS = torch.repeat_interleave(torch.arange(4), COUNTS)
 
 
-def rate(counts, temperature, denominator, c):
+def rate(counts, temperature, denominator, c, margin=0.0):
     """Measured and predicted rate at which the spread of class c decays, close to a frame."""
     k = len(counts)
     labels = torch.repeat_interleave(torch.arange(k), counts)
@@ -19,8 +21,9 @@ def rate(counts, temperature, denominator, c):
     noise = torch.randn(frame.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     start = frame + 1e-4 * noise * (frame > 0)  # turned inside the dimensions that the class owns
     others = torch.full_like(counts, k - 1) if denominator == "class-average" else counts.sum() - counts
-    predicted = float(decay_rate(counts - 1, others, temperature=temperature, denominator=denominator)[c])
-    path = gradient_flow(labels, start, [0.0, 1 / predicted], temperature=temperature, denominator=denominator)
+    options = {"temperature": temperature, "denominator": denominator, "margin": margin}
+    predicted = float(decay_rate(counts - 1, others, **options)[c])
+    path = gradient_flow(labels, start, [0.0, 1 / predicted], **options)
     rows = path.features[:, labels == c]
     spread = (rows - rows.mean(1, keepdim=True)).square().sum((1, 2)).sqrt()
     return float(torch.log(spread[0] / spread[1])) * predicted, predicted
@@ -32,6 +35,56 @@ def rate(counts, temperature, denominator, c):
 def test_the_spread_decays_as_predicted(denominator, temperature, c):
     measured, predicted = rate(COUNTS, temperature, denominator, c)
     assert measured == pytest.approx(predicted, rel=0.01)
+    if denominator != "negatives":
+        measured, predicted = rate(COUNTS, temperature, denominator, c, margin=0.5)
+        assert measured == pytest.approx(predicted, rel=0.01)
+
+
+def test_weights_multiply_the_rates():
+    """An anchor weight is a factor; a class weight changes the share of the negatives."""
+    labels, frame = [0, 0, 0, 1, 1], torch.kron(torch.eye(2), torch.ones(1, 3)).double() / 3**0.5
+    noise = torch.randn(5, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    start = frame[labels] * (1 + 1e-4 * noise)
+    predicted = 5.0 * float(decay_rate(2, 2 * 3.0, temperature=0.4, own_weight=0.5))
+    weights = {"class_weights": [0.5, 3.0], "anchor_weights": [5.0, 1.0]}
+    path = gradient_flow(labels, start, [0.0, 1 / predicted], temperature=0.4, **weights)
+    rows = path.features[:, :3]
+    spread = (rows - rows.mean(1, keepdim=True)).square().sum((1, 2)).sqrt()
+    assert float(torch.log(spread[0] / spread[1])) == pytest.approx(1.0, rel=0.01)
+
+
+def test_a_row_approaches_the_frame_alone():
+    """By the frame term, at the rate of a positive that does not move."""
+    labels, frame = [0, 0, 0, 1], make_frame(2, 6, dtype=torch.float64)
+    noise = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    start = frame[labels] * (1 + 1e-4 * noise)
+    for c, share in ((0, 0.75), (1, 0.25)):
+        predicted = float(decay_rate(1, 1 - share, own_weight=share, temperature=0.3, margin=0.2, fixed=True))
+        options = {"temperature": 0.3, "margin": 0.2, "frame": True, "supcon": 0.0}
+        path = gradient_flow(labels, start, [0.0, 1 / predicted], **options)
+        off = (path.features - frame[labels])[:, 3 * c].norm(dim=1)
+        assert float(torch.log(off[0] / off[1])) == pytest.approx(1.0, rel=0.01)
+
+
+def time_to_the_frame(**options):
+    """When the distance of class means to a frame falls below 0.01, for three classes of 8 rows in 8 dimensions."""
+    labels = torch.arange(3).repeat_interleave(8)
+    times = torch.logspace(-2, 3, 80, dtype=torch.float64)
+    path = gradient_flow(labels, random_rows(24, 8, True, 0), times, **options)
+    distances = [measure(rows, labels).delta_of for rows in path.features]
+    after = next(i for i, distance in enumerate(distances) if distance < 0.01)
+    # The distance falls exponentially, so that its logarithm is followed between two times.
+    levels = torch.tensor(distances).log()
+    part = (levels[after - 1] - math.log(0.01)) / (levels[after - 1] - levels[after])
+    return float(times[after - 1] * (times[after] / times[after - 1]) ** part)
+
+
+def test_a_margin_makes_a_small_temperature_fast():
+    """At 0.1; with 60, 120 and 240 times the same number to 3 %, which is what the steps of the flow leave open."""
+    assert time_to_the_frame() == pytest.approx(307, rel=0.05)
+    assert time_to_the_frame(margin=0.5) == pytest.approx(2.18, rel=0.05)
+    assert time_to_the_frame(margin=1.0) == pytest.approx(0.151, rel=0.05)
+    assert time_to_the_frame(frame=True, supcon=0.0, margin=0.5) < time_to_the_frame(frame=True, supcon=0.0) / 50
 
 
 @pytest.mark.parametrize("denominator", ["all", "sincere"])

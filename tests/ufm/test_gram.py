@@ -1,5 +1,6 @@
 """The predicted Gram matrix: the published table, a proof of optimality, its symmetries."""
 
+import math
 import time
 
 import pytest
@@ -37,7 +38,7 @@ def test_distance_to_the_frame(ratio, distance):
     assert distance_to_gram(gram, frame_gram(10)) == pytest.approx(distance, abs=1e-4)
 
 
-def excess(gram, counts, temperature, denominator):
+def excess(gram, counts, temperature, denominator, margin=0.0, class_weights=None, anchor_weights=None):
     """How far above the optimum the loss of a Gram matrix can be, relative to the pull: 0 is a proof that it is none.
 
     The loss f is convex in G. With D its gradient and S = D - diag(DG), any other X with unit diagonal has
@@ -45,12 +46,13 @@ def excess(gram, counts, temperature, denominator):
     """
     variable = gram.clone().requires_grad_()
     counts = torch.tensor(counts, dtype=torch.float64)
-    weights = torch.ones_like(counts) if denominator == "class-average" else counts
+    on_rows, on_anchors = (torch.tensor(w or [1.0] * len(counts)).double() for w in (class_weights, anchor_weights))
+    weights = on_rows * (torch.ones_like(counts) if denominator == "class-average" else counts)
     own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
     table = weights.expand(len(counts), -1).clone()
-    table.diagonal().copy_(own)
+    table.diagonal().copy_(on_rows * own * math.exp(-margin / temperature))
     terms = torch.log((table * ((variable - 1) / temperature).exp()).sum(1))
-    (slope,) = torch.autograd.grad((counts * terms)[counts > 1].sum(), variable)
+    (slope,) = torch.autograd.grad((on_anchors * counts * terms)[counts > 1].sum(), variable)
     slope = (slope + slope.T) / 2
     slope.fill_diagonal_(0.0)
     dual = slope - torch.diag((slope @ gram).diagonal())
@@ -71,6 +73,28 @@ def test_a_dual_certificate_proves_the_optimum(counts, temperature, denominator)
     assert float(torch.linalg.eigvalsh(gram)[0]) > -1e-9
     # The slope comes from exponentials in plain arithmetic: 1e-7 of the pull is what float64 leaves of it.
     assert excess(gram, counts, temperature, denominator) < 1e-7
+
+
+@settings(max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([1, 2, 10, 200]), st.sampled_from([0.1, 1.0, 5.0]), st.sampled_from([0.2, 1.0, 4.0])),
+        min_size=2,
+        max_size=7,
+    ).filter(lambda classes: max(classes)[0] > 1),
+    st.sampled_from([0.1, 0.5, 1.0]),
+    st.sampled_from(DENOMINATORS),
+    st.sampled_from([-0.2, 0.3, 0.8]),
+)
+def test_margins_and_weights(classes, temperature, denominator, margin):
+    """The same proof: the loss is convex with them too."""
+    counts, class_weights, anchor_weights = map(list, zip(*classes, strict=True))
+    options = {"temperature": temperature, "denominator": denominator}
+    options |= {"margin": 0.0 if denominator == "negatives" else margin}
+    options |= {"class_weights": class_weights, "anchor_weights": anchor_weights}
+    gram = predict_gram(counts, **options)
+    assert float(torch.linalg.eigvalsh(gram)[0]) > -1e-9
+    assert excess(gram, counts, **options) < 1e-7
 
 
 @pytest.mark.parametrize(
@@ -158,11 +182,13 @@ def test_the_loss_of_a_gram_matrix_is_that_of_its_features():
     labels = [c for c, count in enumerate(counts) for _ in range(count)]
     generator = torch.Generator().manual_seed(0)
     means = torch.nn.functional.normalize(torch.randn(4, 6, dtype=torch.float64, generator=generator))
+    weights = {"class_weights": [0.5, 1.0, 2.0, 3.0], "anchor_weights": [1.0, 4.0, 0.1, 1.0]}
     for denominator in DENOMINATORS:
-        terms = reference.supcon_terms(means[labels], labels, 0.3, denominator)
-        expected = float(sum(term for term in terms if term is not None))
-        found = gram_loss(means @ means.T, torch.tensor(counts), temperature=0.3, denominator=denominator)
-        assert found == pytest.approx(expected, rel=1e-12)
+        for options in ({}, weights if denominator == "negatives" else {"margin": 0.4, **weights}):
+            terms = reference.supcon_terms(means[labels], labels, 0.3, denominator, **options)
+            expected = float(sum(term for term in terms if term is not None))
+            options = {"temperature": 0.3, "denominator": denominator, **options}
+            assert gram_loss(means @ means.T, torch.tensor(counts), **options) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -176,6 +202,9 @@ def test_the_loss_of_a_gram_matrix_is_that_of_its_features():
         ([1, 1], {}, "every class has a single row"),
         ([2, 2], {"temperature": -1.0}, "temperature must be from 0.001"),
         ([2, 2], {"denominator": "none"}, "denominator must be one of"),
+        ([2, 2], {"denominator": "negatives", "margin": 0.1}, "would only add a constant"),
+        ([2, 2], {"class_weights": [1.0]}, r"class_weights must have shape \[2\]"),
+        ([2, 2], {"anchor_weights": [1.0, -1.0]}, "anchor_weights must be positive"),
     ],
 )
 def test_what_is_refused(counts, options, message):

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from tests.ufm.cases import DENOMINATORS
 
 import reference
+from orthoframe import frame_floor, make_frame
 from orthoframe.ufm._descent import project, tangent
 from orthoframe.ufm._objective import Objective, Terms
 
@@ -43,6 +44,50 @@ def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bou
     assert objective.floor == pytest.approx(floor / anchors, rel=1e-12, abs=1e-14)
     (expected,) = torch.autograd.grad(total / anchors, rows)
     torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-12, rtol=1e-10)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=2, max_size=8),
+    st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=6), min_size=1, max_size=3),
+    st.sampled_from(DENOMINATORS),
+    st.sampled_from([0.0, 0.7]),
+    st.booleans(),
+)
+def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon, bound):
+    """By loops over the rows of each batch; shares are those of the rows."""
+    batches = [[index % len(labels) for index in batch] for batch in batches]
+    names = sorted(set(labels))
+    k, own = len(names), [names.index(label) for label in labels]
+    options = {"margin": 0.0 if denominator == "negatives" else 0.4}
+    options |= {"class_weights": [0.5, 1.0, 2.0, 4.0][:k], "anchor_weights": [3.0, 1.0, 1.0, 0.5][:k]}
+    generator = torch.Generator().manual_seed(0)
+    rows = project(torch.rand(len(labels), 5, dtype=torch.float64, generator=generator), True).requires_grad_()
+    prototypes = torch.eye(k, 5, dtype=torch.float64).flip(1) if bound else None
+    frame = make_frame(k, 5, dtype=torch.float64) if prototypes is None else prototypes
+    seen = [own[i] for batch in batches for i in batch]
+    shares = [max(1, seen.count(c)) for c in range(k)]
+    total = floor = 0.0
+    for batch in batches:
+        members = [own[i] for i in batch]
+        total = total + reference.frame_terms(rows[batch], members, frame, 0.5, shares, options["margin"]).sum()
+        given = {"temperature": 0.5, "shares": shares, "margin": options["margin"], "reduction": "sum"}
+        floor += float(frame_floor(members, k, **given))
+        if bound:
+            features, members = torch.cat([rows[batch], prototypes]), members + list(range(k))
+        else:
+            features = rows[batch]
+        terms = reference.supcon_terms(features, members, 0.5, denominator, **options)
+        total = total + supcon * sum(term for term in terms if term is not None)
+        floors = reference.floor_terms(members, 0.5, denominator, **options)
+        floor += supcon * sum(term for term in floors if term is not None)
+    given = Terms(0.5, denominator, frame=True, supcon=supcon, **options)
+    objective = Objective(labels, batches, prototypes, given)
+    value, gradient = objective(rows)
+    assert objective.divisor == len(seen)
+    assert value == pytest.approx(float(total.detach()) / len(seen), rel=1e-12, abs=1e-13)
+    assert objective.floor == pytest.approx(floor / len(seen), rel=1e-12, abs=1e-13)
+    (expected,) = torch.autograd.grad(total / len(seen), rows)
+    torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-11, rtol=1e-10)
 
 
 @given(st.lists(st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.randoms())

@@ -45,6 +45,22 @@ def test_solver_and_certificate_never_contradict_each_other(part, denominator):
     assert {True, False} == set(verdicts)
 
 
+def test_a_frame_term_needs_only_that_every_sample_is_in_a_batch():
+    verdicts = []
+    for seed in range(12):
+        labels, batches = random_plan(seed)
+        certificate = certify(labels, batches, frame=True)
+        verdicts.append(certificate.holds)
+        supcon = 0.0 if all(len(set(labels[batch])) == len(batch) for batch in batches) else 0.5
+        solution = solve_ufm(labels, 8, batches=batches, temperature=0.5, frame=True, supcon=supcon)
+        assert solution.converged, seed
+        frame = torch.eye(len(set(labels))).repeat(1, 8)[:, :8].double()
+        off = (solution.features - torch.nn.functional.normalize(frame)[labels]).abs().amax(1)
+        assert float(off[np.setdiff1d(np.arange(len(labels)), certificate.absent_samples)].max()) < 1e-4, seed
+        assert bool((off[list(certificate.absent_samples)] > 0.1).all()), seed  # they are where they began
+    assert {True, False} == set(verdicts)
+
+
 def test_the_plan_that_the_paper_condition_accepts_and_the_solver_refutes():
     labels, batches = [0, 0, 1, 1, 2, 2], [[0, 2, 4, 5], [0, 1, 4], [2, 3, 5]]
     certificate = certify(labels, batches)

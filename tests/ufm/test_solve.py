@@ -6,9 +6,9 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from tests.ufm.cases import DENOMINATORS, STEP
+from tests.ufm.cases import DENOMINATORS, OTHER_LOSSES, STEP
 
-from orthoframe import loss_floor, predict_gram, solve_ufm
+from orthoframe import loss_floor, make_frame, predict_gram, solve_ufm
 from orthoframe.ufm import Reason
 
 
@@ -41,6 +41,32 @@ def test_every_denominator_ends_at_the_frame(denominator, temperature):
     assert solution.floor == pytest.approx(
         float(loss_floor(STEP, temperature=temperature, denominator=denominator)), abs=1e-13
     )
+
+
+@pytest.mark.parametrize("options", OTHER_LOSSES.values(), ids=OTHER_LOSSES)
+@pytest.mark.parametrize("temperature", [1.0, 0.1])
+def test_other_paths_end_at_the_frame(options, temperature):
+    solution = solve_ufm(STEP, 32, temperature=temperature, **options)
+    assert solution.converged
+    assert solution.reason == "floor"
+    assert solution.geometry.delta_of < 1e-7
+    assert solution.bound < 1e-7
+    if options.get("frame"):
+        frame = make_frame(10, 32, dtype=torch.float64)
+        torch.testing.assert_close(solution.features, frame[STEP], atol=1e-4, rtol=0)  # squares are what the loss sees
+
+
+def test_a_frame_term_goes_to_prototypes_if_there_are_any():
+    prototypes = torch.eye(5, dtype=torch.float64)[[4, 1, 0]]
+    solution = solve_ufm([0, 0, 1, 1, 2], 5, prototypes=prototypes, frame=True, temperature=0.5)
+    assert solution.converged
+    torch.testing.assert_close(solution.features, prototypes[[0, 0, 1, 1, 2]], atol=1e-5, rtol=0)
+
+
+def test_a_frame_term_without_the_constraint_has_no_known_floor():
+    solution = solve_ufm([0, 0, 1, 1], 4, frame=True, nonnegative=False, temperature=0.5)
+    assert solution.floor is solution.bound is None
+    assert float(solution.geometry.cosines[0, 1]) < -0.1  # not a frame
 
 
 def test_it_works_where_gradients_are_switched_off():
@@ -120,10 +146,14 @@ def test_too_few_dimensions():
 
 @pytest.mark.parametrize("temperature", [1.0, 0.1])
 @pytest.mark.parametrize("denominator", DENOMINATORS)
-def test_without_the_constraint_it_ends_where_it_is_predicted_to(temperature, denominator):
+@pytest.mark.parametrize("weighted", [False, True])
+def test_without_the_constraint_it_ends_where_it_is_predicted_to(temperature, denominator, weighted):
     counts = [30, 30, 12, 4, 4]
     labels = np.repeat(np.arange(5), counts)
     options = {"temperature": temperature, "denominator": denominator}
+    if weighted:
+        options |= {"margin": 0.0 if denominator == "negatives" else 0.2, "class_weights": [1.0, 2.0, 1.0, 3.0, 3.0]}
+        options |= {"anchor_weights": [1.0, 1.0, 0.5, 2.0, 2.0]}
     solution = solve_ufm(labels, 9, nonnegative=False, **options)
     assert solution.converged
     assert abs(solution.gap) < 1e-13
@@ -189,6 +219,13 @@ def test_one_class_and_few_steps():
         ({"tolerance": 0.0}, "tolerance must be positive"),
         ({"temperature": 0.0}, "temperature must be from 0.001"),
         ({"denominator": "some"}, "denominator must be one of"),
+        ({"margin": 0.5, "denominator": "negatives"}, "would only add a constant"),
+        ({"class_weights": [1.0, 2.0, 3.0]}, r"class_weights must have shape \[2\]"),
+        ({"anchor_weights": [1.0, 0.0]}, "anchor_weights must be positive"),
+        ({"supcon": 0.0}, "supcon=0 leaves nothing to minimise"),
+        ({"supcon": -1.0, "frame": True}, "supcon must be at least 0"),
+        ({"dim": 1, "frame": True}, "dim must be at least 2"),
+        ({"batches": [], "frame": True}, "no batch holds a row"),
         ({"labels": []}, "labels are empty"),
         ({"labels": [0, 1, 2]}, "the loss is 0 everywhere"),
         ({"batches": [[0, 7]]}, "batch 0 holds index 7"),

@@ -19,7 +19,7 @@ from orthoframe.cli._files import PICTURES, check_output, write_atomic, write_fi
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.cli.certify import check_repair
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_count, check_temperature
+from orthoframe.options import Binding, Denominator, Scheme, check_count, check_margin, check_temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -53,6 +53,12 @@ class UfmCommand:
     """Temperature of the loss."""
     denominator: Denominator = "all"
     """Denominator of the loss."""
+    margin: Annotated[float, tyro.conf.arg(metavar="M")] = 0.0
+    """What is taken off the cosines of positives: the frame stays the optimum, and is approached faster."""
+    frame: Flag = False
+    """Add the frame term, which pulls each row to its class's row of a fixed frame."""
+    supcon: Annotated[float, tyro.conf.arg(metavar="WEIGHT")] = 1.0
+    """Weight of the contrastive loss beside the frame term; 0 leaves the frame term alone."""
     relu: bool = True
     """Whether features must be non-negative; --no-relu compares with the prediction for features of either sign."""
     scheme: Scheme = "full"
@@ -95,11 +101,16 @@ class UfmCommand:
             plan = BatchPlan(labels, self.batch_size, scheme=self.scheme, binding=self.binding, seed=self.seed)
             batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
             batches = repair(labels, batches) if self.repair else batches
-        certificate = certify(labels, batches, denominator=self.denominator, prototypes=self.prototypes)
+        certificate = certify(
+            labels, batches, denominator=self.denominator, prototypes=self.prototypes, frame=self.frame
+        )
         problem: dict[str, Any] = {
             "batches": batches,
             "temperature": self.temperature,
             "denominator": self.denominator,
+            "margin": self.margin,
+            "frame": self.frame,
+            "supcon": self.supcon,
             "nonnegative": self.relu,
             "prototypes": torch.eye(len(counts), dim, dtype=torch.float64) if self.prototypes else None,
         }
@@ -110,7 +121,7 @@ class UfmCommand:
                 bar.update(task, advance=1, description=f"start {start}, loss {loss:.10f}")
 
             solution = solve_ufm(labels, dim, starts=self.starts, seed=self.seed, on_step=on_step, **problem)
-        predicted, comparison = (None, {}) if self.relu else self._compare(counts, solution)
+        predicted, comparison = (None, {}) if self.relu or self.frame else self._compare(counts, solution)
         if self.plot:
             from orthoframe.reporting import ufm_figure
 
@@ -123,11 +134,12 @@ class UfmCommand:
                 data["predicted"] = {"cosines": predicted.tolist(), **comparison}
             print(json.dumps(data, indent=2, allow_nan=False))
         else:
-            print(_as_text(solution, certificate, comparison))
+            print(_as_text(solution, certificate, comparison, self.relu))
         return 0 if solution.converged else 1
 
     def _check(self, counts: list[int], dim: int) -> None:
         check_temperature(self.temperature)
+        check_margin(self.margin, self.denominator)
         check_count("epochs", self.epochs)
         classes, rows = len(counts), sum(counts)
         if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
@@ -138,9 +150,10 @@ class UfmCommand:
         if self.scheme != "full" and self.batch_size is None:
             raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
         check_repair(self.repair, self.denominator)
-        if self.prototypes and dim < classes:
+        if (self.prototypes or self.frame) and dim < classes:
             needed = f" needs one dimension per class, and {classes} classes have {dim}; use "
-            raise OptionError(Option("prototypes"), needed, Option("dim", classes), " or more")
+            given = Option("prototypes" if self.prototypes else "frame")
+            raise OptionError(given, needed, Option("dim", classes), " or more")
         check_output(self.plot, "plot", *PICTURES)
         check_output(self.gif, "gif", ".gif")
         if self.gif is not None and (classes, dim) != (3, 3):
@@ -152,12 +165,17 @@ class UfmCommand:
         """A time after which the slowest class has come to rest."""
         from orthoframe.losses import decay_rate
 
+        options: dict[str, Any] = {"temperature": self.temperature, "margin": self.margin}
+        if self.frame:  # which moves the largest class slowest
+            share = max(counts) / sum(counts)
+            rate = float(decay_rate(1, 1 - share, own_weight=share, fixed=True, **options))
+            return 30.0 / rate if rate > 0 else math.inf
         rows = [count + self.prototypes for count in counts]
         largest = max(rows)
         if largest < 2:
             return 0.0  # nothing pulls; the solver will say so
         others = len(rows) - 1 if self.denominator == "class-average" else sum(rows) - largest
-        rate = float(decay_rate(largest - 1, others, temperature=self.temperature, denominator=self.denominator))
+        rate = float(decay_rate(largest - 1, others, denominator=self.denominator, **options))
         return 30.0 / rate if rate > 0 else math.inf
 
     def _compare(self, counts: list[int], solution: "Solution") -> "tuple[Tensor, dict[str, float]]":
@@ -165,7 +183,9 @@ class UfmCommand:
         from orthoframe.ufm import predict_gram
 
         try:
-            predicted = predict_gram(counts, temperature=self.temperature, denominator=self.denominator)
+            predicted = predict_gram(
+                counts, temperature=self.temperature, denominator=self.denominator, margin=self.margin
+            )
         except RuntimeError as error:  # it was not found to the accuracy that is promised
             raise InputError(str(error)) from error
         largest = float((solution.geometry.cosines - predicted).abs().max())
@@ -205,20 +225,22 @@ def _warnings_as_lines() -> Iterator[None]:
         print(f"orthoframe: warning: {warning.message}", file=sys.stderr)
 
 
-def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[str, float]) -> str:
+def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[str, float], relu: bool) -> str:
     def shown(value: float | None, form: str) -> str:
         return "not known" if value is None else format(value, form)
 
     rows = {
-        "loss (mean over anchors)": f"{solution.loss:.12f}",
+        f"loss (mean over {'rows' if certificate.frame else 'anchors'})": f"{solution.loss:.12f}",
         "lowest loss, predicted" if comparison else "floor": shown(solution.floor, ".12f"),
         "gap": shown(solution.gap, ".3e"),
     }
     if solution.bound is not None and math.isfinite(solution.bound):
-        rows["departure from a frame, in any batch"] = f"at most {solution.bound:.1e}"
+        rows[f"departure from a frame, {'of any row' if certificate.frame else 'in any batch'}"] = (
+            f"at most {solution.bound:.1e}"
+        )
     if comparison:
         rows["distance to prediction for one batch"] = f"{comparison['distance']:.3e}"
         rows["largest difference of a cosine"] = f"{comparison['largest_difference']:.3e}"
     table = "\n".join(f"{name:<36}  {value}" for name, value in rows.items())  # in line with the geometry
-    promise = "What the batches would guarantee with a ReLU:\n" if comparison else ""
+    promise = "" if relu else "What the batches would guarantee with a ReLU:\n"
     return f"{solution.sentence()}\n\n{table}\n\n{solution.geometry}\n\n{promise}{certificate}"
