@@ -72,6 +72,19 @@ def brief(value: object, most: int = 120) -> str:
     return f"{line[: most - 3 - end]}...{line[-end:]}"
 
 
+def summary(error: BaseException) -> str:
+    r"""An error that others raised, for a sentence: its kind, and the first line of what it says.
+
+    Further lines are for programmers: torch adds where in its own sources the error was raised.
+
+    Examples:
+        >>> summary(RuntimeError("no network\nException raised from connect at socket.cpp"))
+        'RuntimeError: no network'
+    """
+    first, _, _ = str(error).strip().partition("\n")
+    return f"{type(error).__name__}: {brief(first)}"
+
+
 def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
     """A sentence about a path that the system refuses to write to, and what may help.
 

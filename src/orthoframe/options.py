@@ -6,6 +6,8 @@ from typing import Any, Literal, get_args
 
 from orthoframe.errors import Option, OptionError, OptionTypeError, Part, brief
 
+_LARGEST = 2**31 - 1  # length of an array: the entries of two such lengths fit into 64 bits
+
 Denominator = Literal["all", "sincere", "negatives", "class-average"]
 """What the positives of an anchor are compared with.
 
@@ -103,8 +105,8 @@ def check_choice(name: str, value: object, kind: Any) -> None:
         )
 
 
-def check_count(name: str, value: object, least: int = 1, most: int = 2**63 - 1) -> int:
-    """The number as an `int`; an `OptionError` for what is not a whole number, too small or too large.
+def check_count(name: str, value: object, least: int = 1) -> int:
+    """The number as an `int`; an `OptionError` for what is not a whole number, or too small.
 
     Examples:
         >>> check_count("batch_size", 0)
@@ -115,9 +117,21 @@ def check_count(name: str, value: object, least: int = 1, most: int = 2**63 - 1)
         raise OptionError(Option(name), f" must be a whole number, at least {least}, not {brief(repr(value))}")
     if value < least:
         raise OptionError(Option(name), f" must be at least {least}, not {brief(value)}")
-    if int(value) > most:
-        raise OptionError(Option(name), f" must be at most {most}, not {brief(value, 30)}")
     return int(value)
+
+
+def check_size(name: str, value: object, least: int = 1) -> int:
+    """`check_count` for what becomes the length of an array, which must not be too large either.
+
+    Examples:
+        >>> check_size("width", 2**70)
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: width must be at most 2147483647, not 1180591620717411303424
+    """
+    size = check_count(name, value, least)
+    if size > _LARGEST:
+        raise OptionError(Option(name), f" must be at most {_LARGEST}, not {brief(size, 30)}")
+    return size
 
 
 def check_number(

@@ -15,7 +15,7 @@ from safetensors.torch import save
 from tests.training.runs import command, finished, interrupt, resume, same, small
 
 from orthoframe.cli import main
-from orthoframe.errors import TrainingError
+from orthoframe.errors import TrainingError, brief
 from orthoframe.training import make_task
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
@@ -56,12 +56,13 @@ def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, t
 def test_two_broken_checkpoints(interrupted, capsys):
     broken_byte(interrupted / CHECKPOINT)
     truncated(interrupted / PREVIOUS)
+    every = "; ".join(f"{name} is broken (ValueError: its checksum is wrong)" for name in (CHECKPOINT, PREVIOUS))
+    sentence = f"{interrupted}: {every}: no checkpoint is left to resume from; start a new run"
+    with pytest.raises(TrainingError) as refused:
+        resume(interrupted)
+    assert str(refused.value) == sentence
     assert main(["train", "--resume", str(interrupted)]) == 2
-    complaint = capsys.readouterr().err
-    assert complaint.count("\n") == 1
-    for path in (interrupted / CHECKPOINT, interrupted / PREVIOUS):
-        assert f"{path} is broken (" in complaint
-    assert complaint.endswith("no checkpoint is left to resume from; start a new run\n")
+    assert capsys.readouterr().err == f"orthoframe: {brief(sentence, 288)}\n"
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from orthoframe._rows import rank_and_world_size
 from orthoframe.callbacks._gap import GapListener
 from orthoframe.geometry import Geometry
 from orthoframe.losses import FrameLoss, SupConLoss
-from orthoframe.options import check_count
+from orthoframe.options import check_count, check_size
 
 # Without gradients this fits wherever a training batch does.
 _BATCH_SIZE = 128
@@ -33,7 +33,7 @@ class GeometryRecorder:
     """
 
     def __init__(self, num_classes: int, every: int, loss: SupConLoss | FrameLoss | None, name: str) -> None:
-        self.num_classes, self.every = check_count("num_classes", num_classes), check_count("every", every)
+        self.num_classes, self.every = check_size("num_classes", num_classes), check_count("every", every)
         if loss is not None and not isinstance(loss, SupConLoss | FrameLoss):
             raise TypeError(f"loss must be a SupConLoss or FrameLoss, whose floor is known, not {type(loss).__name__}")
         self.history: list[dict[str, float]] = []

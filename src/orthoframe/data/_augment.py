@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from orthoframe.options import check_count
+from orthoframe.options import check_size
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Augment:
     flip: bool = True
 
     def __post_init__(self) -> None:
-        check_count("padding", self.padding, 0)
+        check_size("padding", self.padding, 0)
 
     def __call__(self, pixels: Tensor, generator: Generator) -> Tensor:
         """A view of each image of `pixels` [b, channels, height, width]."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from orthoframe._rows import class_members
 from orthoframe.errors import DataError
-from orthoframe.options import check_count, check_number
+from orthoframe.options import check_count, check_number, check_size
 
 Indices = NDArray[np.int64]
 # One stream of random numbers per use: samples that are held out and samples that are kept are drawn independently.
@@ -134,6 +134,6 @@ def _shuffled(indices: Indices, seed: int, *stream: int) -> Indices:
 
 
 def _check(num_classes: int, majority: int, ratio: float) -> None:
-    check_count("num_classes", num_classes)
+    check_size("num_classes", num_classes)
     check_count("majority", majority)
     check_number("ratio", ratio, least=1, advice=("1 is balanced",))

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe.encoders._encoder import Encoder
-from orthoframe.options import check_count
+from orthoframe.options import check_size
 
 _RESNET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 _STEM, _BLOCKS, _LAYERS = 16, 3, 12  # 40 layers: the stem, 3 x 12, two transitions, and the classifier
@@ -65,7 +65,7 @@ class ResNet(Encoder):
     def __init__(
         self, image_shape: Sequence[int], depth: Literal[18, 34] = 18, width: int = 64, *, last_relu: bool = True
     ) -> None:
-        super().__init__(image_shape, 8 * check_count("width", width), nonnegative=last_relu, smallest=8)
+        super().__init__(image_shape, 8 * check_size("width", width), nonnegative=last_relu, smallest=8)
         if depth not in _RESNET_BLOCKS:
             raise ValueError(f"depth must be 18 or 34, not {depth!r}")
         self.stem = nn.Sequential(_convolution(self.image_shape[0], width, 3), nn.BatchNorm2d(width), nn.ReLU(True))
@@ -119,7 +119,7 @@ class DenseNet(Encoder):
     """
 
     def __init__(self, image_shape: Sequence[int], growth: int = 12, *, last_relu: bool = True) -> None:
-        features = _STEM + _BLOCKS * _LAYERS * check_count("width", growth)
+        features = _STEM + _BLOCKS * _LAYERS * check_size("width", growth)
         super().__init__(image_shape, features, nonnegative=last_relu, smallest=2 ** (_BLOCKS - 1))
         self.stem = _convolution(self.image_shape[0], _STEM, 3)
         layers: list[nn.Module] = []

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import check_count
+from orthoframe.options import check_size
 
 
 class Encoder(nn.Module):
@@ -65,7 +65,7 @@ class MLP(Encoder):
     """
 
     def __init__(self, image_shape: Sequence[int], width: int = 256, *, last_relu: bool = True) -> None:
-        super().__init__(image_shape, check_count("width", width), nonnegative=last_relu)
+        super().__init__(image_shape, check_size("width", width), nonnegative=last_relu)
         first, second = nn.Linear(math.prod(self.image_shape), width), nn.Linear(width, width)
         self.layers = nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU() if last_relu else nn.Identity())
         for linear in (first, second):

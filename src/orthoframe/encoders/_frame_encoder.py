@@ -11,7 +11,7 @@ from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._vit import ViT
 from orthoframe.encoders._weights import shapes_only
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Activation, Head, Model, check_choice, check_count
+from orthoframe.options import Activation, Head, Model, check_choice, check_size
 
 _WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "mlp": 256, "vit": 128}
 
@@ -156,7 +156,7 @@ def make_frame_encoder(
         backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
         size = backbone.out_features
         if head == "linear":
-            last = FrameHead(size, size if features is None else check_count("features", features), activation)
+            last = FrameHead(size, size if features is None else check_size("features", features), activation)
         else:
             last = FrameHead(activation=activation)
     encoder = FrameEncoder(backbone, last)

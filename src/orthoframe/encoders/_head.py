@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._rows import unit_rows
-from orthoframe.options import Activation, check_choice, check_count
+from orthoframe.options import Activation, check_choice, check_size
 
 _NONNEGATIVE: frozenset[Activation] = frozenset({"relu", "abs", "square", "softplus"})
 
@@ -80,8 +80,8 @@ class FrameHead(nn.Module):
         self.nonnegative = activation in _NONNEGATIVE
         self.linear: nn.Linear | None = None
         if in_features is not None and out_features is not None:
-            check_count("in_features", in_features)
-            check_count("out_features", out_features)
+            check_size("in_features", in_features)
+            check_size("out_features", out_features)
             self.linear = nn.Linear(in_features, out_features)
             nn.init.zeros_(self.linear.bias)
             if in_features > 1:  # the mean of one weight is that weight

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from orthoframe.encoders._encoder import Encoder
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import check_count
+from orthoframe.options import check_size
 
 _DEPTH, _HEADS = 6, 4
 _TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, fewest and most
@@ -67,7 +67,7 @@ class ViT(Encoder):
     """
 
     def __init__(self, image_shape: Sequence[int], width: int = 128) -> None:
-        if check_count("width", width) % _HEADS:
+        if check_size("width", width) % _HEADS:
             raise OptionError(
                 Option("width"), f" must be a multiple of {_HEADS} for a ViT, which has {_HEADS} heads, not {width}"
             )

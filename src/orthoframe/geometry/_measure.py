@@ -21,7 +21,7 @@ from orthoframe.geometry._statistics import (
     check_range,
     prepared,
 )
-from orthoframe.options import check_count
+from orthoframe.options import check_size
 
 Part = tuple[Tensor | NDArray[Any], Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
@@ -118,6 +118,6 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
         return torch.from_numpy(found.classes).long(), found.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
-    classes, num_classes = label_tensor(array, torch.device("cpu")), check_count("num_classes", num_classes)
+    classes, num_classes = label_tensor(array, torch.device("cpu")), check_size("num_classes", num_classes)
     check_range(classes, num_classes)  # here, where positions are those in the whole
     return classes, tuple(range(num_classes))

@@ -185,7 +185,7 @@ for _function in (_SupConTotal, _SupConTerms):
     _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
 
 
-_KEY_GRADIENT = _FIELDS + LossSpec._fields.index("key_gradient")
+_KEY_GRADIENT = FIELDS + LossSpec._fields.index("key_gradient")
 
 
 def _with_gradients(arguments: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -19,7 +19,15 @@ from torch import Tensor
 from orthoframe.batches import BatchPlan, Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
-from orthoframe.options import Activation, Binding, check_choice, check_count, check_number, check_temperature
+from orthoframe.options import (
+    Activation,
+    Binding,
+    check_choice,
+    check_count,
+    check_number,
+    check_size,
+    check_temperature,
+)
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
@@ -188,7 +196,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
         for size in self.hidden:
-            check_count("hidden", size)
+            check_size("hidden", size)
         if self.hidden[-1] < len(classes):
             few = f"{self.hidden[-1]} dimensions are too few for {len(classes)} classes"
             enough = Option("hidden", (*self.hidden[:-1], len(classes)))

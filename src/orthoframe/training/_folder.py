@@ -126,7 +126,7 @@ class RunFolder:
         Raises:
             TrainingError: If all are broken, one cannot be read, or `check` says so.
         """
-        complaints: list[str] = []
+        broken: list[str] = []
         for name in (CHECKPOINT, PREVIOUS):
             path = self.path / name
             if not path.exists():
@@ -136,7 +136,7 @@ class RunFolder:
                     checkpoint = Checkpoint.read(file)
                 if check is not None:
                     check(checkpoint)
-                return checkpoint, complaints
+                return checkpoint, [f"{self.path}{os.sep}{each}" for each in broken]
             except MemoryError:  # not the fault of the file, which allocates no more than it has
                 raise
             except OSError as error:  # nor is this
@@ -146,15 +146,16 @@ class RunFolder:
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
-                complaints.append(f"{path} is broken ({type(error).__name__}: {brief(error, 60)})")
-        if complaints:
-            raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
+                broken.append(f"{name} is broken ({type(error).__name__}: {brief(error, 60)})")
+        if broken:
+            every = "; ".join(broken)
+            raise TrainingError(f"{self.path}: {every}: no checkpoint is left to resume from; start a new run")
         if (self.path / "checkpoint.pt").exists():
             raise TrainingError(
                 f"{self.path}: checkpoint.pt was made by an earlier version, and is not read any more; resume with "
                 "that, or start a new run"
             )
-        return None, complaints
+        return None, []
 
 
 @dataclass(frozen=True)

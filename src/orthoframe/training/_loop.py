@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _MOMENTUM, _MEASUREMENTS = 0.9, 40
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
-_SHOWN = 16  # samples of a batch that an error lists
+_SHOWN = 4  # samples of a batch that an error lists
 
 
 class Stopped(TrainingError):

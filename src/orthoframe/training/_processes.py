@@ -17,7 +17,7 @@ from lightning_fabric.plugins.environments.lightning import LightningEnvironment
 from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
-from orthoframe.errors import Option, OptionError, OrthoframeError, TrainingError, brief
+from orthoframe.errors import Option, OptionError, OrthoframeError, TrainingError, summary
 from orthoframe.options import Precision
 
 
@@ -128,9 +128,8 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
         )
         fabric.launch()
     except Exception as error:  # of any kind, from the machine, the environment or other processes
-        what = f"{type(error).__name__}: {brief(error)}"
         raise TrainingError(
-            f"the processes of the run cannot be started ({what}); fix that, or train in one process"
+            f"the processes of the run cannot be started ({summary(error)}); fix that, or train in one process"
         ) from error
     atexit.unregister(_part)
     atexit.register(_part)

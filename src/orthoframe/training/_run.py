@@ -17,7 +17,7 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Progress
-from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, brief, unwritable
+from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, summary, unwritable
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
@@ -248,7 +248,7 @@ def _stopping(path: Path) -> Iterator[None]:
 
 
 def _stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
-    reason = f"{type(error).__name__}: {brief(error)}"
+    reason = summary(error)
     if _is_about_memory(error):
         reason = "not enough memory"
     elif isinstance(error, OSError):

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_origin, get_type_hints
 
-from orthoframe.errors import Option, OptionError
+from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
     Activation,
     Binding,
@@ -23,10 +23,11 @@ from orthoframe.options import (
     check_choice,
     check_count,
     check_number,
+    check_size,
     check_temperature,
 )
 
-_BEYOND = 1e30  # float32 cannot compute with larger learning rates
+_BEYOND = 1e38  # float32 ends at 3.4e38
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
 
@@ -198,7 +199,7 @@ class Settings:
             if get_origin(kind) is Literal:
                 check_choice(name, value, kind)
             elif kind is int or (kind == int | None and value is not None):
-                check_count(name, value, 0, 2**63 - 1) if name == "seed" else check_count(name, value, 1, 2**31 - 1)
+                check_count(name, value, 0) if name == "seed" else check_size(name, value)
             elif kind is bool and not isinstance(value, bool):
                 raise OptionError(Option(name), f" must be true or false, not {value!r}")
         if not isinstance(self.data, str):
@@ -206,7 +207,7 @@ class Settings:
         if not isinstance(self.data_dir, Path | str | None):
             raise OptionError(Option("data_dir"), f" must be a folder, not {self.data_dir!r}")
         if self.seed >= 2**63:
-            raise OptionError(Option("seed"), f" must be below 2^63, not {self.seed}")
+            raise OptionError(Option("seed"), f" must be below 2^63, not {brief(self.seed, 30)}")
         check_number("ratio", self.ratio, least=1)
         check_number("lr", self.lr, above=0, below=_BEYOND)
         check_number("weight_decay", self.weight_decay, least=0, below=_BEYOND)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from orthoframe._rows import Weights
 from orthoframe.geometry import Geometry, measure
-from orthoframe.options import Denominator, check_count, check_number
+from orthoframe.options import Denominator, check_count, check_number, check_size
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
 from orthoframe.ufm._objective import Objective, Terms
 
@@ -167,7 +167,7 @@ def solve_ufm(
         >>> free.geometry.cosines[0]  # not a frame: large classes are opposed, small ones crowd together
         tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
-    dim, seed = check_count("dim", dim), check_count("seed", seed, least=0)
+    dim, seed = check_size("dim", dim), check_count("seed", seed, least=0)
     starts, max_steps = check_count("starts", starts), check_count("max_steps", max_steps)
     tolerance = check_number("tolerance", tolerance, above=0)
     terms = Terms(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
