@@ -3,6 +3,7 @@
 import copy
 import io
 import json
+import marshal
 import struct
 import zipfile
 import zlib
@@ -92,7 +93,7 @@ _ACCIDENTS = (_flip, _flip, _overwrite, _field, _field, _cut, _remove, _repeat, 
 
 def mutated_json(random, value):
     """The text of a JSON document in which one to three entries are replaced, removed, repeated or renamed."""
-    value = copy.deepcopy(value)
+    value = marshal.loads(marshal.dumps(value))  # a copy, ten times as fast as deepcopy
     for _ in range(int(random.integers(1, 4))):
         value = _json_accident(random, value)
     return json.dumps(value).replace(f'"{_NESTED}"', "[" * 3000 + "]" * 3000)

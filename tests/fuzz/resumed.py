@@ -31,6 +31,7 @@ def make(random, run, folder):
         newest = _lying(random, newest)
     else:
         settings = json.loads((run / "config.json").read_text())
+        (broken / "config.json").unlink()
         (broken / "config.json").write_text(mutated_json(random, settings))
     (broken / CHECKPOINT).write_bytes(newest)
     return broken, (run / "encoder.safetensors").read_bytes() if not 0.3 <= kind < 0.8 else None

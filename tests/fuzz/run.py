@@ -20,7 +20,8 @@ def prepare(folder):
 
 
 def make(random, run, folder):
-    broken, name = copied(run, folder / "broken", _FILES), choice(random, _FILES)
+    name = choice(random, _FILES)
+    broken = copied(run, folder / "broken", [other for other in _FILES if other != name])
     data = (run / name).read_bytes()
     if name.endswith(".json"):
         data = mutated_json(random, json.loads(data)).encode()

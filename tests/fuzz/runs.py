@@ -1,5 +1,6 @@
 """A small run that training made: its encoder, its checkpoints, everything that it writes."""
 
+import os
 import shutil
 
 import numpy as np
@@ -18,9 +19,9 @@ def small_run(folder):
 
 
 def copied(run, folder, names):
-    """A folder with copies of these files alone."""
+    """A folder with these files alone: links, so that one that is to be changed must be replaced."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name in names:
-        shutil.copyfile(run / name, folder / name)
+        os.link(run / name, folder / name)
     return folder

@@ -76,12 +76,13 @@ def coverage(
     counts = _checked(class_counts)
     batch_size = min(check_count("batch_size", batch_size), int(counts.sum()))  # all in one batch
     most = _most_epochs(counts)
-    if check_count("epochs", epochs) > most:
+    epochs, simulations = check_count("epochs", epochs), check_count("simulations", simulations, 0)
+    if epochs > most:
         raise OptionError(
             Option("epochs"),
             f" must be at most {most} for so many samples, not {brief(epochs, 30)}: rounding decides then",
         )
-    if check_count("simulations", simulations, 0):
+    if simulations:
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
     layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
     sizes, which, number = np.unique(counts, return_inverse=True, return_counts=True)

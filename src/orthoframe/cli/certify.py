@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -108,7 +109,9 @@ class CertifyCommand:
         from orthoframe.batches import BatchPlan, read_batches
 
         if self.batches is not None:
-            size = self.batches.stat().st_size if self.batches.is_file() else None
+            size = None
+            with suppress(OSError):  # the reader says what is wrong with the file
+                size = self.batches.stat().st_size or None  # a pipe has none
             task = bar.add_task("certifying", total=size)
             return read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
         options: dict[str, Any] = {

@@ -1,8 +1,10 @@
 """Image files: one of them, or a folder with a sub-folder for each class."""
 
+import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,6 +118,14 @@ def read_image(path: Path, channels: int, size: tuple[int, int]) -> Tensor:
     return torch.from_numpy(pixels.reshape(*size, -1)).permute(2, 0, 1)
 
 
+class _NoMore(BufferedReader):
+    """Reads no more than there is: for a length that a file promises, Python would take memory before it reads."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator["Image"]:
     """An image with at most 8 bits per channel; it is decoded when its pixels are asked for."""
@@ -125,7 +135,7 @@ def _opened(path: Path) -> Iterator["Image"]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
-            with open(path, formats=_FORMATS) as image:
+            with path.open("rb", buffering=0) as file, open(_NoMore(file), formats=_FORMATS) as image:
                 if image.height * image.width > MOST_PIXELS:
                     raise too_large
                 if image.mode[0] in "IF":

@@ -73,7 +73,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         InputError: If a file is missing or is not as training writes it; the message names the file and the place.
     """
     path = Path(folder)
-    if not path.is_dir():
+    if not os.path.isdir(path):  # False for what the system refuses to look at
         raise InputError(f"{path}: there is no such folder; {_HINT}")
     config = _read_json(path / "config.json", dict[str, Any])
     epochs = _read_epochs(path / "metrics.csv")

@@ -45,6 +45,7 @@ _COORDINATES = {
 _SIGNS = {"ratio": "R", "temperature": "τ"}
 _BARE = ("data", "model", "loss")  # whose values say what they are
 _COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
+_MOST_SEEDS = 20  # that are listed
 
 
 def quantity_words(name: str) -> str:
@@ -188,7 +189,7 @@ def made(study: StudyResult) -> dict[str, str]:
     """How a study was made, except its command."""
     return {
         "scale": study.scale,
-        "seeds": ", ".join(map(str, range(study.seeds))),
+        "seeds": ", ".join(map(str, range(study.seeds))) if study.seeds < _MOST_SEEDS else f"0 to {study.seeds - 1}",
         "version": study.version,
         "commit": study.commit or NOTHING,
         "commits of the runs": ", ".join(study.run_commits) or NOTHING,

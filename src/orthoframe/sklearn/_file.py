@@ -124,8 +124,10 @@ def _restore(classifier: Any, path: Path) -> None:
         shapes = {"mean_": [columns], "scale_": [columns], "centres_": [k, dim], "spreads": [k]}
         shapes["labels"] = file.get_slice("labels").get_shape()[:1]  # any number of them
         tensors = {name: _read_tensor(file, name, shape) for name, shape in shapes.items()}
-    counts = torch.bincount(tensors["labels"].long(), minlength=k)  # refuses what is below 0
-    if len(counts) != k or not counts.all():
+    labels = tensors["labels"].long()
+    inside = bool(((labels >= 0) & (labels < k)).all())  # first, because counts have an entry up to the largest label
+    counts = torch.bincount(labels, minlength=k) if inside else torch.zeros(k)
+    if not counts.all():
         raise ValueError(f"labels must be from 0 to {k - 1}, with rows of every class")
     classifier.set_params(**about.options | {"hidden": tuple(about.options["hidden"])})
     for name in _PLAIN:

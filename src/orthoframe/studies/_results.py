@@ -178,11 +178,25 @@ def read_result(path: Path) -> StudyResult:
         InputError: If the file cannot be read, or is not the result of a study.
     """
     try:
-        return parsed(msgspec.json.Decoder(StudyResult).decode, path.read_bytes())
+        result = parsed(msgspec.json.Decoder(StudyResult).decode, path.read_bytes())
+        _check_cells(result.cells)
+        return result
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise InputError(f"{path} is not the result of a study: {error}") from None
+
+
+def _check_cells(cells: Sequence[CellResult]) -> None:
+    """Pictures tell cells apart by their coordinates; a missing one is the same as null."""
+    seen = set()
+    for cell in cells:
+        if not all(value is None or isinstance(value, str | int | float) for value in cell.where.values()):
+            raise ValueError("coordinates of cells must be numbers or strings")
+        where = frozenset((name, value) for name, value in cell.where.items() if value is not None)
+        if where in seen:
+            raise ValueError("two cells have the same coordinates")
+        seen.add(where)
 
 
 def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe.data import Data
+from orthoframe.errors import brief
 from orthoframe.training._settings import Settings
 
 _MAY_CHANGE = ("data_dir", "devices")  # where the data is, and how many processes share the run: not what is computed
-_SHOWN = 4  # settings that an error lists
+_SHOWN = 3  # settings that an error lists
 
 
 def changed_settings(then: Settings, now: Settings) -> str:
@@ -27,7 +28,11 @@ def changed_settings(then: Settings, now: Settings) -> str:
     for settings in (old, new):
         settings["data"] = settings["data"].partition(":")[0]  # not its path: data that was moved is the same
     names = [name for name in new if new[name] != old[name] and name not in _MAY_CHANGE]
-    words = [f"{name} is {json.dumps(new[name])} (it was {json.dumps(old[name])})" for name in names[:_SHOWN]]
+
+    def value(settings: dict[str, Any], name: str) -> str:
+        return brief(json.dumps(settings[name]), 30)
+
+    words = [f"{name} is {value(new, name)} (it was {value(old, name)})" for name in names[:_SHOWN]]
     return ", ".join([*words, f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else words)
 
 

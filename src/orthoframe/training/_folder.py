@@ -206,7 +206,7 @@ def load_encoder(folder: Path) -> TrainedEncoder:
     Raises:
         TrainingError: If there is none, or it is broken.
     """
-    path = folder / _ENCODER if folder.is_dir() else folder
+    path = folder / _ENCODER if os.path.isdir(folder) else folder
     try:
         return parsed(_read_encoder, path)
     except (OSError, ValueError) as error:
