@@ -217,7 +217,7 @@ def geometry_of(
     return Geometry(
         names=tuple(name for name, here in named if here),
         missing=tuple(name for name, here in named if not here),
-        counts=tuple(int(count) for count in counts),
+        counts=tuple(round(count) for count in counts.tolist()),
         means=means,
         gram=gram,
         cosines=cosines,
