@@ -14,7 +14,7 @@ from orthoframe.geometry import _metric
 from orthoframe.geometry._statistics import add_rows
 from processes import start
 
-NAMES = ("delta_of", "delta_etf", "beta_nc", "mean_cosine", "max_cosine")
+NAMES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 def data():

@@ -18,7 +18,7 @@ import_metric()
 # isort: split
 from torchmetrics.metric import Metric  # noqa: E402
 
-_VALUES = ("delta_of", "delta_etf", "beta_nc", "mean_cosine", "max_cosine")
+_VALUES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 class GeometryMetric(Metric):
@@ -37,7 +37,7 @@ class GeometryMetric(Metric):
         >>> metric = GeometryMetric(num_classes=2, dim=4)
         >>> metric.update(torch.eye(2, 4), torch.tensor([0, 1]))
         >>> sorted(metric.compute())
-        ['beta_nc', 'delta_etf', 'delta_of', 'max_cosine', 'mean_cosine']
+        ['beta_nc', 'cdnv', 'delta_etf', 'delta_of', 'max_cosine', 'mean_cosine']
     """
 
     full_state_update = False
@@ -59,7 +59,7 @@ class GeometryMetric(Metric):
         self.moments = _packed(statistics)
 
     def compute(self) -> dict[str, Tensor]:
-        """`delta_of`, `delta_etf`, `beta_nc`, `mean_cosine`, `max_cosine`; NaN without rows."""
+        """`delta_of`, `delta_etf`, `beta_nc`, `cdnv`, `mean_cosine`, `max_cosine`; NaN without rows."""
         seen = _unpacked(self.moments, self.num_classes, self.dim)
         self._geometry = geometry_of(seen) if seen.counts.any() else None
         values = {name: getattr(self._geometry, name, math.nan) for name in _VALUES}
