@@ -235,3 +235,43 @@ def geometry(features, labels):
         "max_cosine": max(cosines),
         "norm_ratio": float(max(mean.norm() for mean in means) / min(mean.norm() for mean in means)),
     }
+
+
+# Neural collapse beside a classifier, from the definitions, a pair and a row at a time.
+
+
+def cdnv(features, labels):
+    """Class-distance normalised variance (Galanti et al.) of rows as they are: the mean over pairs of classes."""
+    names = sorted(set(labels))
+    own = {name: features[[i for i, label in enumerate(labels) if label == name]].double() for name in names}
+    means = {name: sum(rows) / len(rows) for name, rows in own.items()}
+    variances = {name: sum(float((row - means[name]) @ (row - means[name])) for row in own[name]) for name in names}
+    total, pairs = 0.0, 0
+    for a in names:
+        for b in names:
+            if a < b:
+                apart = float((means[a] - means[b]) @ (means[a] - means[b]))
+                total += (variances[a] / len(own[a]) + variances[b] / len(own[b])) / (2 * apart)
+                pairs += 1
+    return total / pairs
+
+
+def nc3(weights, features, labels):
+    """Papyan et al.: the distance of a classifier to the centred class means, both scaled to length 1."""
+    names = sorted(set(labels))
+    means = [sum(features[i].double() for i in range(len(labels)) if labels[i] == name) for name in names]
+    means = [mean / labels.count(name) for mean, name in zip(means, names, strict=True)]
+    middle = sum(means) / len(means)
+    one, other = weights.double().flatten(), torch.cat([mean - middle for mean in means])
+    one, other = one / math.sqrt(float(one @ one)), other / math.sqrt(float(other @ other))
+    return math.sqrt(float((one - other) @ (one - other)))
+
+
+def nc4(weights, bias, features, labels, centres):
+    """The part of rows for which a linear classifier and the nearest centre, by angle, say different classes."""
+    different = 0
+    for row in features.double():
+        scores = [float(weight.double() @ row) + float(b) for weight, b in zip(weights, bias, strict=True)]
+        cosines = [float(row @ centre / row.norm() / centre.norm()) for centre in centres.double()]
+        different += scores.index(max(scores)) != cosines.index(max(cosines))
+    return different / len(labels)

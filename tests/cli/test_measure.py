@@ -233,3 +233,42 @@ def test_the_table_of_ownership(here, capsys):
     found = json.loads(capsys.readouterr().out)["classes"]
     assert sum(entry["dimensions"] for entry in found) == 8
     assert all(0 < entry["inside"] <= 1 for entry in found)
+
+
+@pytest.mark.parametrize("kind", ["npz", "safetensors"])
+def test_a_classifier_for_nc3_and_nc4(here, kind, capsys):
+    random = np.random.default_rng(1)
+    layer = {"weight": random.normal(size=(3, 8)), "bias": random.normal(size=3).astype(np.float32)}
+    np.savez_compressed("layer.npz", **layer)
+    save_file(layer, "layer.safetensors")
+    assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = measure(here, NAMES, classifier=layer["weight"], bias=layer["bias"])
+    assert found["nc3"] == pytest.approx(expected.nc3, rel=1e-12)
+    assert (found["nc4"], found["cdnv"]) == (expected.nc4, pytest.approx(expected.cdnv, rel=1e-9))
+    assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}"]) == 0
+    assert f"{expected.nc3:.4g}, {expected.nc4:.4g}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("layer", "complaint"),
+    [
+        ({"weight": np.ones((4, 8))}, r"weight must be floating point of shape [3, 8], for 3 classes and 8 dimensions"),
+        ({"weight": np.ones((3, 8)), "bias": np.ones((3, 1))}, "bias must be floating point of shape [3]"),
+        ({"weight": np.ones((3, 8), int)}, "weight must be floating point"),
+        ({"other": np.ones((3, 8))}, "there is no array 'weight'"),
+        ({"weight": np.full((3, 8), np.nan)}, "every weight and bias of the classifier must be finite"),
+    ],
+)
+def test_a_classifier_that_does_not_fit(here, layer, complaint, capsys):
+    np.savez("layer.npz", **layer)
+    save_file(layer, "layer.safetensors")
+    for file in ("layer.npz", "layer.safetensors"):
+        assert main(["measure", "features.npy", "labels.txt", "--classifier", file]) == 2
+        said = capsys.readouterr().err
+        assert complaint in said
+        assert said.startswith(f"orthoframe: {file}: ")
+        assert said.count("\n") == 1
+    for file in ("labels.txt", "missing.npz", "features.npy"):
+        assert main(["measure", "features.npy", "labels.txt", "--classifier", file]) == 2
+        assert capsys.readouterr().err.startswith(f"orthoframe: {file}: ")

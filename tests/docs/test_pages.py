@@ -57,6 +57,7 @@ def folder(tmp_path_factory):
     np.save(folder / "labels.npy", labels)
     np.save(folder / "features.npy", features)
     save_file({"features": features}, folder / "features.safetensors")
+    save_file({"weight": features[:3], "bias": features[0, :3]}, folder / "fc.safetensors")
     (folder / "labels.txt").write_text("\n".join(map(str, labels)) + "\n")
     (folder / "labels.csv").write_text("class\n" + "\n".join(map(str, labels)) + "\n")
     batches = [rng.permutation(100)[:10].tolist() for _ in range(10)]

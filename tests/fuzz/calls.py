@@ -153,7 +153,10 @@ def _right_floor(found, positional, named):
 
 
 def _measure(random):
-    named = _hostile(random, {"num_classes": None, "normalize": True}, {"normalize": (True, False)})
+    valid = {"num_classes": None, "normalize": True, "weights": None, "classifier": None, "bias": None}
+    if random.random() < 0.3:
+        valid |= {"num_classes": 3, "classifier": torch.ones(3, 4), "bias": [0.0, 1.0, 2.0], "weights": [1.0] * 6}
+    named = _hostile(random, valid, {"normalize": (True, False), "classifier": (*_SCALARS, _rows(random, 3))})
     if isinstance(named["num_classes"], int) and named["num_classes"] > 10**4:
         named["num_classes"] = 10**4  # so many means are asked for
     return (_rows(random), _labels(random)), named

@@ -15,7 +15,8 @@ def prepare(folder):
     for names in (np.array([0, 1]), np.array(["cat", "dog"])):
         labels = names[np.arange(8) % 2]
         rows = random.normal(size=(8, 3)) + (np.arange(8) % 2)[:, None]
-        classifier = FrameClassifier(hidden=(4, 4), epochs=2, random_state=0).fit(rows, labels)
+        options = {} if names[0] == 0 else {"class_weight": {"cat": 1, "dog": 2.5}}
+        classifier = FrameClassifier(hidden=(4, 4), epochs=2, random_state=0, **options).fit(rows, labels)
         classifier.save(folder / "classifier.safetensors")
         files.append((folder / "classifier.safetensors").read_bytes())
     return files

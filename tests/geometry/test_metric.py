@@ -1,17 +1,20 @@
 """The torchmetrics metric: alone, in a collection, and over two processes."""
 
 import math
+import pickle
 import subprocess
 import sys
 
 import pytest
 import torch
-from torchmetrics import MetricCollection
+from torchmetrics import MetricCollection, SumMetric
 
 from orthoframe import GeometryMetric, measure
+from orthoframe.geometry import _metric
+from orthoframe.geometry._statistics import add_rows
 from processes import start
 
-NAMES = ("delta_of", "delta_etf", "beta_nc", "mean_cosine", "max_cosine")
+NAMES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 def data():
@@ -37,6 +40,13 @@ def test_equals_measure():
         assert math.isclose(getattr(metric.geometry(), name), getattr(expected, name), rel_tol=1e-12, abs_tol=1e-15)
 
 
+def assert_same(one, other):
+    """Computed from the same rows, in any order and division."""
+    for name in NAMES:
+        assert torch.allclose(one.compute()[name], other.compute()[name], rtol=1e-9, atol=1e-12), name
+    assert one.geometry().counts == other.geometry().counts
+
+
 def test_reset_forward_and_collection():
     features, labels = data()
     metric = fed([slice(0, 30)])
@@ -50,19 +60,99 @@ def test_reset_forward_and_collection():
         assert torch.allclose(collection.compute()[name], metric.compute()[name], rtol=1e-6)
 
 
+def test_each_call_returns_the_batch_and_adds_to_the_whole():
+    features, labels = data()
+    collection = MetricCollection({"unit": GeometryMetric(3, 5), "raw": GeometryMetric(3, 5, normalize=False)})
+    for start_ in range(0, 90, 15):
+        part = slice(start_, start_ + 15)
+        step = collection(features[part], labels[part])
+        for prefix, normalize in (("unit", True), ("raw", False)):
+            expected = measure(features[part], labels[part], normalize=normalize)
+            for name in NAMES:
+                assert math.isclose(step[f"{prefix}_{name}"], getattr(expected, name), rel_tol=1e-9, abs_tol=1e-12)
+    assert_same(collection["unit"], fed([slice(0, 90)]))
+    raw = measure(features, labels, normalize=False)
+    assert math.isclose(collection.compute()["raw_beta_nc"], raw.beta_nc, rel_tol=1e-9)
+
+
+def test_a_batch_is_added_once(monkeypatch):
+    """`full_state_update` would add it twice, and forget one of the two."""
+    metric, added = GeometryMetric(3, 5), []
+    monkeypatch.setattr(_metric, "add_rows", lambda seen, *rest: (added.append(1), add_rows(seen, *rest)))
+    metric(*data())
+    assert len(added) == 1
+
+
+def test_merged_states():
+    one, other, whole = fed([slice(0, 20)]), fed([slice(20, 90)]), fed([slice(0, 90)])
+    one.compute()  # what is cached is forgotten
+    one.merge_state(other)
+    assert_same(one, whole)
+    nothing = GeometryMetric(3, 5)
+    nothing.merge_state(whole.metric_state)
+    assert_same(nothing, whole)  # without a warning: there was an update
+    whole.merge_state(GeometryMetric(3, 5))
+    assert_same(nothing, whole)
+    assert_same(other, fed([slice(20, 90)]))
+    for wrong in (GeometryMetric(4, 5), GeometryMetric(3, 6), GeometryMetric(3, 5, normalize=False)):
+        with pytest.raises(ValueError, match=r"must agree to merge: they are \(3, 5, True\) here and"):
+            one.merge_state(wrong)
+    with pytest.raises(ValueError, match="instance of GeometryMetric"):
+        one.merge_state(SumMetric())
+
+
+def test_states_are_kept_copied_and_pickled():
+    metric, other = fed([slice(0, 30)]), GeometryMetric(3, 5)
+    assert not metric.state_dict()
+    metric.persistent(True)
+    other.persistent(True)
+    other.load_state_dict(metric.state_dict())
+    assert torch.equal(other.moments, metric.moments)
+    features, labels = data()
+    for each in (other, metric.clone(), pickle.loads(pickle.dumps(metric))):
+        each.update(features[30:], labels[30:])
+        assert_same(each, fed([slice(0, 90)]))
+    assert_same(metric, fed([slice(0, 30)]))
+
+
 def test_nothing_to_compute():
-    with pytest.raises(ValueError, match="no rows to measure"), pytest.warns(UserWarning, match="compute"):
-        GeometryMetric(3, 5).compute()
+    """As torchmetrics' own metrics do: a warning, and values that say nothing."""
+    metric = GeometryMetric(3, 5)
+    with pytest.warns(UserWarning, match="compute.*before the ``update``"):
+        values = metric.compute()
+    assert set(values) == set(NAMES)
+    assert all(value.isnan() for value in values.values())
+    metric.update(torch.empty(0, 5), torch.empty(0, dtype=torch.long))
+    assert metric.compute()["delta_of"].isnan()
+    with pytest.raises(ValueError, match="no rows to measure"):
+        metric.geometry()
+    metric.update(*data())
+    assert_same(metric, fed([slice(0, 90)]))
+    metric.reset()
+    with pytest.warns(UserWarning, match="compute"):
+        assert metric.compute()["delta_of"].isnan()
 
 
 def measure_share(rank):
     features, labels = data()
     share = slice(0, 20) if rank == 0 else slice(20, 90)  # unequal on purpose
     metric = GeometryMetric(3, 5)
-    metric.update(features[share], labels[share])
+    step = metric(features[share], labels[share])  # of this process alone
+    assert math.isclose(step["beta_nc"], measure(features[share], labels[share]).beta_nc, rel_tol=1e-9)
     values = metric.compute()
     metric.update(features[:0], labels[:0])  # goes on after a computation
-    return {name: float(values[name]) for name in NAMES} | {"exact": metric._geometry.beta_nc}
+    found = {name: float(values[name]) for name in NAMES} | {"exact": metric._geometry.beta_nc}
+    if rank == 0:
+        metric.reset()  # one process without rows
+    again = metric.compute()["delta_of"] if rank else _quiet(metric)
+    alone = measure(features[20:], labels[20:]).delta_of
+    assert math.isclose(again, alone, rel_tol=1e-9)
+    return found
+
+
+def _quiet(metric):
+    with pytest.warns(UserWarning, match="before the ``update``"):
+        return metric.compute()["delta_of"]
 
 
 def test_two_processes_equal_one(tmp_path):

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwrit
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+    from orthoframe.geometry import LinearClassifier
 
 PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
@@ -139,6 +142,38 @@ def open_features(path: Path, key: str | None) -> FeatureFile:
         raise InputError(Option("key"), f" is for .npz and .safetensors files, which {path} is not")
     with _reading(path):
         return kinds[path.suffix](path, key)
+
+
+def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
+    """Read a linear layer: `weight` and, if it has one, `bias`, as torch calls them, in `.safetensors` or `.npz`."""
+    from orthoframe.geometry import LinearClassifier
+
+    if path.suffix not in (".safetensors", ".npz"):
+        raise InputError(f"{path}: a classifier must be a file .safetensors or .npz, with the arrays weight and bias")
+    parts: dict[str, Any] = {}
+    with _reading(path):
+        for name, stored in _stored(path, ("weight", "bias")).items():
+            shape, dtype, read = stored
+            wanted = [classes, dim] if name == "weight" else [classes]
+            if list(shape) != wanted or str(dtype).lstrip("<>") not in _DTYPES:
+                found = f"{dtype} of {brief(list(shape), 60)}"
+                must = f"{name} must be floating point of shape {wanted}, for {classes} classes and {dim} dimensions"
+                raise InputError(f"{path}: {must}, not {found}")
+            parts[name] = _tensor(read())
+        if "weight" not in parts:
+            raise InputError(f"{path}: there is no array 'weight'")
+        return LinearClassifier.of(parts["weight"], parts.get("bias"), classes, dim)
+
+
+def _stored(path: Path, names: Iterable[str]) -> dict[str, tuple[Any, Any, Callable[[], Any]]]:
+    """Shape, dtype and a function that reads, of the arrays of a file that have these names."""
+    if path.suffix == ".npz":
+        archive = ArrayArchive(path)
+        arrays = {name: archive[name] for name in names if name in archive.names}
+        return {name: (array.shape, array.dtype, array.read) for name, array in arrays.items()}
+    file: Any = safe_open(path, framework="pt")
+    slices = {name: file.get_slice(name) for name in names if name in file.keys()}  # noqa: SIM118
+    return {name: (part.get_shape(), part.get_dtype(), partial(file.get_tensor, name)) for name, part in slices.items()}
 
 
 def _npy(path: Path, _: str | None) -> FeatureFile:

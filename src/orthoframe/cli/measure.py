@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from orthoframe._atomic import json_ready
-from orthoframe.cli._files import PICTURES, check_output, open_features, read_labels, write_figure
+from orthoframe.cli._files import PICTURES, check_output, open_features, read_classifier, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
 from orthoframe.options import check_temperature
@@ -40,6 +40,8 @@ class MeasureCommand:
     """The array of features in a .npz or .safetensors file (default: the only one, or the one called features)."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The column of labels in a .csv file."""
+    classifier: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
+    """A linear classifier of the features, for NC3 and NC4: weight [classes, dim] and bias, .safetensors or .npz."""
     raw: Flag = False
     """Take rows as they are, instead of dividing each by its norm."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
@@ -86,6 +88,9 @@ class MeasureCommand:
             raise InputError(f"{self.features} has {found}; they must agree")
         labels = Labels.of(given)
         classes = torch.from_numpy(labels.classes).long()
+        linear = None
+        if self.classifier is not None:
+            linear = read_classifier(self.classifier, len(labels.names), features.dim)
         with bad_input(self.features), progress() as bar:
             task = bar.add_task("measuring", total=2 * features.rows)
 
@@ -96,7 +101,7 @@ class MeasureCommand:
                     start += len(part)
                     bar.advance(task, len(part))
 
-            return measure_parts(parts, features.dim, labels.names, normalize=not self.raw)
+            return measure_parts(parts, features.dim, labels.names, classifier=linear, normalize=not self.raw)
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
         """Distance to where features without ReLU would end, for classes of these sizes; None if it is not known."""

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
+from orthoframe.geometry._collapse import LinearClassifier
 from orthoframe.geometry._geometry import (
     COLLAPSE,
     FRAME_DISTANCE,
@@ -29,6 +30,7 @@ __all__ = [
     "FRAME_DISTANCE",
     "COLLAPSE",
     "NearestCentre",
+    "LinearClassifier",
     "Accuracy",
     "accuracy_of",
     "Ownership",

@@ -99,7 +99,10 @@ def accuracy_of(
 
 
 def class_sums(
-    given: Tensor | NDArray[Any], given_labels: Tensor | NDArray[Any] | Sequence[int], num_classes: int
+    given: Tensor | NDArray[Any],
+    given_labels: Tensor | NDArray[Any] | Sequence[int],
+    num_classes: int,
+    weights: Tensor | None = None,
 ) -> Tensor:
     """Rows, hits and sums of margins of each class, `[3, k]`; those of several parts can be added."""
     scores = torch.as_tensor(given)
@@ -111,6 +114,7 @@ def class_sums(
         own = scores.gather(1, labels[:, None])
         margins = (own[:, 0] - scores.scatter(1, labels[:, None], -torch.inf).amax(1)).double()
     values = torch.stack([torch.ones_like(margins), (predicted == labels).double(), margins])
+    values = values if weights is None else values * weights
     return values.new_zeros(3, num_classes).index_add_(1, labels, values)
 
 

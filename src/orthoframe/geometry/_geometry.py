@@ -11,6 +11,7 @@ from torch import Tensor
 from orthoframe._atomic import json_ready
 from orthoframe._rows import unit_rows
 from orthoframe.geometry._centres import Accuracy
+from orthoframe.geometry._collapse import class_distance_variance
 from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics, collapse_trace
 
@@ -49,6 +50,8 @@ class Geometry:
         delta_etf: Distance of the Gram matrix of centred means to that of a simplex ETF; 0 at a frame too.
         beta_nc: tr(Sigma_W Sigma_B^+)/k; 0 at neural collapse. NaN if the scatter was not kept.
         collapse_trace: The same without 1/k, as in the paper's code.
+        cdnv: Class-distance normalised variance: the mean over pairs of classes of (V_a + V_b)/(2 |mu_a - mu_b|^2), V
+            the spreads; 0 at neural collapse.
         mean_cosine: Over pairs of classes whose means are not zero.
         max_cosine: Over the same pairs.
         norm_ratio: Longest class mean over the shortest.
@@ -56,6 +59,10 @@ class Geometry:
         ownership: Which class owns each dimension.
         dead_rows: Rows that are all zero.
         accuracy: Of the nearest class mean, if the rows were seen a second time.
+        nc3: Distance of the weights of a linear classifier to the centred class means, || W/|W| - M/|M| ||; None
+            without a classifier.
+        nc4: The fraction of rows that the classifier and the nearest class mean (by angle) put into different classes;
+            None without a classifier.
     """
 
     names: tuple[int | str, ...]
@@ -68,6 +75,7 @@ class Geometry:
     delta_etf: float
     beta_nc: float
     collapse_trace: float
+    cdnv: float
     mean_cosine: float
     max_cosine: float
     norm_ratio: float
@@ -75,6 +83,8 @@ class Geometry:
     ownership: Ownership
     dead_rows: int
     accuracy: Accuracy | None = None
+    nc3: float | None = None
+    nc4: float | None = None
 
     @property
     def dim(self) -> int:
@@ -140,6 +150,7 @@ class Geometry:
             ("distance to ETF (centred)", f"{self.delta_etf:.4g}"),
             ("beta_NC (trace)", f"{self.beta_nc:.4g} ({self.collapse_trace:.4g})"),
             ("spread within classes", f"{self.spread:.4g}"),
+            ("CDNV", f"{self.cdnv:.4g}"),
             ("cosine of means, mean and largest", f"{self.mean_cosine:.4f}, {self.max_cosine:.4f}"),
             ("longest over shortest mean", f"{self.norm_ratio:.4g}"),
             ("dimensions owned, shared, dead", f"{owned.owned}, {owned.shared}, {owned.dead} of {self.dim}"),
@@ -150,6 +161,8 @@ class Geometry:
             rows.append(("nearest centre, overall and balanced", f"{a.overall:.4f}, {a.balanced:.4f}"))
             rows.append(("worst class", f"{a.worst:.4f} (class {a.worst_class})"))
             rows.append(("majority and minority half", f"{a.majority:.4f}, {a.minority:.4f}"))
+        if self.nc3 is not None and self.nc4 is not None:
+            rows.append(("classifier: NC3, NC4", f"{self.nc3:.4g}, {self.nc4:.4g}"))
         if self.missing:
             shown = ", ".join(map(str, self.missing[:8])) + (", ..." if len(self.missing) > 8 else "")
             rows.append(("classes without rows", f"{len(self.missing)}: {shown}"))
@@ -161,7 +174,16 @@ class Geometry:
         owned = asdict(self.ownership)
         columns = (self.names, self.counts, self.spreads, owned.pop("dimensions"), owned.pop("inside"))
         fields = ("name", "rows", "spread", "dimensions", "inside")
-        names = ("delta_of", "delta_etf", "beta_nc", "collapse_trace", "mean_cosine", "max_cosine", "norm_ratio")
+        names = (
+            "delta_of",
+            "delta_etf",
+            "beta_nc",
+            "collapse_trace",
+            "cdnv",
+            "mean_cosine",
+            "max_cosine",
+            "norm_ratio",
+        )
         data = {
             "verdict": self.verdict(),
             "arrangement": self.arrangement.code,
@@ -177,6 +199,8 @@ class Geometry:
         }
         if self.accuracy is not None:
             data["accuracy"] = asdict(self.accuracy)
+        if self.nc3 is not None:
+            data |= {"nc3": self.nc3, "nc4": self.nc4}
         ready: dict[str, Any] = json_ready(data)
         return ready
 
@@ -214,10 +238,11 @@ def geometry_of(
         trace = collapse_trace(means, statistics.within.cpu(), float(counts.sum()))
     trace = math.nan if trace is None or k < 2 else trace
     named = list(zip(names, present.tolist(), strict=True))
+    spreads = statistics.spreads[present].cpu() / counts
     return Geometry(
         names=tuple(name for name, here in named if here),
         missing=tuple(name for name, here in named if not here),
-        counts=tuple(int(count) for count in counts),
+        counts=tuple(round(count) for count in counts.tolist()),
         means=means,
         gram=gram,
         cosines=cosines,
@@ -225,10 +250,11 @@ def geometry_of(
         delta_etf=distance_to_gram(centred @ centred.T, etf_gram(k)) if k > 1 else math.nan,
         beta_nc=trace / k,
         collapse_trace=trace,
+        cdnv=class_distance_variance(means, spreads),
         mean_cosine=float(pairs.mean()) if len(pairs) else math.nan,
         max_cosine=float(pairs.max()) if len(pairs) else math.nan,
         norm_ratio=float(norms.max() / norms.min()),
-        spreads=statistics.spreads[present].cpu() / counts,
+        spreads=spreads,
         ownership=ownership(means),
         dead_rows=statistics.dead_rows,
         accuracy=accuracy,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe._rows import Labels, feature_tensor, label_array, label_tensor
+from orthoframe.errors import brief
 from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
+from orthoframe.geometry._collapse import LinearClassifier, classifier_distance
 from orthoframe.geometry._geometry import Geometry, geometry_of
 from orthoframe.geometry._statistics import (
     CHUNK,
@@ -23,7 +26,7 @@ from orthoframe.geometry._statistics import (
 )
 from orthoframe.options import check_size
 
-Part = tuple[Tensor | NDArray[Any], Tensor]
+Part = tuple[Tensor | NDArray[Any], Tensor] | tuple[Tensor | NDArray[Any], Tensor, Tensor]
 # Wider features have no d x d scatter in memory; the collapse is measured in the second pass instead.
 WIDE = 4096
 
@@ -33,6 +36,9 @@ def measure(
     labels: Tensor | NDArray[Any] | Sequence[Any],
     *,
     num_classes: int | None = None,
+    weights: Tensor | NDArray[Any] | Sequence[float] | None = None,
+    classifier: Rows | None = None,
+    bias: Tensor | NDArray[Any] | Sequence[float] | None = None,
     normalize: bool = True,
 ) -> Geometry:
     """Measure how the features of classes are arranged.
@@ -42,6 +48,11 @@ def measure(
         labels: `[rows]`, integers or strings. Integers are taken as they are if `num_classes` is given.
         num_classes: Expected classes, 0..num_classes-1; those without rows are reported as missing. By default the
             classes that occur.
+        weights: `[rows]`, positive: how much a row counts in the means, spreads and accuracy of its class, relative to
+            the other rows of the class. Classes count by their rows as before.
+        classifier: `[k, dim]`, the weights of a linear classifier, one row per class in the order of `names` (with
+            `num_classes`: of all classes), for `nc3` and `nc4`. It gets the features as they are given.
+        bias: `[k]`, of the classifier; zero by default.
         normalize: Whether to divide each row by its norm first, as the loss does; a row that is not longer than 1e-12
             counts as zero.
 
@@ -63,49 +74,87 @@ def measure(
     classes, names = _numbered(labels, num_classes)
     if len(classes) != len(rows):
         raise ValueError(f"features have {len(rows)} rows and labels {len(classes)}; they must agree")
-    return measure_parts(lambda: [(rows, classes)], int(rows.shape[1]), names, normalize=normalize)
+    part = (rows, classes) if weights is None else (rows, classes, _relative(weights, classes))
+    if bias is not None and classifier is None:
+        raise ValueError("bias is that of a classifier; give its weights too, as classifier")
+    dim = int(rows.shape[1])
+    linear = None if classifier is None else LinearClassifier.of(classifier, bias, len(names), dim)
+    return measure_parts(lambda: [part], dim, names, classifier=linear, normalize=normalize)
 
 
 def measure_parts(
-    parts: Callable[[], Iterable[Part]], dim: int, names: tuple[int | str, ...], *, normalize: bool = True
+    parts: Callable[[], Iterable[Part]],
+    dim: int,
+    names: tuple[int | str, ...],
+    *,
+    classifier: LinearClassifier | None = None,
+    normalize: bool = True,
 ) -> Geometry:
     """`measure` for features that do not fit into memory.
 
     Args:
-        parts: Called twice; yields features and class numbers of consecutive rows, from the start each time.
+        parts: Called twice; yields features and class numbers of consecutive rows, from the start each time, and
+            weights where rows have any, whose mean over the rows of each class must be 1.
         dim: d.
         names: `[k]`, names of the classes.
+        classifier: Of the features as they are given, for `nc3` and `nc4`.
         normalize: As in `measure`.
     """
     statistics = ClassStatistics(len(names), dim, scatter=dim <= WIDE)
     start = 0
-    for features, labels in _small(parts(), dim):
-        add_rows(statistics, features, labels, normalize, start)
+    for features, labels, weights in _small(parts(), dim):
+        add_rows(statistics, features, labels, normalize, start, weights)
         start += len(features)
     if not start:
         raise ValueError("there are no rows to measure")
     present = statistics.counts > 0
-    classifier = NearestCentre(torch.where(present[:, None], statistics.means, torch.nan))
+    nearest = NearestCentre(torch.where(present[:, None], statistics.means, torch.nan))
     directions, scale = between_directions(statistics.means[present])
-    sums, scattered = statistics.means.new_zeros(3, len(names)), 0.0
-    for features, labels in _small(parts(), dim):
+    sums, scattered, different = statistics.means.new_zeros(3, len(names)), 0.0, 0.0
+    for features, labels, weights in _small(parts(), dim):
         rows = prepared(features, normalize)
-        sums += class_sums(classifier.scores(rows), labels, len(names))
+        scores = nearest.scores(rows)
+        sums += class_sums(scores, labels, len(names), weights)
+        if classifier is not None:
+            differs = (classifier.predict(features) != scores.argmax(1)).double()
+            different += float((differs if weights is None else differs * weights).sum())
         if statistics.within is None:
-            apart = (rows.double() - statistics.means.index_select(0, labels)) @ directions
-            scattered += float((apart.square() / scale).sum())
+            apart = ((rows.double() - statistics.means.index_select(0, labels)) @ directions).square() / scale
+            scattered += float((apart if weights is None else apart * weights[:, None]).sum())
     trace = scattered / start if len(scale) else math.nan
     seen = [name for name, here in zip(names, present.tolist(), strict=True) if here]
-    return geometry_of(statistics, names, trace=trace, accuracy=accuracy_from(sums[:, present], seen))
+    found = geometry_of(statistics, names, trace=trace, accuracy=accuracy_from(sums[:, present], seen))
+    if classifier is None:
+        return found
+    nc3 = classifier_distance(classifier.weights.cpu()[present.cpu()], found.means)
+    return replace(found, nc3=nc3, nc4=different / start)
 
 
-def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor]]:
+def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor, Tensor | None]]:
     """The same rows as tensors, in parts whose float64 copies stay in the cache."""
     step = max(1, CHUNK // dim)
-    for features, labels in parts:
+    for features, labels, *weights in parts:
         for start in range(0, len(features), step):
-            rows = feature_tensor(features[start : start + step])
-            yield rows, labels[start : start + step].to(rows.device)
+            part = slice(start, start + step)
+            rows = feature_tensor(features[part])
+            yield rows, labels[part].to(rows.device), weights[0][part].to(rows.device) if weights else None
+
+
+def _relative(weights: Any, classes: Tensor) -> Tensor:
+    """Weights whose mean over the rows of each class is 1, so that their sums are the numbers of rows."""
+    try:
+        given = torch.as_tensor(weights, dtype=torch.float64, device="cpu").detach()
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        raise TypeError(f"weights must be an array of numbers, not {brief(type(weights).__name__)}") from None
+    if given.shape != classes.shape:
+        raise ValueError(f"weights must have shape {list(classes.shape)}, not {list(given.shape)}")
+    wrong = (~((given > 0) & given.isfinite())).nonzero()
+    if len(wrong):
+        row = int(wrong[0, 0])
+        raise ValueError(f"weights[{row}] is {float(given[row])}; weights must be positive and finite")
+    largest = given.new_zeros(int(classes.max()) + 1).scatter_reduce(0, classes, given, "amax")
+    given = given / largest[classes]  # or sums might overflow
+    return given * (torch.bincount(classes) / torch.bincount(classes, given))[classes]
 
 
 def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:

@@ -1,6 +1,8 @@
 """The geometry as a torchmetrics metric."""
 
+import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,14 +18,15 @@ import_metric()
 # isort: split
 from torchmetrics.metric import Metric  # noqa: E402
 
-_MOMENTS = ("counts", "means", "spreads", "within")
+_VALUES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 class GeometryMetric(Metric):
     """Geometry of all features since the last reset, over all processes.
 
-    `compute` returns numbers for a logger, `geometry` the whole `Geometry`. Moments are merged by Chan's formula rather
-    than added up, because sums would lose the spread of collapsed features.
+    `compute` returns numbers for a logger, `geometry` the whole `Geometry`; calling the metric returns the numbers of
+    the batch. Moments are merged by Chan's formula rather than added up, because sums would lose the spread of
+    collapsed features.
 
     Args:
         num_classes: k; labels are 0..k-1.
@@ -34,54 +37,83 @@ class GeometryMetric(Metric):
         >>> metric = GeometryMetric(num_classes=2, dim=4)
         >>> metric.update(torch.eye(2, 4), torch.tensor([0, 1]))
         >>> sorted(metric.compute())
-        ['beta_nc', 'delta_etf', 'delta_of', 'max_cosine', 'mean_cosine']
+        ['beta_nc', 'cdnv', 'delta_etf', 'delta_of', 'max_cosine', 'mean_cosine']
     """
 
-    full_state_update = True
+    full_state_update = False
     is_differentiable = False
     higher_is_better = False
+    moments: Tensor
 
     def __init__(self, num_classes: int, dim: int, *, normalize: bool = True, **options: Any) -> None:
         super().__init__(**options)
         self.num_classes, self.dim, self.normalize = num_classes, dim, normalize
-        empty = ClassStatistics(num_classes, dim)
-        # Without a reduction the states of all processes arrive stacked, and compute merges them.
-        for name in _MOMENTS:
-            self.add_state(name, getattr(empty, name), dist_reduce_fx=None)
-        self.add_state("dead_rows", torch.tensor(0), dist_reduce_fx=None)
+        # One vector, so that torchmetrics can reduce all moments together, and processes exchange one tensor.
+        merge = partial(_merged, num_classes=num_classes, dim=dim)
+        self.add_state("moments", _packed(ClassStatistics(num_classes, dim)), dist_reduce_fx=merge)
 
     def update(self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]) -> None:
         """Add rows `[rows, dim]` with their labels `[rows]`: tensors, arrays or lists."""
-        (statistics,) = self._statistics()
+        statistics = _unpacked(self.moments, self.num_classes, self.dim)
         add_rows(statistics, feature_tensor(features), labels, self.normalize)
-        for name in _MOMENTS:
-            setattr(self, name, getattr(statistics, name))
-        self.dead_rows = torch.tensor(statistics.dead_rows, device=self.device)
+        self.moments = _packed(statistics)
 
     def compute(self) -> dict[str, Tensor]:
-        """`delta_of`, `delta_etf`, `beta_nc`, `mean_cosine`, `max_cosine`."""
-        first, *others = self._statistics()
-        for other in others:
-            first.merge(other)
-        self._geometry = geometry_of(first)
-        names = ("delta_of", "delta_etf", "beta_nc", "mean_cosine", "max_cosine")
-        values = {name: getattr(self._geometry, name) for name in names}
+        """`delta_of`, `delta_etf`, `beta_nc`, `cdnv`, `mean_cosine`, `max_cosine`; NaN without rows."""
+        seen = _unpacked(self.moments, self.num_classes, self.dim)
+        self._geometry = geometry_of(seen) if seen.counts.any() else None
+        values = {name: getattr(self._geometry, name, math.nan) for name in _VALUES}
         return {name: torch.tensor(value, dtype=torch.float64, device=self.device) for name, value in values.items()}
 
     def geometry(self) -> Geometry:
-        """Everything that `measure` returns except the accuracy, which needs a second pass over the rows."""
+        """Everything that `measure` returns except the accuracy, which needs a second pass over the rows.
+
+        Raises:
+            ValueError: If there are no rows.
+        """
         self.compute()
+        if self._geometry is None:
+            raise ValueError("there are no rows to measure")
         return self._geometry
 
-    def _statistics(self) -> list[ClassStatistics]:
-        """The moments of each process, or only of this one before states have been exchanged."""
-        states = [getattr(self, name) for name in (*_MOMENTS, "dead_rows")]
-        found = []
-        for *moments, dead_rows in zip(*states, strict=True) if states[0].ndim == 2 else [states]:
-            statistics = ClassStatistics(self.num_classes, self.dim)
-            for name, value in zip(_MOMENTS, moments, strict=True):
-                # In float64, even if the states were cast to another dtype.
-                setattr(statistics, name, value.double().clone())
-            statistics.dead_rows = int(dead_rows)
-            found.append(statistics)
-        return found
+    def merge_state(self, incoming_state: "dict[str, Any] | Metric") -> None:
+        """Add what another metric has seen, or its `metric_state`.
+
+        Raises:
+            ValueError: For a metric of another kind, or of other classes, dimensions or normalisation.
+        """
+        if isinstance(incoming_state, GeometryMetric):
+            mine, theirs = ((each.num_classes, each.dim, each.normalize) for each in (self, incoming_state))
+            if mine != theirs:
+                names = "num_classes, dim and normalize must agree to merge"
+                raise ValueError(f"{names}: they are {mine} here and {theirs} there")
+        super().merge_state(incoming_state)
+        # Or compute would return what it returned before, and warn that there was no update.
+        self._computed = None
+        self._update_count += getattr(incoming_state, "update_count", 1)
+
+
+def _packed(statistics: ClassStatistics) -> Tensor:
+    """All moments as a vector."""
+    counts, within = statistics.counts, statistics.within
+    assert within is not None
+    dead = counts.new_tensor([statistics.dead_rows])
+    return torch.cat([counts, statistics.means.flatten(), statistics.spreads, within.flatten(), dead])
+
+
+def _unpacked(moments: Tensor, num_classes: int, dim: int) -> ClassStatistics:
+    statistics = ClassStatistics(num_classes, dim)
+    # In float64, even if the state was cast to another dtype.
+    sizes = [num_classes, num_classes * dim, num_classes, dim * dim, 1]
+    statistics.counts, means, statistics.spreads, within, dead = torch.split(moments.double().clone(), sizes)
+    statistics.means, statistics.within = means.view(num_classes, dim), within.view(dim, dim)
+    statistics.dead_rows = int(dead)
+    return statistics
+
+
+def _merged(states: Tensor, num_classes: int, dim: int) -> Tensor:
+    """The moments of several states `[states, moments]` together."""
+    first, *others = (_unpacked(state, num_classes, dim) for state in states)
+    for other in others:
+        first.merge(other)
+    return _packed(first)

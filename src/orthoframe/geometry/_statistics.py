@@ -30,7 +30,7 @@ class ClassStatistics:
             memory is O(k d), which suits wide features.
 
     Attributes:
-        counts: `[k]`, rows of each class.
+        counts: `[k]`, rows of each class, or the sum of their weights.
         means: `[k, d]`, zero for a class without rows.
         spreads: `[k]`, sum of squared distances of the rows of a class to its mean.
         within: `[d, d]`, sum over all rows of (h - mean)(h - mean)'; None without `scatter`.
@@ -54,10 +54,13 @@ class ClassStatistics:
         self.within = torch.zeros(dim, dim, dtype=torch.float64) if scatter else None
         self.dead_rows = 0
 
-    def update(self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]) -> None:
+    def update(
+        self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int], weights: Tensor | None = None
+    ) -> None:
         """Add rows `[rows, dim]` of any floating dtype with their labels `[rows]`, from 0 to num_classes - 1.
 
-        They may be tensors, arrays or lists. The first rows decide on which device the moments are.
+        They may be tensors, arrays or lists. The first rows decide on which device the moments are. A row with a weight
+        of 2 counts as two rows; `weights` are `[rows]`, positive and float64, and `counts` their sums.
 
         Raises:
             ValueError: For wrong shapes, labels out of range, or values that are not finite or whose squares overflow;
@@ -65,9 +68,10 @@ class ClassStatistics:
         """
         given, classes = self._checked(features, labels)
         rows = max(1, CHUNK // self.dim)
-        seen = self._moments(given[:rows], classes[:rows])
+        seen = self._moments(given[:rows], classes[:rows], None if weights is None else weights[:rows])
         for start in range(rows, len(given), rows):
-            seen.merge(self._moments(given[start : start + rows], classes[start : start + rows]))
+            part = slice(start, start + rows)
+            seen.merge(self._moments(given[part], classes[part], None if weights is None else weights[part]))
         # A value that is not finite makes the mean of its class not finite: no need to check each value.
         squares = torch.linalg.vector_norm(seen.means, dim=1).square() + seen.spreads
         if not bool(squares.isfinite().all()):
@@ -85,7 +89,7 @@ class ClassStatistics:
         device = self.counts.device
         theirs = other.counts.to(device)
         total = self.counts + theirs
-        share = theirs / total.clamp(min=1.0)
+        share = theirs / _or_one(total)
         apart = other.means.to(device) - self.means
         weights = self.counts * share
         self.means += share[:, None] * apart
@@ -97,16 +101,19 @@ class ClassStatistics:
         self.counts = total
         self.dead_rows += other.dead_rows
 
-    def _moments(self, features: Tensor, labels: Tensor) -> "ClassStatistics":
+    def _moments(self, features: Tensor, labels: Tensor, weights: Tensor | None) -> "ClassStatistics":
         """Statistics of these rows alone."""
         part = ClassStatistics(self.num_classes, self.dim, False)
         part.scatter = self.scatter
         rows = features.to(torch.float64, copy=True)
-        part.counts = torch.bincount(labels, minlength=self.num_classes).double()
-        part.means = rows.new_zeros(self.num_classes, self.dim).index_add_(0, labels, rows)
-        part.means /= part.counts.clamp(min=1.0)[:, None]
+        part.counts = torch.bincount(labels, weights, minlength=self.num_classes).double()
+        weighted = rows if weights is None else rows * weights[:, None]
+        part.means = rows.new_zeros(self.num_classes, self.dim).index_add_(0, labels, weighted)
+        part.means /= _or_one(part.counts)[:, None]
         part.dead_rows = int((torch.linalg.vector_norm(rows, dim=1) <= SMALLEST_NORM).sum())
         rows -= part.means.index_select(0, labels)
+        if weights is not None:
+            rows *= weights.sqrt()[:, None]
         squares = torch.linalg.vector_norm(rows, dim=1).square()
         part.spreads = squares.new_zeros(self.num_classes).index_add_(0, labels, squares)
         part.within = _squares(rows) if self.scatter else None
@@ -123,6 +130,11 @@ class ClassStatistics:
             raise ValueError(f"labels must have shape [{len(features)}], not {list(labels.shape)}")
         check_range(labels, self.num_classes)
         return features.detach(), labels
+
+
+def _or_one(counts: Tensor) -> Tensor:
+    """Counts to divide by: 1 for a class without rows."""
+    return counts.masked_fill(counts == 0, 1.0)
 
 
 def check_range(labels: Tensor, num_classes: int) -> None:
@@ -155,10 +167,17 @@ def not_finite(features: Tensor, start: int = 0) -> ValueError | None:
     return ValueError(f"features[{start + row}, {column}] is {value}; every feature must be finite")
 
 
-def add_rows(seen: ClassStatistics, features: Tensor, labels: Any, normalize: bool, start: int = 0) -> None:
+def add_rows(
+    seen: ClassStatistics,
+    features: Tensor,
+    labels: Any,
+    normalize: bool,
+    start: int = 0,
+    weights: Tensor | None = None,
+) -> None:
     """Add `prepared` rows; an error names the position in the whole, and the value before normalising."""
     try:
-        seen.update(prepared(features, normalize), labels)
+        seen.update(prepared(features, normalize), labels, weights)
     except ValueError as error:
         raise not_finite(features, start) or error from None
 

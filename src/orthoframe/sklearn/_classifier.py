@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from orthoframe.batches import BatchPlan, Certificate, certify_run
+from orthoframe.batches import Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
@@ -31,6 +31,7 @@ from orthoframe.options import (
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
+from orthoframe.sklearn._weights import make_plan, relative_weights
 
 Floats = NDArray[np.floating[Any]]
 
@@ -62,18 +63,20 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: Of SGD with Nesterov momentum 0.9.
         weight_decay: L2 penalty on the weights.
         dropout: Probability that a hidden unit is dropped.
+        class_weight: None, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of rows, see `fit`.
+            `"balanced"` makes all classes equally frequent in the batches.
         device: Where to train: `"auto"` (a GPU if there is one), or any torch device. Predictions are made on the CPU
             in float64, so that they do not depend on which rows are passed together.
         random_state: A seed, a `RandomState`, or None. The same seed gives the same bytes.
 
     Attributes:
         classes_: `[k]`, the labels.
-        centres_: `[k, dim]`, the mean feature of each class; float64.
+        centres_: `[k, dim]`, the mean feature of each class, with the weights of rows; float64.
         mean_, scale_: `[columns]`, for standardising.
         temperature_: Of the training.
         encoder_: The network, on the CPU.
-        plan_: The batches, a `BatchPlan`.
-        geometry_: How the training features are arranged; see `measure`.
+        plan_: The batches, a `BatchPlan`, over the rows whose weight is not zero.
+        geometry_: How the features of these rows are arranged, with the weights of rows; see `measure`.
         certificate_: What the batches guarantee; see `certify_run`.
         loss_gap_: Loss minus floor in the last epoch.
         loss_curve_, gap_curve_: The loss, and loss minus floor, one number per epoch.
@@ -104,6 +107,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: float = 0.1,
         weight_decay: float = 5e-4,
         dropout: float = 0.2,
+        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
         device: str | torch.device = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -111,30 +115,47 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.binding, self.batch_size = binding, batch_size
         self.epochs, self.tol, self.patience = epochs, tol, patience
         self.learning_rate, self.weight_decay, self.dropout = learning_rate, weight_decay, dropout
-        self.device, self.random_state = device, random_state
+        self.class_weight, self.device, self.random_state = class_weight, device, random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "FrameClassifier":
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "FrameClassifier":
         """Train on rows `[rows, columns]` and their labels `[rows]`, numbers or strings.
 
+        Args:
+            X: The rows.
+            y: Their labels.
+            sample_weight: `[rows]`, at least 0: how often a row is drawn into batches, relative to the others, and how
+                much it counts in the centre of its class and in mean and scale of the columns. A weight of 2 is a row
+                that is there twice, in the mean over epochs; with a weight of 0 it is not there. Only ratios matter.
+                The loss itself is not weighted: rows of a class that count differently in it would move its optimum
+                off the frame.
+
         Raises:
-            ValueError: For rows or options that are not allowed, and for fewer than two classes.
+            ValueError: For rows, weights or options that are not allowed, and for fewer than two classes.
             TypeError: For options of the wrong type.
         """
         rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(labels)
+        every = relative_weights(sample_weight, self.class_weight, labels)
+        there = every > 0
+        rows, labels = rows[there], labels[there]
+        weights = None if (every[there] == 1).all() else every[there]
         self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            among = "" if there.all() else " in the rows whose weight is not zero"
+            raise ValueError(f"y has 1 class{among}, {self.classes_.item()!r}; a classifier needs at least 2")
         self._check_options()
         device = _device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], self.batch_size, binding=self.binding, seed=seed)
-        self._fit_scale(rows)
+        self.plan_ = make_plan(plain_labels(self.classes_)[numbers], weights, self.batch_size, self.binding, seed)
+        self._fit_scale(rows, weights)
         encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
         standard = torch.from_numpy(self._standardised(rows)).float().to(device)
         self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(encoder, standard, self.plan_, self)
         self.loss_gap_, self.n_iter_ = self.gap_curve_[-1], len(self.gap_curve_)
         self.encoder_, self.temperature_ = encoder.cpu().double(), float(self.temperature)
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
-        self.geometry_ = measure(self._features(rows), plain_labels(self.classes_)[numbers], normalize=False)
+        names = plain_labels(self.classes_)[numbers]
+        self.geometry_ = measure(self._features(rows), names, weights=weights, normalize=False)
         self.centres_ = self.geometry_.means.numpy()
         return self
 
@@ -191,8 +212,6 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def _check_options(self) -> None:
         classes = self.classes_.tolist()
-        if len(classes) < 2:
-            raise ValueError(f"y has 1 class, {classes[0]!r}; a classifier needs at least 2")
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
         for size in self.hidden:
@@ -222,9 +241,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         features = self._features(self._checked(X))
         return np.asarray(NearestCentre(torch.from_numpy(self.centres_)).scores(features))
 
-    def _fit_scale(self, rows: Floats) -> None:
+    def _fit_scale(self, rows: Floats, weights: NDArray[np.float64] | None) -> None:
         with np.errstate(over="ignore", invalid="ignore"):
-            scaler = StandardScaler().fit(rows.astype(np.float64))
+            scaler = StandardScaler().fit(rows.astype(np.float64), sample_weight=weights)
         too_large = np.flatnonzero(~np.isfinite(scaler.var_))
         if len(too_large):  # which the scaler takes for constant columns
             raise ValueError(f"the spread of column {too_large[0]} is too large for float64; rescale the column")

@@ -17,18 +17,19 @@ from torch import Tensor
 from orthoframe._atomic import json_ready, write_atomic
 from orthoframe._rows import Labels
 from orthoframe._untrusted import parsed
-from orthoframe.batches import BatchPlan
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
 from orthoframe.geometry import Accuracy, ClassStatistics, Geometry, geometry_of
 from orthoframe.options import Activation, Binding
 from orthoframe.sklearn._fit import StopReason
 from orthoframe.sklearn._network import TableEncoder
+from orthoframe.sklearn._weights import WeightedPlan, make_plan
 
 _FORMAT = "orthoframe.FrameClassifier"
 _PLAIN = ("n_features_in_", "temperature_", "n_iter_", "loss_curve_", "gap_curve_", "loss_gap_")
 _ARRAYS = ("mean_", "scale_", "centres_")
 _MOST_BYTES = 2**26  # of the class names
+_Pairs = list[tuple[bool | int | float | str, int | float]]
 
 
 def save_classifier(classifier: Any, path: Path) -> None:
@@ -51,6 +52,8 @@ def save_classifier(classifier: Any, path: Path) -> None:
     tensors = {name: torch.from_numpy(getattr(classifier, name)) for name in _ARRAYS}
     tensors["labels"] = torch.from_numpy(plan.labels.classes.astype(np.int32))
     tensors["spreads"] = geometry.spreads
+    if isinstance(plan, WeightedPlan):
+        tensors["weights"] = torch.from_numpy(plan.weights)
     # Trained in float32: nothing is lost.
     tensors |= {PREFIX + name: value.float() for name, value in encoder.state_dict().items()}
     tensors = {name: value.contiguous() for name, value in tensors.items()}
@@ -123,13 +126,21 @@ def _restore(classifier: Any, path: Path) -> None:
             raise ValueError(f"{k} classes and {dim} dimensions")
         shapes = {"mean_": [columns], "scale_": [columns], "centres_": [k, dim], "spreads": [k]}
         shapes["labels"] = file.get_slice("labels").get_shape()[:1]  # any number of them
+        if "weights" in file.keys():  # noqa: SIM118
+            shapes["weights"] = shapes["labels"]
         tensors = {name: _read_tensor(file, name, shape) for name, shape in shapes.items()}
     labels = tensors["labels"].long()
     inside = bool(((labels >= 0) & (labels < k)).all())  # first, because counts have an entry up to the largest label
     counts = torch.bincount(labels, minlength=k) if inside else torch.zeros(k)
     if not counts.all():
         raise ValueError(f"labels must be from 0 to {k - 1}, with rows of every class")
-    classifier.set_params(**about.options | {"hidden": tuple(about.options["hidden"])})
+    weights = tensors["weights"].numpy() if "weights" in tensors else None
+    if weights is not None and not ((weights.astype(np.float32) > 0) & (weights <= 1)).all():
+        raise ValueError("weights must be positive, and at most 1")
+    options = about.options | {"hidden": tuple(about.options["hidden"])}
+    if isinstance(options.get("class_weight"), list):
+        options["class_weight"] = dict(msgspec.convert(options["class_weight"], _Pairs))
+    classifier.set_params(**options)
     for name in _PLAIN:
         setattr(classifier, name, getattr(about.fitted, name))
     for name in _ARRAYS:
@@ -139,8 +150,8 @@ def _restore(classifier: Any, path: Path) -> None:
         classifier.feature_names_in_ = np.array(about.columns, dtype=object)
     names = tuple(plain_labels(classes).tolist())
     # Numbered as they are: an array with the name of each row could be far larger than the file.
-    numbered: Any = Labels(tensors["labels"].numpy(), names)
-    classifier.plan_ = BatchPlan(numbered, **asdict(about.plan))
+    numbered = Labels(tensors["labels"].numpy(), names)
+    classifier.plan_ = make_plan(numbered, weights, **asdict(about.plan))
     classifier.geometry_ = _geometry(about, tensors, counts, names)
 
 
@@ -199,4 +210,6 @@ def _option(value: Any) -> Any:
         return str(value)
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, dict):  # in pairs, because the keys of JSON are strings
+        value = list(value.items())
     return [_option(entry) for entry in value] if isinstance(value, list | tuple) else value
