@@ -13,7 +13,7 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import num_processes, sum_over_processes
 from orthoframe.losses._frame_floor import check_labels
 from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
-from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
+from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
 
@@ -37,7 +37,7 @@ def make_frame(num_classes: int, dim: int, *, dtype: torch.dtype = torch.float32
         tensor([[0.7071, 0.0000, 0.7071, 0.0000],
                 [0.0000, 0.7071, 0.0000, 0.7071]])
     """
-    k, dim = check_count("num_classes", num_classes), check_count("dim", dim)
+    k, dim = check_size("num_classes", num_classes), check_size("dim", dim)
     if dim < k:
         raise OptionError(Option("dim"), f" must be at least {k}, the number of classes, not {dim}")
     owner = torch.arange(dim) % k

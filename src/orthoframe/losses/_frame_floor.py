@@ -5,7 +5,7 @@ from torch import Tensor
 
 from orthoframe._rows import Weights, label_tensor, positive_array
 from orthoframe.losses._floor import AnyLabels, all_but_own
-from orthoframe.options import Reduction, check_choice, check_count, check_number, check_temperature
+from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
 
 
 def frame_floor(
@@ -78,7 +78,7 @@ def check_labels(classes: Tensor, num_classes: int) -> None:
 
 def _reduced(labels: AnyLabels, num_classes: int, log_push: float, shares: Weights | None, reduction: str) -> Tensor:
     """Reduce the terms of rows to which the other classes weigh e^log_push, relative to their own."""
-    k = check_count("num_classes", num_classes)
+    k = check_size("num_classes", num_classes)
     check_choice("reduction", reduction, Reduction)
     part = torch.ones(k, dtype=torch.float64) if shares is None else torch.from_numpy(positive_array(shares, "shares"))
     if part.shape != (k,):
