@@ -1,4 +1,4 @@
-"""The table of docs/moving.md, line by line, against formulas written from the methods' definitions; and its reasons."""
+"""The table of docs/moving.md, line by line, against formulas written from definitions; and the reasons it gives."""
 
 import math
 import re
@@ -75,7 +75,7 @@ def graf(features, labels, t):
 
 
 def pairwise(rows, labels, t, denominator, taken=0.0):
-    """Mean over anchors, then positives, of -log(e^s+/D): D is the sum over negatives, and e^(s+ - taken) if it is in."""
+    """Mean over anchors, then positives, of -log(e^s/D): D sums over negatives, and has e^(s - taken) if that is in."""
     terms = []
     for i in range(len(rows)):
         logits = rows @ rows[i] / t
@@ -149,7 +149,7 @@ def memory_of(features, labels, older, mask=None):
 
 
 def case(shapes, names, peer, labels=LABELS, length=None, more=None):
-    """Tensors to draw, unit if `length` is "unit"; the method; the labels; and what else the line of the table names."""
+    """Tensors to draw, unit if `length` is "unit"; the method; the labels; and what else the line names."""
     return {"shapes": shapes, "names": names, "peer": peer, "labels": labels, "length": length, "more": more}
 
 
