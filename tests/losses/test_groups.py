@@ -6,11 +6,11 @@ import warnings
 import pytest
 import torch
 import torch.distributed as dist
+from examples.cluster.hybrid import hybrid_sharded, sharded, sub_groups, tensor_parallel
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
-from examples.cluster.hybrid import hybrid_sharded, sharded, sub_groups, tensor_parallel
 from orthoframe import FrameLoss, SupConLoss
 from processes import start
 
