@@ -39,7 +39,8 @@ def exchange_headers(features: Tensor, labels: Tensor, numbers: list[float], wor
     for its rows. `numbers` and `words` are the options of the loss.
     """
     learns = features.requires_grad and torch.is_grad_enabled()
-    return _exchange(features, labels, learns, numbers, words, group_name(group))
+    headers: Tensor = _exchange(features, labels, learns, numbers, words, _name(group))
+    return headers
 
 
 @torch.library.custom_op("orthoframe::exchange_headers", mutates_args=(), tags=_UNSAFE)
@@ -71,7 +72,7 @@ def refuse_batch(features: Any, group: Group) -> None:
 
 def gather_others(features: Tensor, labels: Tensor, headers: Tensor, group: Group) -> tuple[Tensor, Tensor]:
     """Rows and labels of all other processes, in the order of ranks; batches may differ in size."""
-    gathered: tuple[Tensor, Tensor] = _gather(features, labels, headers, group_name(group))
+    gathered: tuple[Tensor, Tensor] = _gather(features, labels, headers, _name(group))
     return gathered
 
 
@@ -97,9 +98,11 @@ def _return_gradients(grad: Tensor, headers: Tensor, rows: int, group: str) -> T
     """Each gradient to the owner of its row: `[rows, dim]`, sums over the other processes."""
     among, sizes = _group(group), headers[:, 0].tolist()
     own, sent = dist.get_rank(among), grad.new_zeros(len(sizes), max(sizes), grad.shape[1])
-    others = [(rank, size) for rank, size in enumerate(sizes) if rank != own]
-    for (rank, size), part in zip(others, grad.split([size for _, size in others]), strict=True):
-        sent[rank, :size] = part
+    start = 0
+    for rank, size in enumerate(sizes):
+        if rank != own:
+            sent[rank, :size] = grad[start : start + size]
+            start += size
     dist.all_reduce(sent, group=among)  # older versions of gloo have no reduce-scatter
     return sent[own, :rows].clone()
 
@@ -123,7 +126,7 @@ _gather.register_autograd(
 
 def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = None) -> Tensor:
     """Sums over the processes of a group, on the device, after the headers were exchanged; no gradient."""
-    summed: Tensor = _sum(values.detach(), headers, group_name(group))
+    summed: Tensor = _sum(values.detach(), headers, _name(group))
     return summed
 
 
@@ -139,7 +142,7 @@ def _(values: Tensor, headers: Tensor | None, group: str) -> Tensor:
     return torch.empty_like(values)
 
 
-def group_name(group: Group) -> str:
+def _name(group: Group) -> str:
     """The name of a group, as operators take it."""
     return "" if group is None else group.group_name
 
@@ -147,9 +150,8 @@ def group_name(group: Group) -> str:
 def _group(name: str) -> Group:
     """The group of that name; that all share a batch is only supposed if none was given."""
     if name:
-        group: Group = dist.distributed_c10d._resolve_process_group(name)
-        return group
-    if smaller := sub_groups():
+        return next(group for group in _groups() if group.group_name == name)
+    if smaller := _sub_groups():
         _warn_once(
             f"this process is also in groups of {smaller} processes, and the loss compares the rows of all "
             f"{dist.get_world_size()}; if gradients are averaged over one of these groups, give it as group=... to the "
@@ -163,11 +165,15 @@ def num_processes(group: Group) -> int:
     return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
-def sub_groups() -> list[int]:
+def _sub_groups() -> list[int]:
     """Sizes of the groups of several, but not all processes that this process is in."""
-    groups = dist.distributed_c10d._world.pg_map  # torch has no public list of them
-    sizes = {group.size() for group in groups}  # of those that this process is in
+    sizes = {group.size() for group in _groups()}
     return sorted(size for size in sizes if 1 < size < dist.get_world_size())
+
+
+def _groups() -> list[dist.ProcessGroup]:
+    """Those that this process is in."""
+    return list(dist.distributed_c10d._world.pg_map)  # torch has no public list of them
 
 
 def _check_headers(headers: list[Header]) -> None:

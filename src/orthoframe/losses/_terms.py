@@ -131,7 +131,8 @@ def _shaped_as(per_anchor: Tensor, temperatures: Tensor | None) -> Tensor:
 
 def _anchor_weights(inputs: Inputs, like: Tensor) -> Tensor:
     assert inputs.anchor_weights is not None
-    return inputs.anchor_weights.to(like.dtype).index_select(0, first(inputs.labels, inputs.num_anchors))
+    labels = inputs.labels.narrow(0, 0, inputs.num_anchors)  # compiled, the number of other processes' rows is unknown
+    return inputs.anchor_weights.to(like.dtype).index_select(0, labels)
 
 
 def anchor_shares(inputs: Inputs, missing: Tensor, skip: bool, like: Tensor) -> Tensor:
