@@ -9,7 +9,7 @@ from tests.ufm.cases import DENOMINATORS
 import reference
 from orthoframe import frame_floor, make_frame
 from orthoframe.ufm._descent import project, tangent
-from orthoframe.ufm._objective import Objective, Terms
+from orthoframe.ufm._objective import FreeLoss, Objective
 
 
 @given(
@@ -35,9 +35,9 @@ def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bou
         floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
     if not anchors:
         with pytest.raises(ValueError, match="the loss is 0 everywhere"):
-            Objective(labels, batches, prototypes, Terms(0.5, denominator))
+            Objective(labels, batches, prototypes, FreeLoss(0.5, denominator))
         return
-    objective = Objective(labels, batches, prototypes, Terms(0.5, denominator))
+    objective = Objective(labels, batches, prototypes, FreeLoss(0.5, denominator))
     value, gradient = objective(rows)
     assert objective.divisor == anchors
     assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
@@ -80,7 +80,7 @@ def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon
         total = total + supcon * sum(term for term in terms if term is not None)
         floors = reference.floor_terms(members, 0.5, denominator, **options)
         floor += supcon * sum(term for term in floors if term is not None)
-    given = Terms(0.5, denominator, frame=True, supcon=supcon, **options)
+    given = FreeLoss(0.5, denominator, frame=True, supcon=supcon, **options)
     objective = Objective(labels, batches, prototypes, given)
     value, gradient = objective(rows)
     assert objective.divisor == len(seen)

@@ -11,7 +11,7 @@ from torch import Tensor
 from orthoframe._rows import Weights
 from orthoframe.options import Denominator
 from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
-from orthoframe.ufm._objective import Objective, Terms
+from orthoframe.ufm._objective import FreeLoss, Objective
 
 # The error that a step may have in any entry: _PART of the largest change, but at most _ERROR.
 _PART, _ERROR, _ROUNDING = 0.05, 1e-3, 1e-14
@@ -96,7 +96,7 @@ def gradient_flow(
                 [0., 1.],
                 [0., 1.]], dtype=torch.float64)
     """
-    terms = Terms(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    terms = FreeLoss(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
     objective = Objective(labels, batches, prototypes, terms)
     rows = checked_rows(start, objective.num_samples, nonnegative)
     objective.check_prototypes(rows.shape[1], nonnegative)

@@ -23,8 +23,8 @@ _RIGHT_ANGLE = 1e-6
 
 
 @dataclass(frozen=True)
-class Terms:
-    """What is minimised: options of `solve_ufm` that say which loss it is.
+class FreeLoss:
+    """What is minimised over free features: the options of `solve_ufm` that say which loss it is.
 
     Attributes:
         temperature: tau.
@@ -63,7 +63,7 @@ class Objective:
     It is a mean: over anchors, with their weights, or over rows if there is a frame term.
     """
 
-    def __init__(self, labels: Any, batches: Any, prototypes: Tensor | None, terms: Terms) -> None:
+    def __init__(self, labels: Any, batches: Any, prototypes: Tensor | None, terms: FreeLoss) -> None:
         found = Labels.of(labels)
         self.num_samples, self.num_classes = len(found.classes), len(found.names)
         if not self.num_samples:

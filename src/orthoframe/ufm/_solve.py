@@ -15,7 +15,7 @@ from orthoframe._rows import Weights
 from orthoframe.geometry import Geometry, measure
 from orthoframe.options import Denominator, check_count, check_number, check_size
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
-from orthoframe.ufm._objective import Objective, Terms
+from orthoframe.ufm._objective import FreeLoss, Objective
 
 # Starts after the first begin at this temperature, at which classes rarely merge.
 _PARTING = 0.1
@@ -170,7 +170,7 @@ def solve_ufm(
     dim, seed = check_size("dim", dim), check_count("seed", seed, least=0)
     starts, max_steps = check_count("starts", starts), check_count("max_steps", max_steps)
     tolerance = check_number("tolerance", tolerance, above=0)
-    terms = Terms(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    terms = FreeLoss(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
     objective = Objective(labels, batches, prototypes, terms)
     objective.check_prototypes(dim, nonnegative)
     if nonnegative and dim < objective.num_classes:
