@@ -12,7 +12,8 @@ from orthoframe._rows import Weights, feature_tensor, unit_rows
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import num_processes, sum_over_processes
 from orthoframe.losses._frame_floor import check_labels
-from orthoframe.losses._supcon import RowLabels, Rows, SupConLoss, checked_rows
+from orthoframe.losses._inputs import RowLabels, Rows, checked_rows
+from orthoframe.losses._supcon import SupConLoss
 from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100

@@ -1,16 +1,13 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import feature_tensor, label_tensor
-from orthoframe.errors import Option, OptionError
+from orthoframe._rows import Weights
 from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import LossSpec
 from orthoframe.losses._distributed import (
@@ -20,6 +17,17 @@ from orthoframe.losses._distributed import (
     refuse_batch,
     sum_over_processes,
 )
+from orthoframe.losses._inputs import (
+    HALF,
+    RowLabels,
+    Rows,
+    checked_batch,
+    checked_temperature,
+    checked_weights,
+    joined,
+    joined_inputs,
+    refuse_labels,
+)
 from orthoframe.losses._terms import Inputs
 from orthoframe.options import (
     Compare,
@@ -27,16 +35,9 @@ from orthoframe.options import (
     Reduction,
     Singletons,
     check_choice,
-    check_number,
+    check_margin,
     check_temperature,
 )
-
-Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
-RowLabels = Tensor | NDArray[Any] | Sequence[int]
-ClassWeights = Tensor | NDArray[Any] | Sequence[float]
-
-_HALF = (torch.float16, torch.bfloat16)
-_LIGHTEST, _HEAVIEST = 1e-6, 1e6  # weights of classes
 
 
 def supcon_loss(
@@ -49,8 +50,8 @@ def supcon_loss(
     temperature: float | Tensor = 0.1,
     denominator: Denominator = "all",
     margin: float = 0.0,
-    class_weights: ClassWeights | None = None,
-    anchor_weights: ClassWeights | None = None,
+    class_weights: Weights | None = None,
+    anchor_weights: Weights | None = None,
     singletons: Singletons = "skip",
     reduction: Reduction = "mean",
     normalize: bool = True,
@@ -115,11 +116,10 @@ def supcon_loss(
         tensor(0.)
     """
     _check_options(denominator, singletons, compare, margin, reduction)
-    if not isinstance(temperature, Tensor):
-        check_temperature(temperature)
-    features, labels, keys, key_labels = _checked_batch(features, labels, keys, key_labels, compare)
+    features, labels, keys, key_labels = checked_batch(features, labels, keys, key_labels, compare)
+    temperature = checked_temperature(temperature, labels)
     weights = [
-        None if given is None else _checked_weights(given, name, features.device)
+        None if given is None else checked_weights(given, name, features.device)
         for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights))
     ]
     spec = _spec(temperature, denominator, float(margin), compare, normalize)
@@ -139,16 +139,21 @@ def _single_loss(
 ) -> Tensor:
     """Loss of a checked batch in one process."""
     spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
-    inputs = _inputs(features, labels, keys, key_labels, temperature, weights)
-    try:
-        if reduction == "none":
-            loss, missing = supcon_terms(inputs, spec)
-        else:
-            loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
-    except IndexError:
-        _refuse_labels(inputs.labels, weights)
-        raise
+    inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
+    if reduction == "none":
+        loss, missing = _known(supcon_terms, inputs, spec)
+    else:
+        loss, _, missing = _known(supcon_total, inputs, spec, mean=reduction == "mean", skip=singletons != "count")
     return refuse_singletons(loss, missing, inputs.labels, spec) if singletons == "error" else loss
+
+
+def _known(loss: Callable[..., Any], inputs: Inputs, spec: LossSpec, **options: bool) -> Any:
+    """The result; a label without a weight is only noticed, and named, when its weight is missed."""
+    try:
+        return loss(inputs, spec, **options)
+    except IndexError:
+        refuse_labels(inputs)
+        raise
 
 
 class SupConLoss(nn.Module):
@@ -196,8 +201,8 @@ class SupConLoss(nn.Module):
         gather: bool = True,
         *,
         margin: float = 0.0,
-        class_weights: ClassWeights | None = None,
-        anchor_weights: ClassWeights | None = None,
+        class_weights: Weights | None = None,
+        anchor_weights: Weights | None = None,
         compare: Compare = "all",
         reduction: Reduction = "mean",
         normalize: bool = True,
@@ -210,7 +215,7 @@ class SupConLoss(nn.Module):
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
         self.group = group
         for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights)):
-            weights = None if given is None else _checked_weights(given, name, torch.device("cpu"))
+            weights = None if given is None else checked_weights(given, name, torch.device("cpu"))
             self.register_buffer(name, weights)
 
     def forward(
@@ -220,9 +225,8 @@ class SupConLoss(nn.Module):
         several = self.gather and num_processes(self.group) > 1
         try:
             _check_options(self.denominator, self.singletons, self.compare, self.margin, self.reduction)
-            if not isinstance(self.temperature, Tensor):
-                check_temperature(self.temperature)
-            batch = _checked_batch(features, labels, keys, key_labels, self.compare)
+            batch = checked_batch(features, labels, keys, key_labels, self.compare)
+            checked_temperature(self.temperature, batch[1])
         except Exception:  # whatever it is, the other processes must be told
             if several:
                 refuse_batch(features, self.group)
@@ -245,26 +249,27 @@ class SupConLoss(nn.Module):
         fixed = -1.0 if isinstance(self.temperature, Tensor) else self.temperature
         words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
         headers = exchange_headers(features, labels, [fixed, self.margin], words, self.group)
-        if features.dtype in _HALF:
+        if features.dtype in HALF:
             features = features.float()  # gradients are summed over processes, and would be rounded at each
         if self.compare == "all":
             others, other_labels = gather_others(features, labels, headers, self.group)
             if keys is not None and key_labels is not None:
-                others, other_labels = _joined(others, other_labels, keys, key_labels)
+                others, other_labels = joined(others, other_labels, keys, key_labels)
             keys, key_labels = others, other_labels
         if self.reduction == "none":
             args = (features, labels, keys, key_labels, self.temperature, weights, spec)
             return _single_loss(*args, self.singletons, "none")
         spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
-        inputs = _inputs(features, labels, keys, key_labels, self.temperature, weights)
-        total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
+        inputs = joined_inputs(features, labels, keys, key_labels, self.temperature, weights)
+        total, count, missing = _known(supcon_total, inputs, spec, mean=False, skip=self.singletons != "count")
         sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group, headers)
         if self.singletons == "error" and bool(sums[1]):
             refuse_singletons(total, missing, inputs.labels, spec)
             raise ValueError('a row of another rank has no positive, and singletons="error"; its own error says which')
         # DDP divides gradients by the number of processes; the mean is over the anchors of all of them.
         divisor = 1.0 if self.reduction == "sum" else sums[0].masked_fill(sums[0] == 0, 1.0)
-        return total * (len(headers) / divisor)
+        scaled: Tensor = total * (len(headers) / divisor)
+        return scaled
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
@@ -279,109 +284,12 @@ class SupConLoss(nn.Module):
 
 
 def _check_options(denominator: str, singletons: str, compare: str, margin: float, reduction: str) -> None:
-    check_choice("denominator", denominator, Denominator)
+    check_margin(margin, denominator)
     check_choice("singletons", singletons, Singletons)
     check_choice("compare", compare, Compare)
     check_choice("reduction", reduction, Reduction)
-    check_number("margin", margin)
-    if margin and denominator == "negatives":
-        raise OptionError(
-            Option("margin", margin), " would only add a constant with ", Option("denominator", denominator)
-        )
 
 
 def _spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
     fixed = None if isinstance(temperature, Tensor) else float(temperature)
     return LossSpec(fixed, denominator, margin, compare, normalize)
-
-
-def _inputs(
-    features: Tensor,
-    labels: Tensor,
-    keys: Tensor | None,
-    key_labels: Tensor | None,
-    temperature: float | Tensor,
-    weights: Sequence[Tensor | None],
-) -> Inputs:
-    rows, row_labels = _joined(features, labels, keys, key_labels)
-    temperatures = temperature if isinstance(temperature, Tensor) else None
-    if temperatures is not None and temperatures.shape not in ((), labels.shape):
-        raise ValueError(
-            f"temperature must be a number, a tensor with one value, or have shape [{len(labels)}], one per row of "
-            f"features, not {list(temperatures.shape)}"
-        )
-    class_weights, anchor_weights = weights
-    return Inputs(rows, temperatures, row_labels, class_weights, anchor_weights, len(features))
-
-
-def _checked_weights(given: ClassWeights, name: str, device: torch.device) -> Tensor:
-    """Weights of classes as a tensor; their values are looked at where that does not mean to wait."""
-    weights = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float64)).to(device)
-    if weights.ndim != 1 or not weights.is_floating_point():
-        raise ValueError(
-            f"{name} must be floating-point numbers of shape [k], one per class, not {weights.dtype} of shape "
-            f"{list(weights.shape)}"
-        )
-    if weights.device.type == "cpu" and not torch.compiler.is_compiling():
-        values = weights.detach().double().numpy()
-        if not ((values >= _LIGHTEST) & (values <= _HEAVIEST)).all():
-            raise ValueError(f"{name} must be from {_LIGHTEST:g} to {_HEAVIEST:g}; only their ratios matter")
-    return weights
-
-
-def _refuse_labels(labels: Tensor, weights: Sequence[Tensor | None]) -> None:
-    """Say which label has no weight, if that is what was wrong."""
-    least, largest = int(labels.min()), int(labels.max())
-    for name, given in zip(("class_weights", "anchor_weights"), weights, strict=True):
-        if given is not None and not 0 <= least <= largest < len(given):
-            wrong = least if least < 0 else largest
-            raise ValueError(
-                f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
-            ) from None
-
-
-def _checked_batch(
-    given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None, compare: str
-) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Rows and keys as tensors, and their labels as int64, on their device."""
-    features, labels = checked_rows(given, given_labels, "features", "labels")
-    if keys is None and key_labels is None:
-        if compare == "keys":
-            raise ValueError('compare="keys" compares with keys alone; give keys and key_labels')
-        return features, labels, None, None
-    if keys is None or key_labels is None:
-        here, missing = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
-        raise ValueError(f"{here} was given without {missing}; give both or neither")
-    if not isinstance(keys, Tensor):
-        keys = feature_tensor(keys, "keys").to(features.device)
-    keys, key_labels = checked_rows(keys, key_labels, "keys", "key_labels")
-    if keys.shape[1] != features.shape[1]:
-        raise ValueError(f"keys have dimension {keys.shape[1]} and features {features.shape[1]}; they must agree")
-    if keys.device != features.device:
-        raise ValueError(f"keys are on {keys.device} and features on {features.device}; move the keys")
-    return features, labels, keys, key_labels
-
-
-def checked_rows(given: Rows, given_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:
-    """Rows `[rows, dim]` as a floating tensor, and their labels as int64 on its device."""
-    rows = feature_tensor(given, name)
-    if rows.ndim != 2:
-        advice = f"; for [samples, views, dim] use {name}.flatten(0, 1) and {label_name}.repeat_interleave(views)"
-        raise ValueError(
-            f"{name} must have shape [rows, dim], not {list(rows.shape)}{advice if rows.ndim == 3 else ''}"
-        )
-    if rows.dtype not in (torch.float64, torch.float32, *_HALF):
-        raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {rows.dtype}")
-    labels = label_tensor(given_labels, rows.device, label_name)
-    if labels.shape != rows.shape[:1]:
-        raise ValueError(f"{label_name} must have shape [{len(rows)}], one per row of {name}, not {list(labels.shape)}")
-    return rows, labels
-
-
-def _joined(features: Tensor, labels: Tensor, keys: Tensor | None, key_labels: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Anchors and then keys, in the dtype in which they are computed."""
-    rows = features
-    if keys is not None and key_labels is not None:
-        dtype = torch.promote_types(features.dtype, keys.dtype)
-        rows, labels = torch.cat([features.to(dtype), keys.to(dtype)]), torch.cat([labels, key_labels])
-    return rows.float() if rows.dtype in _HALF else rows, labels
