@@ -140,7 +140,8 @@ class _Gather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        return _return_gradients(grad, *ctx.saved_tensors, ctx.rows, ctx.group), None, None, None
+        (headers,) = ctx.saved_tensors
+        return _return_gradients(grad, headers, ctx.rows, ctx.group), None, None, None
 
 
 def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = None) -> Tensor:
