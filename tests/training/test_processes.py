@@ -115,7 +115,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
         ["train", "--resume", shared],
         [*words, "--loss", "cross-entropy", "--out", entropy],
         [*small_words, "--model", "resnet18", "--width", "4", "--devices", "2", "--out", pooled],
-        [*words, "--lr", "1e30", "--out", hopeless],
+        [*words, "--lr", "9e29", "--out", hopeless],
         ["train", "--resume", nowhere],
         [*words_alone, "--out", plain],
         [*words_alone, "--out", plain],
@@ -149,6 +149,9 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert len(rows_of(pooled)) == 2
 
     assert complaint.count("orthoframe: the loss is nan in step") == 1
+    with pytest.raises(TrainingError, match="the loss is nan"):
+        train(small(lr=9e29, **UNEVEN), tmp_path / "alone-hopeless")
+    assert json_of(hopeless / "nan-batch.json") == json_of(tmp_path / "alone-hopeless" / "nan-batch.json")
     assert complaint.count("config.json: there is no run to resume") == 1
     for folder in (shared, entropy, pooled, plain, framed):
         assert said.count(f"report: {folder / 'report.html'}") == 1

@@ -5,7 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import torch
@@ -24,7 +24,13 @@ if TYPE_CHECKING:
 
 _MOMENTUM, _MEASUREMENTS = 0.9, 40
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
+<<<<<<< HEAD
 _SHOWN = 4  # samples of a batch that an error lists
+=======
+_SHOWN = 16  # samples of a batch that an error lists
+READ_STEPS = 50
+"""Steps between two readings of their losses: each reading waits for the device, which has to be kept busy."""
+>>>>>>> eight
 
 
 class Stopped(TrainingError):
@@ -55,10 +61,12 @@ class Loop:
 
     Attributes:
         local_statistics: Whether BatchNorm statistics are per process.
+        careful: Whether each loss is read before its update, to find one that is not finite, and not some together.
     """
 
     def __init__(self, task: Task, fabric: "Fabric") -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
+        self.careful, self._unread = False, 0
         encoder: nn.Module = task.encoder
         shared = fabric.world_size > 1 and any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules())
         self.local_statistics = shared and fabric.device.type == "cpu"  # SyncBatchNorm needs GPUs
@@ -88,7 +96,8 @@ class Loop:
             on_step: Called after each step, with the state as it is then; what it raises ends the epoch there.
 
         Raises:
-            NonFiniteLoss: Before the update, which would spoil the weights too.
+            NonFiniteLoss: When the losses are read, and then weights are spoiled too; if `careful`, before the update.
+            Stopped: If features are not finite when they are measured.
         """
         settings, state, epoch = self.task.settings, self.state, self.state.epoch
         start = time.perf_counter() - state.seconds
@@ -100,7 +109,10 @@ class Loop:
                 group["lr"] = rates[number]
             loss = self.step(batches[number], epoch, number)
             self.meter.add(loss, *self._row_labels(batches[number], epoch))
+            self._unread += 1
             state.steps, state.seconds = number + 1, time.perf_counter() - start
+            if self.careful or state.steps % READ_STEPS == 0 or state.steps == len(batches):
+                self._read_losses()
             if on_step is not None:
                 on_step()
         found = self.meter.read()
@@ -118,15 +130,33 @@ class Loop:
         self.state.records.append(EpochRecord(epoch, seconds, rates[-1], temperature, found.loss, **columns))
         return self.state.records[-1]
 
-    def step(self, batch: Integers, epoch: int, number: int) -> float:
-        """Draw, encode, compare, update; the loss before the update."""
+    def step(self, batch: Integers, epoch: int, number: int) -> Tensor:
+        """Draw, encode, compare, update; the loss before the update, over all processes."""
         images, labels = self.draw(batch, epoch, number)
         loss = self._loss(images, labels, len(batch) * self.task.settings.views_in(epoch))
-        value = self._checked(loss, images, batch, epoch, number)
+        value = loss.detach().clone()  # a sum over processes is taken in place
+        if self.fabric.world_size > 1:
+            value = self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[assignment]
+        if self.careful and not math.isfinite(float(value)):
+            self._refuse(float(value), epoch, number)
         self.optimizer.zero_grad()
         self.fabric.backward(loss)
         self.optimizer.step()
         return value
+
+    def may_save(self, wanted: bool) -> bool:
+        """Whether the losses of all steps were read, and are finite, as they must be before anything is kept.
+
+        A single process reads them if that is wanted; several can only do so together, every `READ_STEPS` steps.
+        """
+        if wanted and self._unread and self.fabric.world_size == 1:
+            self._read_losses()
+        return not self._unread
+
+    def finite(self) -> bool:
+        """Whether all weights are finite."""
+        weights = [value for value in self.task.modules().state_dict().values() if value.is_floating_point()]
+        return bool(torch.stack([value.isfinite().all() for value in weights]).all())
 
     def epoch_floor(self) -> float:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""
@@ -189,7 +219,7 @@ class Loop:
         self.optimizer.load_state_dict(optimizer)
         self.fabric.strategy.precision.load_state_dict(progress.precision)
         self.meter.load_state_dict(progress.batches)
-        self.state = progress.state
+        self.state, self._unread = progress.state, 0
 
     def _set_temperature(self, epoch: int) -> float:
         settings = self.task.settings
@@ -212,16 +242,18 @@ class Loop:
         loss: Tensor = self.criterion(outputs, labels, *self.keys)
         return loss
 
-    def _checked(self, loss: Tensor, images: Tensor, batch: Integers, epoch: int, number: int) -> float:
-        """The loss as a number, over all processes."""
-        loss = loss.detach().clone()  # a sum over processes is taken in place
-        if self.fabric.world_size > 1:
-            loss = self.fabric.all_reduce(loss, reduce_op="mean")  # type: ignore[assignment]
-        value = float(loss)
-        if math.isfinite(value):
-            return value
-        encoder = self.task.encoder
+    def _read_losses(self) -> None:
+        """Read the losses of all steps since the last reading, at once; refuse the first that is not finite."""
+        losses, self._unread = self.meter.state_dict()["loss"], 0
+        for number, value in enumerate(losses):
+            if not math.isfinite(value):
+                self._refuse(value, self.state.epoch, number)
+
+    def _refuse(self, value: float, epoch: int, number: int) -> NoReturn:
+        """Name the batch of a step whose loss was not finite."""
+        batch, encoder = self.task.plan.batches(epoch)[number], self.task.encoder
         with torch.no_grad(), self.fabric.autocast():
+            images, _ = self.draw(batch, epoch, number)
             found = encoder.head.before_norm(encoder.backbone(images)).abs().max()
         largest = float(self.fabric.all_gather(found).max())  # type: ignore[union-attr]
         finite = largest if math.isfinite(largest) else None
@@ -230,10 +262,15 @@ class Loop:
 
     def _measure(self) -> dict[str, Any]:
         """Measure in the first process, while the others wait; the columns of `metrics.csv` that this fills."""
-        columns = {}
+        columns, problem = {}, ""
         if self.fabric.global_rank == 0:
-            found = self.evaluate()
-            self.state.measurements.append(found.measurement(self.state.epoch))
-            columns = found.columns()
-        self.fabric.barrier()
+            try:
+                found = self.evaluate()
+                self.state.measurements.append(found.measurement(self.state.epoch))
+                columns = found.columns()
+            except ValueError as error:  # the last update may have spoiled the weights
+                problem = str(error)
+        if problem := self.fabric.broadcast(problem):
+            said = f"the training images cannot be measured after epoch {self.state.epoch} ({problem}); try a smaller "
+            raise Stopped(said, Option("lr"), " or ", Option("precision", "32"))
         return columns

@@ -86,6 +86,7 @@ class GeometryMeasurement:
     norm_ratio: float | None
     missing: tuple[int | str, ...] = ()
     accuracy: Accuracy | None = None
+    cdnv: float | None = None  # which earlier versions did not have
 
 
 @dataclass(frozen=True)

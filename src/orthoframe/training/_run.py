@@ -179,11 +179,11 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
 def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
     """Epoch after epoch, with a checkpoint from time to time and at the end."""
     saved, first = time.monotonic(), loop.fabric.global_rank == 0
-    epochs = loop.task.settings.epochs
+    epochs, told = loop.task.settings.epochs, loop.state.epoch
 
     def save() -> None:
         nonlocal saved
-        if first:
+        if first and loop.finite():  # otherwise the next loss is not, and stops the run
             # In this order: a resumed run that finds the last checkpoint need not write the table again.
             folder.write_metrics(loop.state.records, loop.state.measurements)
             folder.save_checkpoint(loop.checkpoint())
@@ -191,10 +191,13 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
 
     def on_step() -> None:
         listener.on_step(loop)
+        due = time.monotonic() - saved > _SAVE_SECONDS
+        if not loop.may_save(due or stop.is_set()):
+            return
         if loop.any_process(stop.is_set()):
             save()
             raise Interrupted
-        if time.monotonic() - saved > _SAVE_SECONDS:
+        if due:
             save()
 
     if loop.state.epoch == epochs:
@@ -206,8 +209,18 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
             save()  # whatever happens, there is something to resume from
         while loop.state.epoch < epochs:
             try:
-                listener.on_epoch(loop.run_epoch(on_step))
+                record = loop.run_epoch(on_step)
+                if record.epoch > told:
+                    listener.on_epoch(record)
+                    told = record.epoch
             except NonFiniteLoss as error:
+                if not loop.careful:
+                    # Weights have been spoiled since. Once more from the last checkpoint, up to that step.
+                    loop.careful = True
+                    last = loop.fabric.broadcast(folder.load_checkpoint()[0] if first else None)
+                    assert last is not None  # a run starts with one
+                    loop.restore(last)
+                    continue
                 if not first:
                     raise
                 folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
