@@ -18,13 +18,8 @@ from orthoframe.training._folder import RunFolder
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 def test_a_loss_that_is_not_finite(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-<<<<<<< HEAD
     folder = Path("run")
     assert main(["train", *arguments(lr=1e30), "--out", str(folder)]) == 1
-=======
-    folder = Path("run")  # not the long path of a test: a sentence has at most 300 characters
-    assert main(["train", *arguments(lr=9e29), "--out", str(folder)]) == 1
->>>>>>> eight
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert len(complaint) <= 220  # of the 300 that are printed: a folder has room

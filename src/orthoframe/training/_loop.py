@@ -24,13 +24,9 @@ if TYPE_CHECKING:
 
 _MOMENTUM, _MEASUREMENTS = 0.9, 40
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
-<<<<<<< HEAD
 _SHOWN = 4  # samples of a batch that an error lists
-=======
-_SHOWN = 16  # samples of a batch that an error lists
 READ_STEPS = 50
 """Steps between two readings of their losses: each reading waits for the device, which has to be kept busy."""
->>>>>>> eight
 
 
 class Stopped(TrainingError):
