@@ -196,7 +196,7 @@ def check_temperature(value: object) -> float:
 
 
 def check_margin(margin: object, denominator: str) -> float:
-    """The margin as a `float`; an `OptionError` for one that is not finite, or that would have no effect.
+    """The margin as a `float`, from -1 to 10; an `OptionError` for another, or for one that would have no effect.
 
     Examples:
         >>> check_margin(0.5, "negatives")
@@ -204,7 +204,7 @@ def check_margin(margin: object, denominator: str) -> float:
         orthoframe.errors.OptionError: margin=0.5 would only add a constant with denominator='negatives'; leave it out
     """
     check_choice("denominator", denominator, Denominator)
-    number = check_number("margin", margin)
+    number = check_number("margin", margin, least=-1, most=10)
     if number and denominator == "negatives":
         given = Option("margin", number), Option("denominator", denominator)
         raise OptionError(given[0], " would only add a constant with ", given[1], "; leave it out")

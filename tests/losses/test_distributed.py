@@ -1,13 +1,15 @@
 """Several gloo processes against one process that holds the joined batch."""
 
+import copy
 import math
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from orthoframe import SupConLoss, supcon_loss
+from orthoframe import FrameLoss, SupConLoss, supcon_loss
 from processes import start
 
 DIM = 6
@@ -104,6 +106,11 @@ def meet_trouble(rank):
         (SupConLoss(singletons="error"), good, pair if rank else torch.tensor([0, 8])),
         (SupConLoss(), good, pair if rank else None),
         (SupConLoss(temperature=0.1 + rank), good, pair),
+        (SupConLoss(anchor_weights=[1.0, 1.0]), good, pair if rank else pair + 2),
+        (SupConLoss(temperature=torch.ones(2 if rank else 3)), good, pair),
+        (FrameLoss(2, DIM), good, pair if rank else pair + 2),
+        (FrameLoss(2, DIM), good if rank else torch.ones(2, 3), pair),
+        (copy.deepcopy(SupConLoss(group=dist.group.WORLD)), good if rank else None, pair),
     ]
     for loss, features, labels in troubles:
         try:
@@ -131,6 +138,11 @@ def test_one_bad_batch_stops_every_rank(tmp_path):
             ("class 8 has 1 row in the batch (position 1)", "a row of another rank has no positive"),
             ("labels must be integers, not NoneType", "the batch of rank 0 was refused"),
             ("the options of the loss must be the same", "the options of the loss must be the same"),
+            ("label 2 has no weight: anchor_weights", "the batch of rank 0 was refused"),
+            ("temperature must be a number", "the batch of rank 0 was refused"),
+            ("label 2 has no row in the frame", "the batch of another rank was refused"),
+            ("features have dimension 3", "the batch of another rank was refused"),
+            ("features must be", "the batch of rank 0 was refused"),
         ],
         strict=True,
     ):

@@ -145,7 +145,10 @@ class _Gather(torch.autograd.Function):
 
 
 def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = None) -> Tensor:
-    """Sums over the processes of a group, on the device, after the headers were exchanged; no gradient."""
+    """Sums over the processes of a group, on the device, after the headers were exchanged; no gradient.
+
+    NaN says that a process refuses its batch, and raises on the others, where that can be seen without waiting.
+    """
     run = _sum_operator if torch.compiler.is_compiling() else _sum
     summed: Tensor = run(values.detach(), headers, _name(group))
     return summed
@@ -154,6 +157,8 @@ def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = No
 def _sum(values: Tensor, headers: Tensor | None, group: str) -> Tensor:
     total = values.clone()
     dist.all_reduce(total, group=_group(group))
+    if total.device.type == "cpu" and not values.isnan().numpy().any() and total.isnan().numpy().any():
+        raise RuntimeError("the batch of another rank was refused; its own error says why")
     return total
 
 

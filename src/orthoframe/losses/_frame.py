@@ -1,20 +1,20 @@
 """The frame term: each row pulled to its class's place in a fixed orthogonal frame, on its own."""
 
 import math
+from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe._rows import Weights, feature_tensor, unit_rows
+from orthoframe._rows import Weights, feature_tensor, positive_array, unit_rows
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._distributed import num_processes, sum_over_processes
 from orthoframe.losses._frame_floor import check_labels
-from orthoframe.losses._inputs import RowLabels, Rows, checked_rows
+from orthoframe.losses._inputs import RowLabels, Rows, checked_rows, checked_temperature
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
+from orthoframe.options import Reduction, check_choice, check_margin, check_number, check_size, check_temperature
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
 
@@ -51,7 +51,7 @@ def frame_loss(
     labels: RowLabels,
     frame: Rows,
     *,
-    temperature: float = 0.1,
+    temperature: float | Tensor = 0.1,
     shares: Weights | None = None,
     margin: float = 0.0,
     reduction: Reduction = "mean",
@@ -69,10 +69,10 @@ def frame_loss(
     Args:
         features: `[rows, dim]`; divided by their norms. A row that is not longer than 1e-12 counts as zero.
         labels: `[rows]`, integers from 0 to k - 1.
-        frame: `[k, dim]`, non-negative orthonormal rows: `make_frame`.
-        temperature: tau, from 0.001 to 1e6.
+        frame: `[k, dim]`, non-negative orthogonal rows, divided by their norms: `make_frame`.
+        temperature: tau, from 0.001 to 1e6; or a tensor, one for all rows or one for each.
         shares: `[k]`, positive; only their ratios count. `BatchPlan.shares()` has those of a plan. Equal by default.
-        margin: m, what is taken off the cosine of the own class.
+        margin: m, from -1 to 10, what is taken off the cosine of the own class.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
     Returns:
@@ -87,10 +87,10 @@ def frame_loss(
         >>> frame_loss(frame, [0, 1, 2], frame, temperature=1.0)  # at the floor: log(1 + 2/e)
         tensor(0.5514)
     """
-    check_temperature(temperature)
     check_choice("reduction", reduction, Reduction)
-    check_number("margin", margin)
+    check_margin(margin, "all")
     rows, classes = checked_rows(features, labels, "features", "labels")
+    temperature = checked_temperature(temperature, classes)
     targets = feature_tensor(frame, "frame")
     if targets.ndim != 2 or rows.shape[1] != targets.shape[1]:
         raise ValueError(f"frame must have shape [k, {rows.shape[1]}], as features have it, not {list(targets.shape)}")
@@ -109,12 +109,14 @@ def _frame_terms(
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
         unit, _ = unit_rows(rows if rows.dtype == torch.float64 else rows.float())
-        cosines = torch.mm(unit, frame.to(unit).T)
+        # Unit in this dtype: rows that were rounded in another would move the floor.
+        cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)
         try:
             if margin:
                 own = classes[:, None]
                 cosines = cosines.scatter_add(1, own, cosines.new_full(own.shape, -margin))
-            logits = cosines / temperature
+            each = isinstance(temperature, Tensor) and temperature.ndim
+            logits = cosines / (temperature[:, None] if each else temperature)  # type: ignore[index]
             if prior is not None:
                 logits = logits + prior.to(logits)
             if reduction == "mean" and not len(rows):
@@ -180,9 +182,11 @@ class FrameLoss(nn.Module):
         """Of both parts."""
         return self.contrastive.temperature
 
-    @temperature.setter
-    def temperature(self, value: float | Tensor) -> None:
-        self.contrastive.temperature = value if isinstance(value, Tensor) else check_temperature(value)
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "temperature":  # here, because a module takes a parameter for one of its own
+            self.contrastive.temperature = value if isinstance(value, Tensor) else check_temperature(value)
+        else:
+            super().__setattr__(name, value)
 
     @property
     def margin(self) -> float:
@@ -191,20 +195,26 @@ class FrameLoss(nn.Module):
 
     @margin.setter
     def margin(self, value: float) -> None:
-        self.contrastive.margin = check_number("margin", value)
+        self.contrastive.margin = check_margin(value, "all")
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; keys are for the contrastive part, as in `SupConLoss`."""
-        rows, classes = checked_rows(features, labels, "features", "labels")
-        if rows.shape[1] != self.frame.shape[1]:
-            raise ValueError(f"features have dimension {rows.shape[1]}, and the frame {self.frame.shape[1]}")
-        processes = num_processes(self.contrastive.group)
+        group, processes = self.contrastive.group, num_processes(self.contrastive.group)
         reduction = "sum" if processes > 1 else "mean"
-        loss = _frame_terms(rows, classes, self.frame, self.temperature, self.log_shares, self.margin, reduction)
+        try:
+            rows, classes = checked_rows(features, labels, "features", "labels")
+            if rows.shape[1] != self.frame.shape[1]:
+                raise ValueError(f"features have dimension {rows.shape[1]}, and the frame {self.frame.shape[1]}")
+            temperature = checked_temperature(self.temperature, classes)
+            loss = _frame_terms(rows, classes, self.frame, temperature, self.log_shares, self.margin, reduction)
+        except Exception:
+            if processes > 1:  # the others wait for it
+                sum_over_processes(torch.full((), math.nan, device=self.frame.device), group)
+            raise
         if processes > 1:
-            count = sum_over_processes(loss.new_full((), len(rows)), self.contrastive.group)
+            count = sum_over_processes(torch.full((), float(len(rows)), device=loss.device), group)
             loss = loss * (processes / count.clamp(min=1.0))
         if self.supcon:
             loss = loss + self.supcon * self.contrastive(features, labels, keys, key_labels)
@@ -220,15 +230,12 @@ def log_shares(shares: Weights | None, num_classes: int) -> Tensor:
     """`[k]`, logarithms of the shares, which then sum to 1.
 
     Raises:
-        ValueError: For shares that are not one per class, or not positive; those in a tensor are not looked at.
+        ValueError: For shares that are not one per class, or not positive; those on a GPU are not looked at.
     """
     if shares is None:
         return torch.full((num_classes,), -math.log(num_classes), dtype=torch.float64)
-    if not isinstance(shares, Tensor):
-        array = np.asarray(shares, dtype=np.float64)
-        if not (np.isfinite(array) & (array > 0)).all():
-            raise ValueError("shares must be positive and finite; a class that is never seen cannot be learnt")
-        shares = torch.from_numpy(array.copy())
+    if not isinstance(shares, Tensor) or (shares.device.type == "cpu" and not torch.compiler.is_compiling()):
+        shares = torch.from_numpy(positive_array(shares, "shares"))
     if shares.shape != (num_classes,):
         raise ValueError(f"shares must have shape [{num_classes}], one per class, not {list(shares.shape)}")
     return shares.log() - shares.sum().log()

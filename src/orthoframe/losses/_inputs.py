@@ -20,10 +20,12 @@ _LIGHTEST, _HEAVIEST = 1e-6, 1e6  # weights of classes
 
 
 def checked_temperature(temperature: float | Tensor, labels: Tensor) -> float | Tensor:
-    """A number in its range, or a tensor with one value or one per row, whose values are not looked at."""
+    """A number in its range, or a tensor with one value (then a scalar) or one per row, which are not looked at."""
     if not isinstance(temperature, Tensor):
         return check_temperature(temperature)
-    if temperature.shape not in ((), labels.shape):
+    if temperature.numel() == 1:
+        return temperature.reshape(())
+    if temperature.shape != labels.shape:
         raise ValueError(
             f"temperature must be a number, a tensor with one value, or have shape [{len(labels)}], one per row of "
             f"features, not {list(temperature.shape)}"
@@ -48,29 +50,36 @@ def joined_inputs(
 
 def checked_weights(given: Weights, name: str, device: torch.device) -> Tensor:
     """Weights of classes as a tensor; their values are looked at where that does not mean to wait."""
-    weights = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float64)).to(device)
+    try:
+        weights = given if isinstance(given, Tensor) else torch.from_numpy(np.array(given, dtype=np.float64)).to(device)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be numbers, one per class, not {type(given).__name__}") from None
     if weights.ndim != 1 or not weights.is_floating_point():
         raise ValueError(
             f"{name} must be floating-point numbers of shape [k], one per class, not {weights.dtype} of shape "
             f"{list(weights.shape)}"
         )
+    if weights.requires_grad:
+        raise ValueError(f"{name} get no gradient; give {name}.detach()")
     if weights.device.type == "cpu" and not torch.compiler.is_compiling():
-        values = weights.detach().double().numpy()
-        if not ((values >= _LIGHTEST) & (values <= _HEAVIEST)).all():
-            raise ValueError(f"{name} must be from {_LIGHTEST:g} to {_HEAVIEST:g}; only their ratios matter")
+        values = weights.double().numpy()
+        # In float32, too, the limits themselves are allowed.
+        if not ((values > _LIGHTEST * (1 - 1e-6)) & (values < _HEAVIEST * (1 + 1e-6))).all():
+            raise ValueError(f"{name} must be from {_LIGHTEST:g} to {_HEAVIEST:g}")
     return weights
 
 
-def refuse_labels(inputs: Inputs) -> None:
-    """Say which label has no weight, if that is what was wrong."""
-    least, largest = int(inputs.labels.min()), int(inputs.labels.max())
-    for name in ("class_weights", "anchor_weights"):
-        given = getattr(inputs, name)
-        if given is not None and not 0 <= least <= largest < len(given):
-            wrong = least if least < 0 else largest
-            raise ValueError(
-                f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
-            ) from None
+def refuse_labels(labels: Tensor, key_labels: Tensor | None, weights: Sequence[Tensor | None]) -> None:
+    """Say which label has no weight, if there is one; keys need none of anchors."""
+    every = labels if key_labels is None else torch.cat([labels, key_labels])
+    for name, given, needed in zip(("class_weights", "anchor_weights"), weights, (every, labels), strict=True):
+        if given is not None and len(needed):
+            least, largest = int(needed.min()), int(needed.max())
+            if not 0 <= least <= largest < len(given):
+                wrong = least if least < 0 else largest
+                raise ValueError(
+                    f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
+                ) from None
 
 
 def checked_batch(

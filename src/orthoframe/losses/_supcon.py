@@ -1,7 +1,7 @@
 """The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -28,7 +28,6 @@ from orthoframe.losses._inputs import (
     joined_inputs,
     refuse_labels,
 )
-from orthoframe.losses._terms import Inputs
 from orthoframe.options import (
     Compare,
     Denominator,
@@ -89,8 +88,8 @@ def supcon_loss(
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
             gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
-        margin: m, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it would only
-            add a constant.
+        margin: m, from -1 to 10, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it
+            would only add a constant.
         class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
         anchor_weights: `[k]`, likewise; the mean is weighted.
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps
@@ -140,20 +139,24 @@ def _single_loss(
     """Loss of a checked batch in one process."""
     spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
     inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
-    if reduction == "none":
-        loss, missing = _known(supcon_terms, inputs, spec)
-    else:
-        loss, _, missing = _known(supcon_total, inputs, spec, mean=reduction == "mean", skip=singletons != "count")
+    try:
+        if reduction == "none":
+            loss, missing = supcon_terms(inputs, spec)
+        else:
+            loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
+    except IndexError:  # looked at only now: to look means to wait for a GPU
+        refuse_labels(labels, key_labels, weights)
+        raise
     return refuse_singletons(loss, missing, inputs.labels, spec) if singletons == "error" else loss
 
 
-def _known(loss: Callable[..., Any], inputs: Inputs, spec: LossSpec, **options: bool) -> Any:
-    """The result; a label without a weight is only noticed, and named, when its weight is missed."""
-    try:
-        return loss(inputs, spec, **options)
-    except IndexError:
-        refuse_labels(inputs)
-        raise
+class _Shared(NamedTuple):
+    """A process group, which copies of a module share: it cannot be copied itself."""
+
+    group: dist.ProcessGroup | None
+
+    def __deepcopy__(self, memo: object) -> "_Shared":
+        return self
 
 
 class SupConLoss(nn.Module):
@@ -190,6 +193,7 @@ class SupConLoss(nn.Module):
         SupConLoss(temperature=1.0, denominator='all', singletons='skip', gather=True)
     """
 
+    temperature: float | Tensor
     class_weights: Tensor | None
     anchor_weights: Tensor | None
 
@@ -213,10 +217,25 @@ class SupConLoss(nn.Module):
         self.temperature = temperature if isinstance(temperature, Tensor) else check_temperature(temperature)
         self.denominator, self.singletons, self.gather = denominator, singletons, gather
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
-        self.group = group
+        self._shared = _Shared(group)
         for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights)):
             weights = None if given is None else checked_weights(given, name, torch.device("cpu"))
             self.register_buffer(name, weights)
+
+    @property
+    def group(self) -> dist.ProcessGroup | None:
+        """The processes that share a batch; None for all of them."""
+        return self._shared.group
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # The temperature may become a number, a tensor (a buffer, which moves with the module) or a parameter.
+        if name == "temperature":
+            for kept in (self.__dict__, self._buffers, self._parameters):
+                kept.pop(name, None)
+            if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
+                self.register_buffer(name, value)
+                return
+        super().__setattr__(name, value)
 
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
@@ -226,16 +245,18 @@ class SupConLoss(nn.Module):
         try:
             _check_options(self.denominator, self.singletons, self.compare, self.margin, self.reduction)
             batch = checked_batch(features, labels, keys, key_labels, self.compare)
-            checked_temperature(self.temperature, batch[1])
+            temperature = checked_temperature(self.temperature, batch[1])
+            weights = [self.class_weights, self.anchor_weights]
+            if several and batch[1].device.type == "cpu" and not torch.compiler.is_compiling():
+                refuse_labels(batch[1], batch[3], weights)  # before the others wait for it
         except Exception:  # whatever it is, the other processes must be told
             if several:
                 refuse_batch(features, self.group)
             raise
-        weights = [self.class_weights, self.anchor_weights]
-        spec = _spec(self.temperature, self.denominator, self.margin, self.compare, self.normalize)
+        spec = _spec(temperature, self.denominator, self.margin, self.compare, self.normalize)
         if several:
-            return self._across_processes(*batch, weights, spec)
-        return _single_loss(*batch, self.temperature, weights, spec, self.singletons, self.reduction)
+            return self._across_processes(*batch, temperature, weights, spec)
+        return _single_loss(*batch, temperature, weights, spec, self.singletons, self.reduction)
 
     def _across_processes(
         self,
@@ -243,10 +264,11 @@ class SupConLoss(nn.Module):
         labels: Tensor,
         keys: Tensor | None,
         key_labels: Tensor | None,
+        temperature: float | Tensor,
         weights: Sequence[Tensor | None],
         spec: LossSpec,
     ) -> Tensor:
-        fixed = -1.0 if isinstance(self.temperature, Tensor) else self.temperature
+        fixed = -1.0 if isinstance(temperature, Tensor) else temperature
         words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
         headers = exchange_headers(features, labels, [fixed, self.margin], words, self.group)
         if features.dtype in HALF:
@@ -257,11 +279,11 @@ class SupConLoss(nn.Module):
                 others, other_labels = joined(others, other_labels, keys, key_labels)
             keys, key_labels = others, other_labels
         if self.reduction == "none":
-            args = (features, labels, keys, key_labels, self.temperature, weights, spec)
+            args = (features, labels, keys, key_labels, temperature, weights, spec)
             return _single_loss(*args, self.singletons, "none")
         spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
-        inputs = joined_inputs(features, labels, keys, key_labels, self.temperature, weights)
-        total, count, missing = _known(supcon_total, inputs, spec, mean=False, skip=self.singletons != "count")
+        inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
+        total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
         sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group, headers)
         if self.singletons == "error" and bool(sums[1]):
             refuse_singletons(total, missing, inputs.labels, spec)

@@ -121,7 +121,7 @@ def _scales(inputs: Inputs, spec: LossSpec, batch: Batch) -> Tensor:
     if spec.temperature is not None:
         return batch.rows.new_full((inputs.num_anchors,), 1.0 / spec.temperature)
     assert inputs.temperatures is not None
-    return inputs.temperatures.to(batch.rows.dtype).reciprocal().expand(inputs.num_anchors)
+    return inputs.temperatures.to(batch.rows).reciprocal().expand(inputs.num_anchors)
 
 
 def _shaped_as(per_anchor: Tensor, temperatures: Tensor | None) -> Tensor:
