@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Weights, label_tensor, positive_array
-from orthoframe.losses._floor import AnyLabels, all_but_own
+from orthoframe._rows import Weights, all_but_own, label_tensor, positive_array
+from orthoframe.losses._floor import AnyLabels
 from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
 
 
