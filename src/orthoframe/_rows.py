@@ -177,6 +177,18 @@ def positive_array(values: Weights, name: str) -> NDArray[np.float64]:
     return array
 
 
+def all_but_own(values: Tensor) -> Tensor:
+    """For each entry of `[k]`, the sum of the others: of what is before and behind it, so that nothing cancels.
+
+    Examples:
+        >>> all_but_own(torch.tensor([1e20, 1.0, 2.0], dtype=torch.float64))[0]
+        tensor(3., dtype=torch.float64)
+    """
+    nothing = values.new_zeros(1)
+    before, behind = values.cumsum(0), values.flip(0).cumsum(0).flip(0)
+    return torch.cat([nothing, before[:-1]]) + torch.cat([behind[1:], nothing]) if len(values) else values
+
+
 def is_whole(array: NDArray[Any]) -> bool:
     """Whether it holds integers, as Python's too; booleans are integers."""
     if array.dtype.kind != "O":

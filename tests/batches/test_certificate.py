@@ -243,6 +243,12 @@ def test_a_frame_term_needs_every_sample_in_a_batch_and_nothing_else(plan):
     """Each term by itself is at its floor at the frame alone, so that only samples without a term are free."""
     labels, batches, views = plan
     certificate = certify(labels, batches, views=views, frame=True)
+    if len(set(labels)) == 1:  # the frame term is 0 everywhere
+        expected = certify(labels, batches, views=views)
+        assert (certificate.holds, certificate.classes) == (expected.holds, expected.classes)
+        assert certificate.additions_to_connect == expected.additions_to_connect
+        assert np.array_equal(certificate.witness(), expected.witness())
+        return
     absent = sorted(set(range(len(labels))) - {i for batch in batches for i in batch})
     assert certificate.holds == (not absent)
     assert list(certificate.absent_samples) == absent
@@ -287,3 +293,15 @@ def test_what_it_says_of_a_frame_term():
     assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]], frame=True).sentence()
     assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]]).sentence()
     assert not certify(labels, [[0, 1, 2, 3, 4]]).frame
+
+
+def test_a_frame_term_of_one_class_is_0_everywhere():
+    """So any witness is optimal, and the batches are judged without it."""
+    apart = certify([0, 0], [[0], [1]], frame=True)
+    assert not apart.holds
+    assert apart.sentence() == (
+        f"{certify([0, 0], [[0], [1]]).sentence()} A frame term is 0 for a single class, so this is about the rest."
+    )
+    terms = frame_loss(torch.from_numpy(apart.witness()), [0, 0], torch.eye(1, 2).double(), reduction="none")
+    assert terms.tolist() == frame_floor([0, 0], 1, reduction="none").tolist() == [0.0, 0.0]
+    assert certify([0, 0], [[0, 0, 1]], frame=True).holds  # by the loss alone

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.losses.cases import denominators, losses, mixed_rows, roundings, slow_terms
 
 import reference
-from orthoframe import collapsed_loss, loss_floor
+from orthoframe import collapsed_loss, loss_floor, supcon_loss
 
 # Sum form, one batch: at temperature 1 and at temperature 0.1.
 VECTORS = {
@@ -118,6 +118,16 @@ def test_the_famous_stuck_value():
 def test_floor_errors(arguments, message):
     with pytest.raises(ValueError, match=message):
         loss_floor(**arguments)
+
+
+def test_labels_of_keys_alone_need_no_anchor_weight():
+    """The loss asks for none: at a frame it is at this floor."""
+    rows, keys = torch.eye(4, dtype=torch.float64)[[0, 0, 1, 1]], torch.eye(4, dtype=torch.float64)[2:]
+    options = {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0]}
+    expected = float(supcon_loss(rows, [0, 0, 1, 1], keys=keys, **options))
+    assert math.isclose(loss_floor([0, 0, 1, 1], **options), expected, rel_tol=1e-13)
+    with pytest.raises(ValueError, match="label 7 has no entry in anchor_weights"):
+        loss_floor([0, 0, 7], **options)
 
 
 def test_labels_must_be_whole():

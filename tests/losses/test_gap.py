@@ -229,6 +229,20 @@ def test_a_loss_whose_floor_is_not_known():
         GapMeter.of(torch.nn.Linear(2, 2))
 
 
+@pytest.mark.parametrize("kind", [torch.tensor, np.array, list])
+def test_a_loss_that_is_no_scalar_is_refused_at_once(kind):
+    meter = GapMeter()
+    with pytest.raises(ValueError, match=r"one number for the batch, not of shape \[3\]; use \.mean\(\)"):
+        meter.add(kind([0.5, 0.25, 1.0]), [0, 0, 1])
+    assert meter.read() is None
+
+
+def test_keys_of_classes_without_anchors_need_no_anchor_weight():
+    meter, options = GapMeter(anchor_weights=[1.0, 3.0]), {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0]}
+    expected = [float(bound([0, 0, 1, 1], **options)) for bound in (loss_floor, collapsed_loss)]
+    assert meter.bounds([0, 0, 1, 1], [-1, 7]) == pytest.approx(expected, rel=1e-13)
+
+
 def test_a_module_with_every_option():
     labels, keys = [0, 0, 1, 1, 2], [0, 1, 2, 2]
     options = {"margin": 0.3, "class_weights": [1.0, 2.0, 0.5], "anchor_weights": [3.0, 1.0, 1.0], "compare": "keys"}

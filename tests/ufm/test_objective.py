@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.ufm.cases import DENOMINATORS
 
 import reference
-from orthoframe import frame_floor, make_frame
+from orthoframe import angle_bound, frame_floor, make_frame
 from orthoframe.ufm._descent import project, tangent
 from orthoframe.ufm._objective import FreeLoss, Objective
 
@@ -88,6 +88,20 @@ def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon
     assert objective.floor == pytest.approx(floor / len(seen), rel=1e-12, abs=1e-13)
     (expected,) = torch.autograd.grad(total / len(seen), rows)
     torch.testing.assert_close(tangent(gradient, rows), tangent(expected, rows), atol=1e-11, rtol=1e-10)
+
+
+@pytest.mark.parametrize("denominator", ["all", "sincere", "negatives"])
+def test_weights_far_apart_leave_the_negatives_of_each_class(denominator):
+    """The heavy class has two negatives of weight 1, which are lost in a sum of everything less its own."""
+    weights = [1e20, 1.0]
+    objective = Objective([0, 0, 1, 1], None, None, FreeLoss(0.5, denominator, class_weights=weights))
+    assert objective._negatives.tolist() == [2.0, 2e20]
+    gap = 1e-3 + objective.rounding
+    bounds = [
+        angle_bound(gap * 4 / 2, 1, negatives, own_weight=own, temperature=0.5, denominator=denominator)
+        for negatives, own in ((2.0, 1e20), (2e20, 1.0))
+    ]
+    assert objective.angle(1e-3) == pytest.approx(max(map(float, bounds)), rel=1e-12)
 
 
 @given(st.lists(st.lists(st.floats(-3, 3), min_size=3, max_size=3), min_size=1, max_size=4), st.randoms())

@@ -50,7 +50,8 @@ class Certificate:
         absent: Number of samples that are in no batch; `absent_samples` are their indices.
         additions_to_connect: Number of samples that `repair` adds to connect every class, which is minimal if batches
             are disjoint. Class pairs that do not meet may need more. With a frame term, the samples in no batch.
-        frame: Whether the loss has a frame term, which leaves each sample one optimum of its own.
+        frame: Whether the loss has a frame term, which leaves each sample one optimum of its own, if there are at least
+            two classes.
     """
 
     holds: bool
@@ -63,6 +64,10 @@ class Certificate:
     additions_to_connect: int
     frame: bool
     _scan: Scan = field(repr=False)
+
+    @property
+    def _by_frame(self) -> bool:
+        return _frame_acts(self.frame, self._scan.labels)
 
     @property
     def missing_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
@@ -107,8 +112,8 @@ class Certificate:
         if self.holds:
             return None
         found, classes, k = self._scan, self._scan.labels.classes, len(self.classes)
-        if self.frame:
-            features = np.eye(k, max(k, 2))[classes]
+        if self._by_frame:
+            features = np.eye(k)[classes]
             free = self.absent_samples[0]
             features[free] = np.roll(features[free], 1) * _SINE + features[free] * _COSINE
             return features
@@ -127,13 +132,18 @@ class Certificate:
 
     def sentence(self) -> str:
         """The verdict, and what to do."""
+        if self.frame and not self._by_frame:
+            return f"{self._verdict()} A frame term is 0 for a single class, so this is about the rest."
+        return self._verdict()
+
+    def _verdict(self) -> str:
         if self.holds:
             features = f"with non-negative features of at least {len(self.classes)} dimensions"
-            if self.frame:
+            if self._by_frame:
                 each = "the frame term leaves every sample one optimum of its own"
                 return f"Certified: {features}, {each}, and every sample is in a batch."
             return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
-        if self.frame:
+        if self._by_frame:
             return f"Not certified: {self._named_absent()}, where the frame term would act. Add them to any batch."
         reasons = []
         broken = [report for report in self.classes if report.components > 1]
@@ -207,7 +217,8 @@ def certify(
     joined already; and (b) every two classes meet in a batch in which one of them has at least two rows.
 
     A frame term (`frame_loss`, `FrameLoss`) needs none of this: each sample has one optimum by itself, its class's row
-    of the frame, and it is enough that every sample is in some batch. So has the sum of a frame term and the loss.
+    of the frame, and it is enough that every sample is in some batch. So has the sum of a frame term and the loss. A
+    single class is the exception: its frame term is 0 everywhere, and the batches are judged by the loss alone.
 
     Args:
         labels: `[samples]`, the class of each sample: integers or strings.
@@ -257,23 +268,29 @@ def certify_labels(
     found = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
     absent = np.bincount(labels.classes[~found.seen], minlength=len(labels.names))
     as_stated = found.components_as_stated().pieces()
-    if frame:
+    by_frame = _frame_acts(frame, labels)
+    if by_frame:
         found.hold_by_frame()
     pieces = found.components.pieces()
     columns = (column.tolist() for column in (labels.counts, absent, pieces, as_stated))
     smallest = _smallest_pieces(labels, pieces, found.components.roots())
     return Certificate(
-        holds=bool(found.seen.all() if frame else (pieces <= 1).all() and found.met.all()),
+        holds=bool(found.seen.all() if by_frame else (pieces <= 1).all() and found.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and found.touched.all()),
         classes=tuple(itertools.starmap(ClassReport, zip(labels.names, *columns, smallest, strict=True))),
         num_batches=found.num_batches,
         memberships=found.memberships,
         single_class_batches=found.single_class_batches,
         absent=int(absent.sum()),
-        additions_to_connect=int(absent.sum()) if frame else additions_to_connect(found),
+        additions_to_connect=int(absent.sum()) if by_frame else additions_to_connect(found),
         frame=bool(frame),
         _scan=found,
     )
+
+
+def _frame_acts(frame: bool, labels: Labels) -> bool:
+    """Whether a frame term has one optimum; the softmax of a single class is 1 everywhere."""
+    return bool(frame) and len(labels.names) > 1
 
 
 def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> list[tuple[tuple[int, ...], ...]]:

@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Integers, Labels, Weights, count_array, label_array, positive_array
+from orthoframe._rows import Integers, Labels, Weights, all_but_own, count_array, label_array, positive_array
 from orthoframe.options import (
     Compare,
     Denominator,
@@ -127,13 +127,6 @@ def collapsed_loss(
     return _reduced(counted, push, compare, denominator, singletons, reduction)
 
 
-def all_but_own(values: Tensor) -> Tensor:
-    """For each entry of `[k]`, the sum of the others: of what is before and behind it, so that nothing cancels."""
-    nothing = values.new_zeros(1)
-    before, behind = values.cumsum(0), values.flip(0).cumsum(0).flip(0)
-    return torch.cat([nothing, before[:-1]]) + torch.cat([behind[1:], nothing]) if len(values) else values
-
-
 def count_classes(labels: AnyLabels, key_labels: AnyLabels | None) -> tuple[Labels, Integers, Integers]:
     """The numbered classes of rows and then keys, the rows of each class, and its keys."""
     rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
@@ -154,6 +147,14 @@ def weights_of(weights: Weights | None, names: Sequence[Any], name: str) -> NDAr
         if not isinstance(label, int) or not 0 <= label < len(array):
             raise ValueError(f"label {label!r} has no entry in {name}, which is indexed by label and has {len(array)}")
     return array[np.array(names, dtype=np.int64)]
+
+
+def anchor_weights_of(weights: Weights | None, names: Sequence[Any], anchors: Integers) -> NDArray[np.float64]:
+    """The anchor weights of classes; 1 of classes that have keys alone, whose labels need no weight."""
+    found, has_anchors = np.ones(len(names)), anchors > 0
+    with_anchors = [name for name, has in zip(names, has_anchors, strict=True) if has]
+    found[has_anchors] = weights_of(weights, with_anchors, "anchor_weights")
+    return found
 
 
 def _counted(
@@ -179,7 +180,7 @@ def _counted(
             raise ValueError(f"key_counts has {len(keys)} classes and class_counts {len(anchors)}; they must agree")
     names = range(len(anchors)) if found is None else found.names
     on_exponentials = weights_of(class_weights, names, "class_weights")
-    on_anchors = weights_of(anchor_weights, names, "anchor_weights")
+    on_anchors = anchor_weights_of(anchor_weights, names, anchors)
     return _Counted(anchors, keys, on_exponentials, on_anchors, found)
 
 

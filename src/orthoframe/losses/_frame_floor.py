@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Weights, label_tensor, positive_array
-from orthoframe.losses._floor import AnyLabels, all_but_own
+from orthoframe._rows import Weights, all_but_own, label_tensor, positive_array
+from orthoframe.losses._floor import AnyLabels
 from orthoframe.options import Reduction, check_choice, check_number, check_size, check_temperature
 
 
@@ -20,8 +20,8 @@ def frame_floor(
     r"""Smallest frame term that non-negative unit features can have.
 
     The term of a row of class y is at least log(1 + sum_{c != y} (q_c/q_y) e^(-(1 - m)/tau)), with equality where the
-    row is that of its class in the frame, and there alone. `angle_bound`, `decay_rate` and `fastest_temperature` say
-    what a gap above it proves, and how fast it closes.
+    row is that of its class in the frame, and for k at least 2 there alone. `angle_bound`, `decay_rate` and
+    `fastest_temperature` say what a gap above it proves, and how fast it closes.
 
     Args:
         labels: `[rows]`, integers from 0 to k - 1.

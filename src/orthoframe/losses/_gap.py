@@ -12,6 +12,7 @@ from torch import Tensor
 from orthoframe._rows import Weights
 from orthoframe.losses._floor import (
     AnyLabels,
+    anchor_weights_of,
     collapsed_loss,
     count_classes,
     loss_floor,
@@ -183,7 +184,13 @@ class GapMeter:
         return LossOptions.of(self._loss).bounds(labels, key_labels)
 
     def add(self, loss: float | Tensor, labels: AnyLabels, key_labels: AnyLabels | None = None) -> None:
-        """Add one batch: its mean loss, the class of each row, and of each key (a row that is not an anchor)."""
+        """Add one batch: its mean loss, the class of each row, and of each key (a row that is not an anchor).
+
+        Raises:
+            ValueError: For a loss that is not a scalar.
+        """
+        if np.ndim(loss):
+            raise ValueError(f"loss must be one number for the batch, not of shape {list(np.shape(loss))}; use .mean()")
         # Copies, because the next step may write its loss or labels to the same place.
         self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
         options = LossOptions.of(self._loss)
@@ -225,8 +232,10 @@ def _contrastive_bounds(
     labels: AnyLabels, key_labels: AnyLabels | None, options: dict[str, Any]
 ) -> tuple[float, float]:
     found, rows, keys = count_classes(labels, key_labels)
-    weights = [weights_of(options[name], found.names, name).tolist() for name in ("class_weights", "anchor_weights")]
-    classes = tuple(sorted(zip(rows.tolist(), keys.tolist(), *weights, strict=True)))  # nothing else matters
+    on_exponentials = weights_of(options["class_weights"], found.names, "class_weights")
+    on_anchors = anchor_weights_of(options["anchor_weights"], found.names, rows)
+    columns = (column.tolist() for column in (rows, keys, on_exponentials, on_anchors))
+    classes = tuple(sorted(zip(*columns, strict=True)))  # nothing else matters
     singletons: Singletons = "skip" if options["singletons"] == "error" else options["singletons"]
     temperature, margin = float(options["temperature"]), float(options["margin"])
     reduction: Reduction = "sum" if options["reduction"] == "sum" else "mean"

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Labels, Weights
+from orthoframe._rows import Labels, Weights, all_but_own
 from orthoframe.batches import index_lists
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses import angle_bound, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
@@ -103,7 +103,7 @@ class Objective:
         for batch in self.batches:
             counts = torch.bincount(self.labels[batch], minlength=k)
             mass = class_weights * (counts.clamp(max=1) if terms.denominator == "class-average" else counts)
-            others, own = mass.sum() - mass, counts > 1
+            others, own = all_but_own(mass), counts > 1
             if terms.denominator != "negatives" or int((counts > 0).sum()) > 1:
                 columns = torch.stack([counts - 1.0, others, class_weights, anchor_weights * counts])
                 found.append(columns[:, own])
