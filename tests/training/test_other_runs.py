@@ -84,6 +84,9 @@ def test_every_setting_is_compared():
     assert "data is" in changed_settings(Settings(data="npz:/a"), Settings(data="folder:/a"))
     many = {"lr": 9.0, "width": 9, "views": 9, "epochs": 9, "seed": 9, "batch_size": 9}
     assert changed_settings(Settings(), Settings(**many)).endswith(", and 2 more")
+    huge = changed_settings(Settings(bound_classes=10**400), Settings())
+    assert huge.startswith("bound_classes is null (it was 1000")
+    assert len(huge) < 100
 
 
 def arrays(seed=0):

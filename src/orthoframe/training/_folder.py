@@ -17,7 +17,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import parsed, read_small
+from orthoframe._untrusted import few_entries, parsed, read_small
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
@@ -230,7 +230,9 @@ class _EncoderFile:
 
 def _read_encoder(path: Path) -> TrainedEncoder:
     with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderFile)
+        about = msgspec.convert(
+            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderFile
+        )
         "".join(about.classes).encode()  # names may be half a character, which cannot be printed
         channels, height, width = about.image_shape
         if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
