@@ -1,5 +1,6 @@
 """Going on from checkpoints: whole, broken, missing; and from what is none."""
 
+import errno
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from tests.training.runs import command, finished, interrupt, resume, same, smal
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError
 from orthoframe.training import make_task
+from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
@@ -50,6 +52,21 @@ def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, t
         state, _ = RunFolder(interrupted).load_checkpoint()
         assert state is not None
         number += 5
+    assert same(interrupted, undisturbed)
+
+
+def test_a_disk_that_has_lost_a_part_of_it(interrupted, undisturbed, monkeypatch, capsys):
+    read = Checkpoint.read
+
+    def failing(file):
+        if file.name == str(interrupted / CHECKPOINT):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "read", failing)
+        assert main(["train", "--resume", str(interrupted)]) == 0
+    assert f"{CHECKPOINT} is broken (Input/output error); resuming from the previous one" in capsys.readouterr().err
     assert same(interrupted, undisturbed)
 
 

@@ -1,6 +1,7 @@
 """The folder of a run: its one writer, its files, its checkpoints, and the encoder that is handed out."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -139,14 +140,16 @@ class RunFolder:
                 return checkpoint, complaints
             except MemoryError:  # not the fault of the file, which allocates no more than it has
                 raise
-            except OSError as error:  # nor is this
-                raise TrainingError(
-                    f"{path}: {error.strerror or error}; the run cannot be resumed without it"
-                ) from None
+            except OSError as error:  # nor is this, unless the disk has lost a part of it
+                if error.errno != errno.EIO:
+                    sentence = f"{path}: {error.strerror or error}; the run cannot be resumed without it"
+                    raise TrainingError(sentence) from None
+                complaints.append(f"{path} is broken ({error.strerror})")
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
-                complaints.append(f"{path} is broken ({type(error).__name__}: {brief(error, 60)})")
+                what = "" if isinstance(error, ValueError) and str(error) else f"{type(error).__name__}: "
+                complaints.append(f"{path} is broken ({what}{brief(error, 60)})")
         if complaints:
             raise TrainingError("; ".join(complaints) + ": no checkpoint is left to resume from; start a new run")
         if (self.path / "checkpoint.pt").exists():
