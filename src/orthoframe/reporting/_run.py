@@ -160,7 +160,7 @@ def _read_measurements(path: Path) -> tuple[Measurement, ...]:
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
-            entry = _decoded(lambda line, before=before: decoder.decode(few_entries(line, before)), line, where)
+            entry = _decoded(decoder.decode, _decoded(partial(few_entries, before=before), line, where), where)
             _check_order(found, entry.epoch, where)
             _check_shapes(entry, where)
             if found and _classes(entry) != _classes(found[0]):
