@@ -397,7 +397,6 @@ def kinds(options: argparse.Namespace) -> dict[str, Kind]:
             "read, or refused in a sentence",
             lambda number, folder: fuzzed(number, folder, share),
             -(-options.fuzzed // share),
-            1,
         ),
     }
 

@@ -36,6 +36,7 @@ from orthoframe.training._folder import RunFolder
 ALLOWED = 512 * 2**20  # bytes, in addition to what the process has before it reads
 TEN_MILLION_ZEROS = b"\0" * 10**7
 DEEP = ("[" * 3000, "[" * 10**6, '{"a":' * 10**6)
+WIDE = "[" + "[]," * (15 * 10**6) + "[]]"  # as objects of Python, twenty times as much
 HEADERS = (
     "",
     "(" * 3000,
@@ -195,6 +196,24 @@ def image_files(folder):
         yield f"folder {name}", "DataError", lambda: load_data(f"folder:{folder}")
 
 
+def promising_images(folder):
+    """Chunks whose length is promised to be gigabytes, before, in and after the pixels."""
+    path = folder / "a.png"
+
+    def chunk(kind, data, length=None):
+        size = struct.pack(">I", len(data) if length is None else length)
+        return size + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    head = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">2I5B", 8, 8, 8, 2, 0, 0, 0))
+    pixels = zlib.compress(bytes(8 * 25))
+    for kind in (b"IDAT", b"iCCP", b"zTXt", b"tEXt", b"eXIf"):
+        for length in (2**31 - 1, 2**30, 2**29 + 63):
+            broken = b"" if kind == b"IDAT" else chunk(kind, bytes(30), length)
+            last = chunk(b"IDAT", pixels[:6], length if kind == b"IDAT" else None)
+            path.write_bytes(head + broken + last)
+            yield f"{kind} of {length}", "DataError", lambda: read_image(path, 3, (8, 8))
+
+
 def encoder_files(folder):
     about = {
         "model": "mlp",
@@ -230,7 +249,7 @@ def encoder_files(folder):
     for change in changes:
         written(json.dumps(about | change))
         yield f"encoder {change}", "TrainingError", lambda: load_encoder(path)
-    for text in (*DEEP, None, "", "[]", "{}", "9" * 5000):
+    for text in (*DEEP, None, "", "[]", "{}", "9" * 5000, WIDE):
         written(text)
         yield f"encoder {text and text[:9]}", "TrainingError", lambda: load_encoder(path)
     others = {
@@ -280,18 +299,19 @@ def classifier_files(folder):
     for change in changes:
         written(json.dumps(about | change))
         yield f"classifier {str(change)[:60]}", "ValueError", lambda: FrameClassifier.load(path)
-    for text in (*DEEP, "", "[]", "{}"):
+    for text in (*DEEP, "", "[]", "{}", WIDE):
         written(text)
         yield f"classifier {text[:9]}", "ValueError", lambda: FrameClassifier.load(path)
     others = {
         "labels": torch.full((12,), -1, dtype=torch.int32),
+        "labels ": torch.full((12,), 2**31 - 1, dtype=torch.int32),
         "spreads": torch.zeros(2, dtype=torch.float64),
         "centres_": torch.zeros(3, 4, dtype=torch.float64),
         "mean_": torch.zeros(4, dtype=torch.float32),
         "scale_": torch.zeros(4, 1, dtype=torch.float64),
     }
     for name, other in others.items():
-        written(json.dumps(about), tensors | {name: other})
+        written(json.dumps(about), tensors | {name.strip(): other})
         yield f"classifier {name}", "ValueError", lambda: FrameClassifier.load(path)
     # A long name and many rows: together they would be 4 TB of names.
     long = about | {"classes": {"dtype": "<U1000000", "labels": ["a", "b", "c" * 10**6]}}
@@ -319,7 +339,21 @@ def json_files(folder):
             (run / name).unlink() if before is None else (run / name).write_bytes(before)
     path.write_text("[" + "0," * (2 * 10**7) + "0]")
     yield "a wide batch", None, lambda: sum(len(batch) for batch in read_batches(path))
-    (run / "config.json").write_text("[" + "[]," * (15 * 10**6) + "[]]")
+    path.write_text(WIDE)
+    yield "wide result", "InputError", lambda: read_result(path)
+    (folder / "key" / "result.json").write_text(WIDE)
+    yield "wide store", None, lambda: Store(folder).get("key")
+    for name in ("geometry.jsonl", "certificate.json"):
+        before = (run / name).read_bytes() if (run / name).exists() else None
+        (run / name).write_text(WIDE)
+        yield f"wide {name}", "InputError", lambda: read_run(run)
+        (run / name).unlink() if before is None else (run / name).write_bytes(before)
+    epochs = "".join(f"{number},1,1,1,1\n" for number in range(1, 10**6))
+    (run / "metrics.csv").write_text(f"epoch,seconds,lr,temperature,loss\n{epochs}")
+    yield "many epochs", "InputError", lambda: read_run(run)
+    (run / "metrics.csv").write_text("epoch," * 10**6 + "loss\n")
+    yield "many columns of a run", "InputError", lambda: read_run(run)
+    (run / "config.json").write_text(WIDE)
     yield "wide settings", "TrainingError", lambda: RunFolder(run).settings()
     yield "wide settings of a report", "InputError", lambda: read_run(run)
     path.write_text("[" + "9" * 4000 + "]")
@@ -332,6 +366,11 @@ def text_files(folder):
     yield "a long label", "InputError", lambda: read_labels(path, None)
     path.write_bytes("\U0001f600".encode() + b"b" * 10**8)  # four bytes for each character in memory
     yield "a very long label", "InputError", lambda: read_labels(path, None)
+    for ending in ("", "x"):
+        path.write_text("".join(f"{number}{ending}\n" for number in range(2 * 10**6)))
+        yield "many different labels", "InputError", lambda: read_labels(path, None)
+        path.write_text("".join(f"{number}{ending}\n" for number in range(10**6)))
+        yield "a million different labels", None, lambda: read_labels(path, None)
     path.write_text("one label\n" * 10**6)
     yield "many labels", None, lambda: read_labels(path, None)
     header = folder / "labels.csv"
@@ -339,6 +378,12 @@ def text_files(folder):
     yield "many columns", "InputError", lambda: read_labels(header, None)
     header.write_text("a\n" + "b" * 10**6)
     yield "a long field", "InputError", lambda: read_labels(header, None)
+    for table, read in (
+        (header, lambda: read_labels(header, None)),
+        (features, lambda: list(open_features(features, None).parts())),
+    ):
+        table.write_text('"' + '\n","' * 10**7 + '"\n')  # one row, whose lines are short
+        yield f"a long row of {table.name}", "InputError", read
     features.write_text("1,2\n3," + "x\n" * 1 + "y" * 10**5)
     yield "long words", "InputError", lambda: list(open_features(features, None).parts())
 
@@ -392,7 +437,7 @@ if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_DATA, (memory("VmData") + ALLOWED,) * 2)
     found = []
     for cases in (
-        *(idx_files, array_files, archives, image_files, encoder_files),
+        *(idx_files, array_files, archives, image_files, promising_images, encoder_files),
         *(classifier_files, json_files, text_files, commands),
     ):
         folder = Path(cases.__name__)

@@ -203,6 +203,12 @@ def test_errors(arguments, message):
         coverage(*arguments)
 
 
+def test_integers_of_few_bits():
+    few = coverage(np.array([100, 100], dtype=np.int16), np.int8(3), np.int8(100))
+    plain = coverage([100, 100], 3, 100)
+    assert (few.probability, few.bounds) == (plain.probability, plain.bounds)
+
+
 def test_a_batch_that_is_larger_than_all():
     assert coverage([4, 4], 10**15, 1).probability == 1
 

@@ -82,6 +82,25 @@ def test_an_error_is_a_sentence_and_a_traceback_if_asked(error, sentence, debug,
     assert (said.count("\n") == 1) == (debug != "1")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["report", "{}"],
+        ["predict", "{}", "a.png"],
+        ["certify", "labels.txt", "{}.jsonl"],
+        ["measure", "{}.npy", "{}.npy"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_name_that_is_too_long_for_a_file(words, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "labels.txt").write_text("0\n1\n")
+    assert main([word.format("a" * 300) for word in words]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("orthoframe: aaa")
+    assert "unexpected" not in said
+
+
 def test_the_defaults_of_a_verb_are_its_own_unless_it_says_otherwise():
     assert parse("report", ["a", "b"]).out is None
     assert parse("train", ["--recipe", "paper"]) == parse("train", ["--recipe=paper"])

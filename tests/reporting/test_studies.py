@@ -62,6 +62,12 @@ def test_nothing_to_draw_is_no_error(study):
     page(study)
 
 
+def test_many_seeds_are_not_listed():
+    """A file may say any number."""
+    assert "0, 1, 2" in page(EMPTY)
+    assert "0 to 999999999999" in page(replace(EMPTY, seeds=10**12))
+
+
 def test_points_have_the_numbers_of_the_cells():
     found = first_chart(STUDIES["imbalance"])
     assert [line.style.label for line in found.lines] == ["relu", "none"]

@@ -6,12 +6,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests import study_results
 from tests.studies.small_study import STUDY, noted_study
 
 import orthoframe
 from orthoframe.errors import InputError
 from orthoframe.studies import (
     STUDIES,
+    CellResult,
     Decision,
     Done,
     JobResult,
@@ -127,6 +129,22 @@ def test_what_is_no_result_is_said(tmp_path):
             read_result(file)
     with pytest.raises(InputError, match="No such file"):
         read_result(tmp_path / "y.json")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        ({"ratio": [1]}, {"ratio": 2}, "coordinates of cells must be numbers or strings"),
+        ({"ratio": {}}, {"ratio": 2}, "coordinates of cells must be numbers or strings"),
+        ({"ratio": 1}, {"ratio": 1}, "two cells have the same coordinates"),
+        ({"ratio": 1, "data": None}, {"ratio": 1.0}, "two cells have the same coordinates"),
+    ],
+)
+def test_cells_that_pictures_cannot_tell_apart(tmp_path, first, second, said):
+    found = study_results.study("x", [CellResult(where, {}, {}) for where in (first, second)], [])
+    write_result(found, tmp_path / "x.json")
+    with pytest.raises(InputError, match=f"x.json is not the result of a study: {said}"):
+        read_result(tmp_path / "x.json")
 
 
 def test_the_commit_is_that_of_the_source():

@@ -1,5 +1,6 @@
 """Going on from checkpoints: whole, broken, missing; and from what is none."""
 
+import errno
 import hashlib
 import json
 import os
@@ -17,6 +18,7 @@ from tests.training.runs import command, finished, interrupt, resume, same, smal
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
 from orthoframe.training import make_task
+from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
@@ -53,10 +55,25 @@ def test_the_good_checkpoint_survives_the_broken_one(interrupted, undisturbed, t
     assert same(interrupted, undisturbed)
 
 
+def test_a_disk_that_has_lost_a_part_of_it(interrupted, undisturbed, monkeypatch, capsys):
+    read = Checkpoint.read
+
+    def failing(file):
+        if file.name == str(interrupted / CHECKPOINT):
+            raise OSError(errno.EIO, "Input/output error")
+        return read(file)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "read", failing)
+        assert main(["train", "--resume", str(interrupted)]) == 0
+    assert f"{CHECKPOINT} is broken (Input/output error); resuming from the previous one" in capsys.readouterr().err
+    assert same(interrupted, undisturbed)
+
+
 def test_two_broken_checkpoints(interrupted, capsys):
     broken_byte(interrupted / CHECKPOINT)
     truncated(interrupted / PREVIOUS)
-    every = "; ".join(f"{name} is broken (ValueError: its checksum is wrong)" for name in (CHECKPOINT, PREVIOUS))
+    every = "; ".join(f"{name} is broken (its checksum is wrong)" for name in (CHECKPOINT, PREVIOUS))
     sentence = f"{interrupted}: {every}: no checkpoint is left to resume from; start a new run"
     with pytest.raises(TrainingError) as refused:
         resume(interrupted)
@@ -98,7 +115,7 @@ def test_every_byte_of_a_checkpoint_flipped_and_cut(tiny):
     file = run.path / CHECKPOINT
     file.write_bytes(content)
     assert len(content) < 8000
-    complaint = f"{file} is broken (ValueError: its checksum is wrong)"
+    complaint = f"{file} is broken (its checksum is wrong)"
 
     def passed_over():
         found, complaints = run.load_checkpoint()

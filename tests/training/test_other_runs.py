@@ -14,7 +14,7 @@ from tests.training.runs import interrupt, json_of, resume, same, small, train
 
 from orthoframe.cli import main
 from orthoframe.data import Data, LabelledImages
-from orthoframe.errors import TrainingError
+from orthoframe.errors import TrainingError, brief
 from orthoframe.training import Settings, make_task
 from orthoframe.training._fingerprint import DataFingerprint, changed_settings
 from orthoframe.training._folder import CHECKPOINT, RunFolder
@@ -84,6 +84,9 @@ def test_every_setting_is_compared():
     assert "data is" in changed_settings(Settings(data="npz:/a"), Settings(data="folder:/a"))
     many = {"lr": 9.0, "width": 9, "views": 9, "epochs": 9, "seed": 9, "batch_size": 9}
     assert changed_settings(Settings(), Settings(**many)).endswith(", and 2 more")
+    huge = changed_settings(Settings(bound_classes=10**400), Settings())
+    assert huge.startswith("bound_classes is null (it was 1000")
+    assert len(huge) < 100
 
 
 def arrays(seed=0):
@@ -132,10 +135,12 @@ def test_data_that_has_changed(change, part, words, stored, tmp_path, capsys):
     data = arrays()
     change(data, part)
     np.savez(tmp_path / "data.npz", **data)
-    assert refused(stored, capsys) == (
-        f"orthoframe: {stored}: npz:{tmp_path / 'data.npz'} is not the data that the checkpoint was made with: "
-        f"{words}; bring that back, or start a new run\n"
+    complaint = (
+        f"{stored}: npz:{tmp_path / 'data.npz'} is not the data that the checkpoint was made with: "
+        f"{words}; bring that back, or start a new run"
     )
+    # In 300 characters, where the folder of the tests has a long path.
+    assert refused(stored, capsys) == f"orthoframe: {brief(complaint, 300 - len('orthoframe: '))}\n"
 
 
 def test_a_run_and_its_data_may_be_moved(stored, tmp_path):

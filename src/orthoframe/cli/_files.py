@@ -1,6 +1,5 @@
 """Labels and features that come in, checked line by line, and files that go out, whole or not at all."""
 
-import csv
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import safe_open
 
 from orthoframe import _atomic
-from orthoframe._untrusted import ArrayArchive, StoredArray, short_lines, stored_array
+from orthoframe._untrusted import ArrayArchive, StoredArray, csv_rows, short_lines, stored_array
 from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
 _ROWS, _VALUES = 8192, 2**22  # at most, that are in memory at a time
+_MOST_NAMES = 2**20  # in a text, where each takes a few hundred bytes until all are known
 _NAME_BYTES = 2**27  # that names from text may take as an array, in addition to twice their file
 # As numpy names them, with or without a byte order, and as safetensors does.
 _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
@@ -46,7 +46,7 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
                 labels = _numbers_or_names(_text_labels(short_lines(lines)), path)
         elif path.suffix == ".csv":
             with path.open(newline="", encoding="utf-8-sig") as lines:
-                labels = _numbers_or_names(_csv_labels(short_lines(lines), column, path), path)
+                labels = _numbers_or_names(_csv_labels(lines, column, path), path)
         elif path.suffix == ".safetensors":
             with safe_open(path, framework="np") as tensors:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
@@ -81,10 +81,10 @@ def _text_labels(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
             blank = number
 
 
-def _csv_labels(lines: Iterable[str], column: str | None, path: Path) -> Iterator[tuple[int, str]]:
+def _csv_labels(lines: IO[str], column: str | None, path: Path) -> Iterator[tuple[int, str]]:
     """Labels with the numbers of their lines."""
-    rows = csv.reader(lines)
-    header = next(rows, None)
+    rows = csv_rows(lines)
+    _, header = next(rows, (0, []))
     if not header:
         raise InputError(f"{path}: there is no header; the first line must name the columns")
     names = brief(", ".join(header))
@@ -94,10 +94,10 @@ def _csv_labels(lines: Iterable[str], column: str | None, path: Path) -> Iterato
     if name not in header:
         raise InputError(f"{path}: there is no column {name!r}; columns are {names}")
     place = header.index(name)
-    for row in rows:
+    for number, row in rows:
         if len(row) != len(header):
-            raise InputError(f"{path}, line {rows.line_num}: {len(row)} fields, and the header has {len(header)}")
-        yield rows.line_num, row[place]
+            raise InputError(f"{path}, line {number}: {len(row)} fields, and the header has {len(header)}")
+        yield number, row[place]
 
 
 def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[Any]:
@@ -109,10 +109,12 @@ def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[
         if not label:
             raise InputError(f"{path}, line {line}: the label is missing")
         rows.append(known.setdefault(label, len(known)))
+        if len(known) > _MOST_NAMES:
+            raise InputError(f"{path}: more than {_MOST_NAMES} different labels, which is the limit for text")
     names = np.array(list(known), dtype=object)
     with suppress(ValueError, OverflowError):
         numbers = [int(name) for name in known]
-        if [str(number) for number in numbers] == list(known):  # 01 and 1 are two names
+        if all(str(number) == name for number, name in zip(numbers, known, strict=True)):  # 01 and 1 are two names
             names = np.array(numbers, dtype=np.int64)
     if names.dtype == object and len(names):
         longest = max(known, key=len)
@@ -228,10 +230,9 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
 def _csv(path: Path, _: str | None) -> FeatureFile:
     def lines() -> Iterator[tuple[int, list[str]]]:
         with _reading(path), path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.reader(short_lines(file))
-            for fields in rows:
+            for number, fields in csv_rows(file):
                 if any(field.strip() for field in fields):
-                    yield rows.line_num, fields
+                    yield number, fields
 
     first = next((fields for _, fields in lines()), [])
     if not first:

@@ -88,8 +88,8 @@ def supcon_loss(
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
             gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
-        margin: m, from -1 to 10, what is taken off the cosines of positives. Not for `denominator="negatives"`, where it
-            would only add a constant.
+        margin: m, from -1 to 10, what is taken off the cosines of positives. Not for `denominator="negatives"`, where
+            it would only add a constant.
         class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
         anchor_weights: `[k]`, likewise; the mean is weighted.
         singletons: What to do with anchors that have no term: `"skip"` leaves them out of the mean, `"count"` keeps

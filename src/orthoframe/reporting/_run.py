@@ -1,10 +1,10 @@
 """A run folder, decoded into the records of `training`."""
 
 import csv
-import io
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._untrusted import parsed, read_small
+from orthoframe._untrusted import count_entries, csv_rows, few_entries, parsed, read_small
 from orthoframe.errors import InputError, brief
 from orthoframe.training import (
     NON_FINITE_FILE,
@@ -26,6 +26,8 @@ from orthoframe.training import (
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
+_MOST_EPOCHS = 2**18
+_LONGEST_ROW = 2**16  # characters, of metrics.csv
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,8 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
 
 def _read_json(path: Path, kind: type[_T]) -> _T:
     data = _read_bytes(path, read_small if kind is not CertificateRecord else Path.read_bytes)  # grows with class pairs
-    return _decoded(msgspec.json.Decoder(kind).decode, data, str(path))
+    decoder = msgspec.json.Decoder(kind)
+    return _decoded(lambda data: decoder.decode(few_entries(data)), data, str(path))
 
 
 def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
@@ -108,48 +111,63 @@ def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
         raise InputError(f"{where}: {error}") from None
 
 
-def _read_bytes(path: Path, read: Callable[[Path], bytes] = Path.read_bytes) -> bytes:
-    try:
+def _read_bytes(path: Path, read: Callable[[Path], bytes]) -> bytes:
+    with _reading(path):
         return read(path)
-    except ValueError as error:
-        raise InputError(f"{path}: {error}, and a run writes less") from None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into a sentence about the file."""
+    try:
+        yield
     except FileNotFoundError:
         raise InputError(f"{path}: No such file; {_HINT}") from None
     except OSError as error:
         raise InputError(f"{path}: {error.strerror or error}") from None
+    except csv.Error as error:
+        line, _, what = str(error).partition(": ")
+        raise InputError(f"{path}, {line}: not a .csv file ({brief(what)})") from None
+    except ValueError as error:
+        raise InputError(f"{path}: not what a run writes ({brief(error)})") from None
 
 
 def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
     convert = partial(msgspec.convert, type=EpochRecord, strict=False)
-    text = _decoded(bytes.decode, _read_bytes(path), str(path))
-    rows, records = csv.DictReader(io.StringIO(text, newline=""), strict=True), list[EpochRecord]()
-    try:
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            if None in row or None in row.values():
-                raise InputError(f"{where}: the header has {len(rows.fieldnames or ())} fields, and the line has not")
-            entries = {name: text for name, text in row.items() if text.strip()}
-            record = _decoded(convert, entries, where)
-            _check_order(records, record.epoch, where)
-            records.append(record)
-    except csv.Error as error:
-        raise InputError(f"{path}, line {rows.reader.line_num}: not a .csv file ({brief(error)})") from None
+    records: list[EpochRecord] = []
+    with _reading(path), path.open(newline="", encoding="utf-8") as file:
+        rows = csv_rows(file, _LONGEST_ROW, strict=True)
+        _, header = next(rows, (0, []))
+        for number, row in rows:
+            where = f"{path}, line {number}"
+            if row and len(row) != len(header):
+                raise InputError(f"{where}: the header has {len(header)} fields, and the line has not")
+            if row:
+                entries = {name: text for name, text in zip(header, row, strict=True) if text.strip()}
+                record = _decoded(convert, entries, where)
+                _check_order(records, record.epoch, where)
+                records.append(record)
+            if len(records) > _MOST_EPOCHS:
+                raise InputError(f"{path}: more than {_MOST_EPOCHS} epochs, which is the limit for a report")
     return tuple(records)
 
 
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
     found: list[Measurement] = []
-    decoder = msgspec.json.Decoder(Measurement)
-    for number, line in enumerate(io.BytesIO(_read_bytes(path)), start=1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        entry = _decoded(decoder.decode, line, where)
-        _check_order(found, entry.epoch, where)
-        _check_shapes(entry, where)
-        if found and _classes(entry) != _classes(found[0]):
-            raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
-        found.append(entry)
+    decoder, before = msgspec.json.Decoder(Measurement), (0, 0)
+    with _reading(path), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            where = f"{path}, line {number}"
+            entry = _decoded(decoder.decode, _decoded(partial(few_entries, before=before), line, where), where)
+            _check_order(found, entry.epoch, where)
+            _check_shapes(entry, where)
+            if found and _classes(entry) != _classes(found[0]):
+                raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
+            found.append(entry)
+            entries, length = count_entries(line)
+            before = before[0] + entries, before[1] + length
     return tuple(found)
 
 

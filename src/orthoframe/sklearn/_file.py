@@ -16,7 +16,7 @@ from torch import Tensor
 
 from orthoframe._atomic import json_ready, write_atomic
 from orthoframe._rows import Labels
-from orthoframe._untrusted import parsed
+from orthoframe._untrusted import few_entries, parsed
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
 from orthoframe.geometry import Accuracy, ClassStatistics, Geometry, geometry_of
@@ -118,7 +118,9 @@ def load_classifier(classifier: Any, path: Path) -> None:
 
 def _restore(classifier: Any, path: Path) -> None:
     with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _ClassifierFile)
+        about = msgspec.convert(
+            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _ClassifierFile
+        )
         encoder = _read_network(file, about)
         classes = _class_array(about.classes)
         k, dim, columns = len(classes), about.network.hidden[-1], about.fitted.n_features_in_

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from orthoframe._atomic import write_json
-from orthoframe._untrusted import parsed
+from orthoframe._untrusted import few_entries, parsed
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
 from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, agrees, interval, mean_of
@@ -178,7 +178,7 @@ def read_result(path: Path) -> StudyResult:
         InputError: If the file cannot be read, or is not the result of a study.
     """
     try:
-        result = parsed(msgspec.json.Decoder(StudyResult).decode, path.read_bytes())
+        result = parsed(msgspec.json.Decoder(StudyResult).decode, few_entries(path.read_bytes()))
         _check_cells(result.cells)
         return result
     except OSError as error:

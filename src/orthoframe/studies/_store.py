@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from orthoframe._atomic import locked, write_atomic
-from orthoframe._untrusted import parsed
+from orthoframe._untrusted import few_entries, parsed
 from orthoframe.errors import OrthoframeError, StudyError, unwritable
 from orthoframe.studies._jobs import Job, JobResult
 
@@ -100,7 +100,7 @@ class Store:
 
 
 def _read_done(path: Path) -> Done:
-    data = json.loads(path.read_bytes())
+    data = json.loads(few_entries(path.read_bytes()))
     result = msgspec.convert(data["result"], JobResult)
     return Done(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
 

@@ -14,7 +14,7 @@ from orthoframe.errors import brief
 from orthoframe.training._settings import Settings
 
 _MAY_CHANGE = ("data_dir", "devices")  # where the data is, and how many processes share the run: not what is computed
-_SHOWN = 3  # settings that an error lists
+_SHOWN = 4  # settings that an error lists
 
 
 def changed_settings(then: Settings, now: Settings) -> str:
@@ -33,7 +33,7 @@ def changed_settings(then: Settings, now: Settings) -> str:
         return brief(json.dumps(settings[name]), 30)
 
     words = [f"{name} is {value(new, name)} (it was {value(old, name)})" for name in names[:_SHOWN]]
-    return ", ".join([*words, f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else words)
+    return brief(", ".join([*words, f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else words), 180)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The folder of a run: its one writer, its files, its checkpoints, and the encoder that is handed out."""
 
 import csv
+import errno
 import io
 import json
 import math
@@ -17,7 +18,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import parsed, read_small
+from orthoframe._untrusted import few_entries, parsed, read_small
 from orthoframe.data import MOST_PIXELS, Normaliser
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
@@ -139,14 +140,16 @@ class RunFolder:
                 return checkpoint, [f"{self.path}{os.sep}{each}" for each in broken]
             except MemoryError:  # not the fault of the file, which allocates no more than it has
                 raise
-            except OSError as error:  # nor is this
-                raise TrainingError(
-                    f"{path}: {error.strerror or error}; the run cannot be resumed without it"
-                ) from None
+            except OSError as error:  # nor is this, unless the disk has lost a part of it
+                if error.errno != errno.EIO:
+                    sentence = f"{path}: {error.strerror or error}; the run cannot be resumed without it"
+                    raise TrainingError(sentence) from None
+                broken.append(f"{name} is broken ({error.strerror})")
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way
-                broken.append(f"{name} is broken ({type(error).__name__}: {brief(error, 60)})")
+                what = "" if isinstance(error, ValueError) and str(error) else f"{type(error).__name__}: "
+                broken.append(f"{name} is broken ({what}{brief(error, 60)})")
         if broken:
             every = "; ".join(broken)
             raise TrainingError(f"{self.path}: {every}: no checkpoint is left to resume from; start a new run")
@@ -231,7 +234,9 @@ class _EncoderFile:
 
 def _read_encoder(path: Path) -> TrainedEncoder:
     with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderFile)
+        about = msgspec.convert(
+            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderFile
+        )
         "".join(about.classes).encode()  # names may be half a character, which cannot be printed
         channels, height, width = about.image_shape
         if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
