@@ -123,7 +123,7 @@ def test_floor_errors(arguments, message):
 def test_labels_of_keys_alone_need_no_anchor_weight():
     """The loss asks for none: at a frame it is at this floor."""
     rows, keys = torch.eye(4, dtype=torch.float64)[[0, 0, 1, 1]], torch.eye(4, dtype=torch.float64)[2:]
-    options = {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0]}
+    options = {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0], "temperature": 1.0}
     expected = float(supcon_loss(rows, [0, 0, 1, 1], keys=keys, **options))
     assert math.isclose(loss_floor([0, 0, 1, 1], **options), expected, rel_tol=1e-13)
     with pytest.raises(ValueError, match="label 7 has no entry in anchor_weights"):

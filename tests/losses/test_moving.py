@@ -290,6 +290,22 @@ def test_the_floor_of_l_in():
     assert inside(features, labels, 0.2) < supcon_loss(features, labels, temperature=0.2) - shift
 
 
+def test_l_in_of_a_positive_that_is_opposite():
+    """In float32 the two calls cancel to inf, and to NaN in the gradient; float64 has the digits, up to a limit."""
+    features = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [1.0, 0.1]], requires_grad=True)
+    labels, line = torch.tensor([0, 0, 1, 1]), TABLE["solo-learn (L_in)"]
+    for rows in (features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], requires_grad=True)):
+        known = {"torch": torch, "supcon_loss": supcon_loss, "features": rows, "labels": labels, "t": 0.1}
+        ours, theirs = eval(line, known), inside(rows.double(), labels, 0.1)
+        # The largest term is log(1 + 2 e^20) = 20.693; both calls round it, and the part of the positives is e^-20.693.
+        slack = 4 * torch.finfo(torch.float64).eps * 20.7 * math.exp(20.7)
+        assert torch.allclose(ours, theirs, rtol=0, atol=slack)
+        found, expected = (torch.autograd.grad(loss, rows)[0] for loss in (ours, theirs))
+        assert torch.allclose(found, expected, rtol=1e-4, atol=10 * slack)  # gradients are larger by 1/t
+    known["t"] = 0.05  # a term of 40.7, beyond the limit that the page tells
+    assert eval(line, known).isinf()
+
+
 def spread(angle, rows=12):
     """Two classes of non-negative unit rows: a frame at angle 0; each row turns towards an axis of its own."""
     labels = torch.arange(2).repeat_interleave(rows // 2)
