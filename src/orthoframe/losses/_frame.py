@@ -211,10 +211,10 @@ class FrameLoss(nn.Module):
             loss = _frame_terms(rows, classes, self.frame, temperature, self.log_shares, self.margin, reduction)
         except Exception:
             if processes > 1:  # the others wait for it
-                sum_over_processes(torch.full((), math.nan, device=self.frame.device), group)
+                sum_over_processes(torch.full((), math.nan, dtype=torch.float64, device=self.frame.device), group)
             raise
         if processes > 1:
-            count = sum_over_processes(torch.full((), float(len(rows)), device=loss.device), group)
+            count = sum_over_processes(torch.full((), float(len(rows)), dtype=torch.float64, device=loss.device), group)
             loss = loss * (processes / count.clamp(min=1.0))
         if self.supcon:
             loss = loss + self.supcon * self.contrastive(features, labels, keys, key_labels)
