@@ -49,7 +49,7 @@ _COMMAND = (
 )
 # Loaded by Python itself at its start: the clock is ten years back for all that the process does.
 _CLOCK = "import time\nnow = time.time\ntime.time = lambda: now() - 10 * 365 * 86400\n"
-_PATIENCE = 300.0  # seconds that a command may take
+_PATIENCE = 3600.0  # seconds that a command may take: other work on the machine is not a fault
 _CLONE_NEWNS = 0x00020000  # of Linux
 _BYTES = 500  # of a checkpoint that are broken in one trial
 
