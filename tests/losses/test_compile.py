@@ -119,3 +119,9 @@ def test_which_operators_cuda_graphs_may_record():
         for name in ("supcon_terms", "supcon_gradients", "refuse_singletons")
     }
     assert unsafe == {"supcon_terms": False, "supcon_gradients": False, "refuse_singletons": True}
+
+
+def test_a_label_without_a_weight_is_named_when_compiled():
+    loss = torch.compile(SupConLoss(class_weights=[1.0, 1.0]), backend="aot_eager", fullgraph=True)
+    with pytest.raises(ValueError, match="label 5 has no weight: class_weights"):
+        loss(torch.rand(4, 8), torch.tensor([0, 0, 5, 5]))

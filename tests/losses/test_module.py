@@ -76,3 +76,9 @@ def test_keys_need_no_weight_of_anchors():
     assert torch.isfinite(supcon_loss(FEATURES, LABELS, keys=keys, key_labels=[-1, 7], **options))
     with pytest.raises(ValueError, match="label 7 has no weight: class_weights"):
         supcon_loss(FEATURES, LABELS, keys=keys, key_labels=[1, 7], class_weights=[1.0, 1.0], **options)
+
+
+def test_weights_keep_their_dtype_where_float16_has_no_room():
+    loss = SupConLoss(class_weights=[1.0, 1e6]).half()
+    assert loss.class_weights.dtype == torch.float64
+    assert torch.isfinite(loss(FEATURES.half(), LABELS))

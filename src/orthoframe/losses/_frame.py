@@ -149,6 +149,7 @@ class FrameLoss(nn.Module):
     Attributes:
         frame: `[k, dim]`, a buffer.
         log_shares: `[k]`, a buffer.
+        contrastive: The contrastive part, a `SupConLoss`; its other options (`denominator`, `singletons`) may be set.
 
     Examples:
         >>> loss = FrameLoss(3, 3, temperature=1.0)

@@ -69,19 +69,6 @@ def checked_weights(given: Weights, name: str, device: torch.device) -> Tensor:
     return weights
 
 
-def refuse_labels(labels: Tensor, key_labels: Tensor | None, weights: Sequence[Tensor | None]) -> None:
-    """Say which label has no weight, if there is one; keys need none of anchors."""
-    every = labels if key_labels is None else torch.cat([labels, key_labels])
-    for name, given, needed in zip(("class_weights", "anchor_weights"), weights, (every, labels), strict=True):
-        if given is not None and len(needed):
-            least, largest = int(needed.min()), int(needed.max())
-            if not 0 <= least <= largest < len(given):
-                wrong = least if least < 0 else largest
-                raise ValueError(
-                    f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
-                ) from None
-
-
 def checked_batch(
     given: Rows, given_labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None, compare: str
 ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:

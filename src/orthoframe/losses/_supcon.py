@@ -26,8 +26,8 @@ from orthoframe.losses._inputs import (
     checked_weights,
     joined,
     joined_inputs,
-    refuse_labels,
 )
+from orthoframe.losses._terms import refuse_labels
 from orthoframe.options import (
     Compare,
     Denominator,
@@ -119,7 +119,7 @@ def supcon_loss(
     temperature = checked_temperature(temperature, labels)
     weights = [
         None if given is None else checked_weights(given, name, features.device)
-        for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights))
+        for name, given in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True)
     ]
     spec = _spec(temperature, denominator, float(margin), compare, normalize)
     return _single_loss(features, labels, keys, key_labels, temperature, weights, spec, singletons, reduction)
@@ -139,15 +139,14 @@ def _single_loss(
     """Loss of a checked batch in one process."""
     spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
     inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
-    try:
-        if reduction == "none":
-            loss, missing = supcon_terms(inputs, spec)
-        else:
-            loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
-    except IndexError:  # looked at only now: to look means to wait for a GPU
-        refuse_labels(labels, key_labels, weights)
-        raise
+    if reduction == "none":
+        loss, missing = supcon_terms(inputs, spec)
+    else:
+        loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
     return refuse_singletons(loss, missing, inputs.labels, spec) if singletons == "error" else loss
+
+
+_WEIGHTS = ("class_weights", "anchor_weights")
 
 
 class _Shared(NamedTuple):
@@ -174,8 +173,8 @@ class SupConLoss(nn.Module):
             batch and among the keys.
         gather: Whether to compare with the rows of other processes.
         margin: What is taken off the cosines of positives.
-        class_weights: `[k]`, weights of classes on exponentials; a buffer.
-        anchor_weights: `[k]`, weights of classes on anchors; a buffer.
+        class_weights: `[k]`, weights of classes on exponentials; a buffer, which keeps its dtype.
+        anchor_weights: `[k]`, weights of classes on anchors; likewise.
         compare: `"all"`, or `"keys"` for keys alone; then rows of other processes are not compared with.
         reduction: `"mean"`, `"sum"`, or `"none"` for the terms of the rows of this process, which are not scaled for
             `DistributedDataParallel`.
@@ -218,7 +217,7 @@ class SupConLoss(nn.Module):
         self.denominator, self.singletons, self.gather = denominator, singletons, gather
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
         self._shared = _Shared(group)
-        for name, given in (("class_weights", class_weights), ("anchor_weights", anchor_weights)):
+        for name, given in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True):
             weights = None if given is None else checked_weights(given, name, torch.device("cpu"))
             self.register_buffer(name, weights)
 
@@ -237,6 +236,14 @@ class SupConLoss(nn.Module):
                 return
         super().__setattr__(name, value)
 
+    def _apply(self, fn: Any, recurse: bool = True) -> "SupConLoss":
+        """Weights move with the module and keep their dtype: float16 has no room for them."""
+        kept = {name: weights for name in _WEIGHTS if (weights := getattr(self, name)) is not None}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, weights in kept.items():
+            setattr(self, name, weights.to(getattr(self, name).device))
+        return self
+
     def forward(
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
@@ -247,8 +254,8 @@ class SupConLoss(nn.Module):
             batch = checked_batch(features, labels, keys, key_labels, self.compare)
             temperature = checked_temperature(self.temperature, batch[1])
             weights = [self.class_weights, self.anchor_weights]
-            if several and batch[1].device.type == "cpu" and not torch.compiler.is_compiling():
-                refuse_labels(batch[1], batch[3], weights)  # before the others wait for it
+            if several and not torch.compiler.is_compiling():
+                refuse_labels(joined_inputs(*batch, temperature, weights))  # before the others wait for it
         except Exception:  # whatever it is, the other processes must be told
             if several:
                 refuse_batch(features, self.group)

@@ -41,6 +41,7 @@ FIELDS = len(Inputs._fields)
 
 def terms_forward(inputs: Inputs, spec: LossSpec, keep_bytes: int) -> tuple[Batch, Terms]:
     """The terms; tiles of up to `keep_bytes` are kept for the backward pass."""
+    refuse_labels(inputs)
     with _full_precision(inputs.rows):
         anchors = inputs.num_anchors
         batch = Batch.of(inputs.rows, inputs.labels, inputs.class_weights, anchors, spec)
@@ -171,6 +172,27 @@ def all_gradients(grad: Tensor, denominators: Tensor, *arguments: Any) -> tuple[
         inputs, batch, spec, weights, Terms(grad, denominators, [], _grid(batch, spec))
     )
     return of_rows, grad.new_empty(0) if of_temperatures is None else of_temperatures
+
+
+def refuse_labels(inputs: Inputs) -> None:
+    """Raise a `ValueError` that names a label without a weight; not on a GPU, for which this would wait."""
+    if inputs.labels.device.type != "cpu" or not inputs.labels.shape[0]:
+        return
+    labels = inputs.labels.numpy()
+    named = (
+        ("class_weights", inputs.class_weights, labels),
+        (
+            "anchor_weights",
+            inputs.anchor_weights,
+            labels[: inputs.num_anchors],  # keys need no weights of anchors
+        ),
+    )
+    for name, given, needed in named:
+        if given is not None and needed.size and not 0 <= needed.min() <= needed.max() < len(given):
+            wrong = needed.min() if needed.min() < 0 else needed.max()
+            raise ValueError(
+                f"label {wrong} has no weight: {name} has one for each of the labels 0 to {len(given) - 1}"
+            )
 
 
 def refuse_missing(missing: Tensor, labels: Tensor, compare: str) -> None:
