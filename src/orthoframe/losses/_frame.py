@@ -98,6 +98,32 @@ def frame_loss(
     return _frame_terms(rows, classes, targets, temperature, prior, margin, reduction)
 
 
+class _UnitRows(torch.autograd.Function):
+    """`unit_rows`, whose gradient takes two passes over the rows and no float64: u -> (g - u (u.g)) / norm."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor) -> tuple[Tensor, Tensor]:
+        return unit_rows(rows)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor]) -> None:
+        ctx.mark_non_differentiable(output[1])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*inputs, *output)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor | None, _: Tensor | None) -> Tensor | None:
+        if grad is None:
+            return None
+        rows, unit, inverse = ctx.saved_tensors
+        if torch.is_grad_enabled():  # with create_graph=True: this, too, is differentiated
+            unit, inverse = unit_rows(rows)
+        radial = torch.linalg.vecdot(unit, grad)[:, None]
+        return torch.addcmul(grad, unit, radial, value=-1) * inverse
+
+
 def _frame_terms(
     rows: Tensor,
     classes: Tensor,
@@ -108,7 +134,7 @@ def _frame_terms(
     reduction: str,
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
-        unit, _ = unit_rows(rows if rows.dtype == torch.float64 else rows.float())
+        unit: Tensor = _UnitRows.apply(rows if rows.dtype == torch.float64 else rows.float())[0]  # type: ignore[no-untyped-call]
         # Unit in this dtype: rows that were rounded in another would move the floor.
         cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)
         try:
