@@ -121,7 +121,8 @@ class _UnitRows(torch.autograd.Function):
         if torch.is_grad_enabled():  # with create_graph=True: this, too, is differentiated
             unit, inverse = unit_rows(rows)
         radial = torch.linalg.vecdot(unit, grad)[:, None]
-        return torch.addcmul(grad, unit, radial, value=-1) * inverse
+        gradient: Tensor = torch.addcmul(grad, unit, radial, value=-1) * inverse
+        return gradient
 
 
 def _frame_terms(
@@ -134,7 +135,8 @@ def _frame_terms(
     reduction: str,
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
-        unit: Tensor = _UnitRows.apply(rows if rows.dtype == torch.float64 else rows.float())[0]  # type: ignore[no-untyped-call]
+        wide = rows if rows.dtype == torch.float64 else rows.float()
+        unit, _ = unit_rows(wide) if torch.compiler.is_compiling() else _UnitRows.apply(wide)  # type: ignore[no-untyped-call]
         # Unit in this dtype: rows that were rounded in another would move the floor.
         cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)
         try:
