@@ -176,6 +176,8 @@ def all_gradients(grad: Tensor, denominators: Tensor, *arguments: Any) -> tuple[
 
 def refuse_labels(inputs: Inputs) -> None:
     """Raise a `ValueError` that names a label without a weight; not on a GPU, for which this would wait."""
+    if inputs.class_weights is None and inputs.anchor_weights is None:
+        return
     if inputs.labels.device.type != "cpu" or not inputs.labels.shape[0]:
         return
     labels = inputs.labels.numpy()
