@@ -69,6 +69,9 @@ Head = Literal["linear", "none"]
 Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""
 
+Fit = Literal["pad", "crop", "stretch"]
+"""How an image of another shape gets its size: with a border, without its margins, or out of proportion."""
+
 Loss = Literal["supcon", "cross-entropy"]
 """What is minimised: the supervised contrastive loss, or cross-entropy with a linear classifier."""
 

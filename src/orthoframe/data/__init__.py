@@ -1,10 +1,12 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
 from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import Progress, data_folder, load_data
-from orthoframe.data._folder import MOST_PIXELS, read_image
+from orthoframe.data._datasets import OWN, Progress, data_folder, is_own, load_data
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._listing import Columns
+from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
+from orthoframe.data._stream import StreamedPixels, available_cores
 
 __all__ = [
     "load_data",
@@ -13,8 +15,14 @@ __all__ = [
     "Data",
     "LabelledImages",
     "Normaliser",
-    "read_image",
+    "StreamedPixels",
+    "Columns",
+    "Preparation",
+    "IMAGE_ENDINGS",
     "MOST_PIXELS",
+    "OWN",
+    "is_own",
+    "available_cores",
     "step_counts",
     "long_tail_counts",
     "imbalanced_indices",
