@@ -93,8 +93,10 @@ def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
 def _print_opening(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
     """What is known before the first step."""
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
+    _, height, width = task.train.image_shape
     print(
-        f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}); "
+        f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}), "
+        f"{height} x {width} pixels; "
         f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
     )
@@ -107,7 +109,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
 
 
 def _print_result(result: training.RunResult) -> None:
-    geometry, test, last = result.evaluation.geometry, result.evaluation.test, result.records[-1]
+    geometry, test, last = result.evaluation.geometry, result.evaluation.tested, result.records[-1]
     verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g}")

@@ -1,15 +1,17 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
 from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import OWN, Progress, data_folder, is_own, load_data
+from orthoframe.data._datasets import Progress, data_folder, load_data
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
 from orthoframe.data._listing import Columns
 from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
 from orthoframe.data._stream import StreamedPixels, available_cores
+from orthoframe.data._torch import as_data
 
 __all__ = [
     "load_data",
+    "as_data",
     "data_folder",
     "Progress",
     "Data",
@@ -20,8 +22,6 @@ __all__ = [
     "Preparation",
     "IMAGE_ENDINGS",
     "MOST_PIXELS",
-    "OWN",
-    "is_own",
     "available_cores",
     "step_counts",
     "long_tail_counts",

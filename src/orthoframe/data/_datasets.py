@@ -21,7 +21,7 @@ from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
 from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, most_held
 from orthoframe.errors import DataError, Option, OptionError
-from orthoframe.options import Fit, check_count, check_number
+from orthoframe.options import OWN_FILES, Fit, check_count, check_number
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file name, the bytes downloaded so far, and the total if it is known; or with what is done with image
@@ -110,20 +110,6 @@ SOURCES = {
 parsed."""
 
 
-OWN = ("folder", "csv", "npz")
-"""Kinds of data that a user brings; the other names are those of benchmark sets."""
-
-
-def is_own(name: str) -> bool:
-    """Whether data is the user's own, by its name.
-
-    Examples:
-        >>> is_own("folder:cats"), is_own("mnist")
-        (True, False)
-    """
-    return name.partition(":")[0] in OWN
-
-
 def load_data(
     name: str,
     folder: str | os.PathLike[str] | None = None,
@@ -189,7 +175,7 @@ def load_data(
         parts = dict(zip(("train", "test"), _read(name, data_folder(folder), download, progress), strict=True))
     elif kind == "npz" and path:
         parts = dict(zip(("train", "test"), read_npz(Path(path).expanduser()), strict=False))
-    elif kind in OWN and path:
+    elif kind in OWN_FILES and path:
         file = Path(path).expanduser()
         listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
         images = _from_files(listing, size, fit, memory, workers, progress)
@@ -197,6 +183,10 @@ def load_data(
         parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
         if listing.groups is not None:
             groups = np.array(listing.groups)[listing.parts["train"]]
+    elif kind == "dataset":
+        raise DataError(
+            f"{name} came from Python, which has to give it again: ", Option("data"), " of train and resume"
+        )
     else:
         known = ", ".join(["digits", *SOURCES])
         raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH, csv:FILE or npz:FILE")

@@ -146,9 +146,10 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
-    """Say what is wrong with a folder without images: it may be the level above."""
-    if part == path and any(_images(inner) for inner in _folders(folder)):
-        raise DataError(f"{folder}: there are no images in it, but folders of images; did you mean folder:{folder}?")
+    """Say what is wrong with a folder without images: the user may have meant another level."""
+    deeper = [each for each in _folders(path) if not _images(each) and any(map(_images, _folders(each)))]
+    if part == path and deeper:
+        raise DataError(f"{folder}: there are no images in it; did you mean folder:{deeper[0]}?")
     kinds = ", ".join(IMAGE_ENDINGS)
     raise DataError(f"{folder}: there are no images in it ({kinds}), and each sub-folder of {part} is a class")
 

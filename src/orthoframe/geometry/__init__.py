@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.geometry._calibration import Calibration, calibration_error
 from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
 from orthoframe.geometry._collapse import LinearClassifier
 from orthoframe.geometry._geometry import (
@@ -33,6 +34,8 @@ __all__ = [
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",
+    "Calibration",
+    "calibration_error",
     "Ownership",
     "explain",
     "Explanation",

@@ -112,7 +112,7 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
     if signature is not Signature.FRAME:
         column: Column = "beta_nc" if geometry.orthogonal and records[-1].beta_nc is not None else "delta_of"
         causes, ending = _explain(task, certified, records, found, column)
-    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread, found.test.balanced
+    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread, found.tested.balanced
     return Diagnosis(signature, ending, tuple(causes), *numbers)
 
 
@@ -245,7 +245,7 @@ def _fastest(task: Task) -> float | None:
     settings = task.settings
     if settings.loss != "supcon" or settings.denominator == "negatives":
         return None
-    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.epochs - 1)
+    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.num_epochs - 1)
     largest = max(task.class_counts) / len(task.train)
     positives, negatives = max(1.0, rows * largest - 1), max(1.0, rows * (1 - largest))
     if settings.denominator == "class-average":

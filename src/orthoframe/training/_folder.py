@@ -13,24 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import torch
 from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
 from orthoframe._untrusted import few_entries, parsed, read_small
-from orthoframe.data import MOST_PIXELS, Normaliser
+from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
-from orthoframe.geometry import NearestCentre
-from orthoframe.options import Activation, Head, Model
+from orthoframe.geometry import Calibration, NearestCentre
+from orthoframe.options import Activation, Fit, Head, Model
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Task, encode
+from orthoframe.training._task import Evaluation, Task
 
 CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
 _ENCODER, _CENTRES = "encoder.safetensors", "class_means"
+_ROWS = 256  # images that are encoded together
 _ENCODER_SETTINGS = ("width", "head", "features", "activation")
 _environment = msgspec.json.Decoder(RunEnvironment)
 
@@ -168,12 +170,21 @@ class TrainedEncoder:
     encoder: FrameEncoder
     centres: Tensor  # [k, dim]
     classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
+    preparation: Preparation  # of image files
     normaliser: Normaliser
+    calibration: Calibration | None = None  # without validation images there is none
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        return self.preparation.image_shape
+
+    @torch.no_grad()
     def features(self, pixels: Tensor) -> Tensor:
         """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
-        return encode(self.encoder, pixels, self.normaliser)
+        self.encoder.eval()
+        parts = [self.encoder(self.normaliser(part)).float() for part in torch.split(pixels, _ROWS)]
+        return torch.cat(parts)
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
@@ -181,18 +192,20 @@ class TrainedEncoder:
         return scores, scores.argmax(1)
 
 
-def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
-    """Write the encoder and the class means `[k, dim]` to the folder."""
+def save_encoder(folder: Path, task: Task, found: Evaluation) -> None:
+    """Write the encoder and the class means to the folder."""
     about = {
         **{name: getattr(task.settings, name) for name in ("model", *_ENCODER_SETTINGS)},
-        "image_shape": list(task.train.pixels.shape[1:]),
+        "image_shape": list(task.train.image_shape),
+        "fit": task.preparation.fit,
         "classes": list(task.train.classes),
         "mean": list(task.normaliser.mean),
         "std": list(task.normaliser.std),
+        "calibration": None if found.calibration is None else asdict(found.calibration),
     }
     weights = task.encoder.state_dict().items()
     tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
-    tensors[_CENTRES] = centres.contiguous()
+    tensors[_CENTRES] = found.centres.contiguous()
     # One entry: the order of several would differ from run to run.
     write_atomic(folder / _ENCODER, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
@@ -230,6 +243,8 @@ class _EncoderFile:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    fit: Fit = "stretch"  # of files that were written before there was a choice
+    calibration: Calibration | None = None
 
 
 def _read_encoder(path: Path) -> TrainedEncoder:
@@ -238,9 +253,10 @@ def _read_encoder(path: Path) -> TrainedEncoder:
             json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderFile
         )
         "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-        channels, height, width = about.image_shape
-        if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
-            raise ValueError(f"images of the shape {brief(list(about.image_shape), 60)}")
+        preparation = Preparation(about.image_shape, about.fit)
+        channels = about.image_shape[0]
+        if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
+            raise ValueError("the temperature of confidences must be positive")
         if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
             raise ValueError(f"mean and std must be {channels} finite numbers")
         parts = {name: getattr(about, name) for name in _ENCODER_SETTINGS}
@@ -254,4 +270,5 @@ def _read_encoder(path: Path) -> TrainedEncoder:
             f"and class means of shape {brief(list(centres.shape), 60)}"
         )
     encoder.eval()
-    return TrainedEncoder(encoder, centres, about.classes, about.image_shape, Normaliser(about.mean, about.std))
+    normaliser = Normaliser(about.mean, about.std)
+    return TrainedEncoder(encoder, centres, about.classes, preparation, normaliser, about.calibration)

@@ -29,6 +29,8 @@ class EpochRecord:
     worst_accuracy: float | None = None
     test_balanced_accuracy: float | None = None
     test_worst_accuracy: float | None = None
+    validation_balanced_accuracy: float | None = None
+    validation_worst_accuracy: float | None = None
     dead_rows: int | None = None  # training images without a feature above zero
     live_dimensions: int | None = None  # that are above zero for some training image
 
@@ -91,11 +93,12 @@ class GeometryMeasurement:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A line of `geometry.jsonl`: the training images after an epoch, and the accuracy of the test images."""
+    """A line of `geometry.jsonl`: the training images after an epoch, and the accuracy of others."""
 
     epoch: int
     train: GeometryMeasurement
     test: Accuracy | None = None
+    validation: Accuracy | None = None
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from orthoframe.data import OWN
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
+    OWN_FILES,
     Activation,
     Binding,
     Denominator,
@@ -30,6 +30,7 @@ from orthoframe.options import (
 )
 
 _BEYOND = 1e38  # float32 ends at 3.4e38
+_MEASUREMENTS = 40  # in a run, if nothing else is said
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
 
@@ -131,8 +132,8 @@ class Settings:
     """Crop and flip images at random."""
     clean_fraction: float = 0.4
     """The last fraction of the epochs, in which images are not augmented and the learning-rate schedule restarts."""
-    flip: bool | None = None
-    """Whether augmentation may exchange left and right (default: of photographs and clothes in the benchmark sets)."""
+    flip: bool = False
+    """Exchange left and right at random, too; photographs and clothes of the benchmark sets are flipped anyway."""
     epochs: int | None = None
     """Passes over the data (default: 1000; for your own images as many as 2000 steps make)."""
     minutes: float | None = None
@@ -169,6 +170,11 @@ class Settings:
         assert self.epochs is not None
         return self.epochs
 
+    @property
+    def measured_every(self) -> int:
+        """Epochs between two measurements of the geometry."""
+        return self.measure_every or max(1, self.num_epochs // _MEASUREMENTS)
+
     def clean(self, epoch: int) -> bool:
         """Whether images are not augmented in an epoch."""
         return epoch >= (1 - self.clean_fraction) * self.num_epochs
@@ -194,7 +200,7 @@ class Settings:
     def absolute(self) -> "Settings":
         """The same settings with absolute paths."""
         kind, _, path = self.data.partition(":")
-        data = f"{kind}:{_absolute(path)}" if kind in OWN and path else self.data
+        data = f"{kind}:{_absolute(path)}" if kind in OWN_FILES and path else self.data
         return replace(self, data=data, data_dir=None if self.data_dir is None else Path(_absolute(self.data_dir)))
 
     def check(self) -> None:
