@@ -10,7 +10,7 @@ import onnxruntime
 import pytest
 import torch
 
-from orthoframe.data import Normaliser, load_data
+from orthoframe.data import Normaliser, Preparation, load_data
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
 from orthoframe.options import Activation
@@ -31,7 +31,7 @@ def made(model, shape, *, width, activation="relu", head="linear", classes=5):
     normaliser = Normaliser((0.4, 0.5, 0.45)[: shape[0]], (0.2, 0.3, 0.25)[: shape[0]])
     pixels = torch.randint(0, 256, (classes, *shape), dtype=torch.uint8, generator=generator)
     names = tuple(f"class {c}" for c in range(classes))
-    trained = TrainedEncoder(encoder, torch.zeros(classes, encoder.out_features), names, shape, normaliser)
+    trained = TrainedEncoder(encoder, torch.zeros(classes, encoder.out_features), names, Preparation(shape), normaliser)
     return replace(trained, centres=trained.features(pixels).double())
 
 
@@ -113,7 +113,7 @@ def test_real_images_only_where_they_are(undisturbed, tmp_path):
     for changed in ({"data": "mnist", "data_dir": str(tmp_path)}, {"data": 3}, {"data": "npz:missing.npz"}):
         (tmp_path / "config.json").write_text(json.dumps(config | changed))
         assert images_of_run(tmp_path, trained) is None
-    assert images_of_run(undisturbed, replace(trained, image_shape=(3, 8, 8))) is None
+    assert images_of_run(undisturbed, replace(trained, preparation=Preparation((3, 8, 8)))) is None
 
 
 def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, monkeypatch):

@@ -94,9 +94,10 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     """What is known before the first step."""
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
     _, height, width = task.train.image_shape
+    kept = f" of {task.images:,}" if len(task.train) < task.images else ""
     print(
-        f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}), "
-        f"{height} x {width} pixels; "
+        f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels, {len(counts)} classes "
+        f"({max(counts):,} to {min(counts):,}); "
         f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
     )

@@ -184,9 +184,7 @@ def load_data(
         if listing.groups is not None:
             groups = np.array(listing.groups)[listing.parts["train"]]
     elif kind == "dataset":
-        raise DataError(
-            f"{name} came from Python, which has to give it again: ", Option("data"), " of train and resume"
-        )
+        raise DataError(f"{name} comes from Python, which has to give it again: see ", Option("data"), " of resume")
     else:
         known = ", ".join(["digits", *SOURCES])
         raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH, csv:FILE or npz:FILE")

@@ -265,7 +265,7 @@ class Loop:
         columns, problem = {}, ""
         if self.fabric.global_rank == 0:
             try:
-                found = self.evaluate()
+                found = self.evaluate(final=self.state.epoch == self.task.settings.num_epochs)
                 self.state.measurements.append(found.measurement(self.state.epoch))
                 columns = found.columns()
             except ValueError as error:  # the last update may have spoiled the weights

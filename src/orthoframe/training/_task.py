@@ -26,6 +26,7 @@ from orthoframe.data import (
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.geometry import Accuracy, Calibration, Geometry, NearestCentre, accuracy_of, measure_parts
+from orthoframe.options import is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
 from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
@@ -40,9 +41,9 @@ class Evaluation:
     """The geometry of the training images, and the accuracy of others by the nearest class mean."""
 
     geometry: Geometry
-    validation: Accuracy | None  # None if there are no validation images
     test: Accuracy | None  # None if they were not looked at: that happens once, if there are validation images
     centres: Tensor  # [k, dim], the class means; NaN for a class without training images
+    validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
 
     @property
@@ -115,7 +116,7 @@ class Task:
     def notes(self) -> list[tuple[Part, ...]]:
         """What the user may not expect: images that are left out, classes that are not looked at."""
         notes: list[tuple[Part, ...]] = []
-        if len(self.train) < self.images:
+        if len(self.train) < self.images and is_own_data(self.settings.data):
             notes.append((f"kept {len(self.train):,} of {self.images:,} training images",))
         for part, images in (("validation", self.validation), ("test", self.test)):
             counts = [] if images is None else images.class_counts
@@ -166,7 +167,7 @@ class Task:
             if final:
                 calibration = Calibration.fitted(scores, self.validation.labels.cpu())
         test = look(self.test)[1] if final or self.validation is None else None
-        return Evaluation(geometry, validation, test, centres, calibration)
+        return Evaluation(geometry, test, centres, validation, calibration)
 
 
 @torch.no_grad()
