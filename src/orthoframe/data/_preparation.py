@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BufferedReader
+from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -76,7 +76,7 @@ class Preparation:
         Raises:
             DataError: If it cannot be read, has more than `MOST_PIXELS`, or more than 16 bits per channel.
         """
-        with _opened(path) as image:
+        with _opened(path, whole=True) as image:
             return self.pixels_of(image)
 
     def pixels_of(self, image: "Image") -> Tensor:
@@ -87,8 +87,10 @@ class Preparation:
         channels, height, width = self.image_shape
         # A JPEG is decoded at an eighth, a quarter or half of its size, if that is still as large as needed.
         image.draft("L" if channels == 1 else "RGB", (2 * width, 2 * height))
-        image = ImageOps.exif_transpose(image)
-        image = _opaque(image).convert("L" if channels == 1 else "RGB")
+        if image.getexif().get(_ORIENTATION, 1) != 1:  # otherwise it would be copied
+            image = ImageOps.exif_transpose(image)
+        image, mode = _opaque(image), "L" if channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
         if image.size != (width, height):
             size, method = (width, height), Resampling.BILINEAR
             if self.fit == "stretch":
@@ -133,20 +135,25 @@ class _NoMore(BufferedReader):
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["Image"]:
-    """An image with at most 16 bits per channel; it is decoded when its pixels are asked for."""
+def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
+    """An image with at most 16 bits per channel, which is decoded when its pixels are asked for.
+
+    The file is read at once if the whole of it is needed: Pillow reads in small pieces.
+    """
     from PIL.Image import DecompressionBombError, open
 
     too_large = DataError(f"{path}: more than {MOST_PIXELS} pixels, which is the limit for one image; make it smaller")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
-            with path.open("rb", buffering=0) as file, open(_NoMore(file), formats=_FORMATS) as image:
-                if image.height * image.width > MOST_PIXELS:
-                    raise too_large
-                if image.mode in ("I", "F"):
-                    raise DataError(f"{path}: more than 16 bits per channel (mode {image.mode}); save it with 8")
-                yield image
+            with path.open("rb", buffering=0) as file:
+                content = BytesIO(file.readall()) if whole else _NoMore(file)
+                with open(content, formats=_FORMATS) as image:
+                    if image.height * image.width > MOST_PIXELS:
+                        raise too_large
+                    if image.mode in ("I", "F"):
+                        raise DataError(f"{path}: more than 16 bits per channel (mode {image.mode}); save it with 8")
+                    yield image
     except DataError:
         raise
     except DecompressionBombError:

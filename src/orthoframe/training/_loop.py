@@ -88,6 +88,7 @@ class Loop:
         if task.prototypes is not None:
             self.keys = task.prototypes.to(fabric.device), torch.arange(len(task.prototypes), device=fabric.device)
         self.state = State()
+        self._final: Evaluation | None = None
 
     def run_epoch(self, on_step: Callable[[], None] | None = None) -> EpochRecord:
         """Train one epoch, measure if it is due, and keep its record.
@@ -188,9 +189,14 @@ class Loop:
         answers = self.fabric.all_reduce(torch.tensor(float(answer), device=self.fabric.device), reduce_op="sum")
         return float(answers) > 0  # type: ignore[arg-type]
 
-    def evaluate(self, *, final: bool = False) -> Evaluation:
-        """The geometry and the accuracies as they are now."""
-        return self.task.evaluate(self.parts[0], final=final)
+    def evaluate(self) -> Evaluation:
+        """The geometry and the accuracies as they are now; at the end those of all images, once."""
+        if self._final is not None:
+            return self._final
+        final = self.state.epoch == self.task.settings.num_epochs
+        found = self.task.evaluate(self.parts[0], final=final)
+        self._final = found if final else None
+        return found
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to go on from here."""
@@ -218,7 +224,7 @@ class Loop:
         self.optimizer.load_state_dict(optimizer)
         self.fabric.strategy.precision.load_state_dict(progress.precision)
         self.meter.load_state_dict(progress.batches)
-        self.state, self._unread = progress.state, 0
+        self.state, self._unread, self._final = progress.state, 0, None
 
     def _set_temperature(self, epoch: int) -> float:
         settings = self.task.settings
@@ -265,7 +271,7 @@ class Loop:
         columns, problem = {}, ""
         if self.fabric.global_rank == 0:
             try:
-                found = self.evaluate(final=self.state.epoch == self.task.settings.num_epochs)
+                found = self.evaluate()
                 self.state.measurements.append(found.measurement(self.state.epoch))
                 columns = found.columns()
             except ValueError as error:  # the last update may have spoiled the weights

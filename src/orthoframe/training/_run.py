@@ -173,7 +173,7 @@ def _run(
         if fabric.global_rank != 0:
             return None
 
-        evaluation = loop.evaluate(final=True)
+        evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
         save_encoder(folder.path, task, evaluation)
         write_json(folder.path / "verdict.json", asdict(diagnosis.record()))

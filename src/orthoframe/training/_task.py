@@ -32,6 +32,7 @@ from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
+_MEASURED = 10_000  # image files that are measured during training, about
 _COUNTED = 5000  # image files whose pixels give mean and deviation
 _GIB = 2**30
 
@@ -144,13 +145,22 @@ class Task:
             plan, settings.num_epochs, denominator=settings.denominator, prototypes=settings.prototypes, names=names
         )
 
+    def _looked_at(self) -> LabelledImages:
+        """The training images that are measured during training: of many files as many as the others of each class."""
+        if self.train.checksums is None or len(self.train) <= _MEASURED:
+            return self.train
+        counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
+        return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
+
     def evaluate(self, encoder: nn.Module, *, final: bool = False) -> Evaluation:
         """Measure the training images, and classify the validation images.
 
-        The test images are looked at at the end, or where there are no others to look at.
+        The test images are looked at at the end, or where there are no others to look at; and all training images are,
+        of which many files may have to be decoded.
         """
-        classes, labels = self.train.classes, self.train.labels.cpu()
-        features = encode(encoder, self.train, self.normaliser)
+        train = self.train if final else self._looked_at()
+        classes, labels = train.classes, train.labels.cpu()
+        features = encode(encoder, train, self.normaliser)
         geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
         counts = torch.bincount(labels, minlength=len(classes))
         centres = torch.full((len(classes), features.shape[1]), torch.nan, dtype=torch.float64)
