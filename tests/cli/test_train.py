@@ -4,12 +4,14 @@ import os
 import pty
 import re
 import select
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.training.runs import arguments, command, json_of, recomputed, rows_of, started
 
 from orthoframe.cli import main
@@ -262,3 +264,35 @@ def test_the_bar_on_a_terminal(here):
     assert re.search(
         r"epochs .*\d+/60 +loss \d\.\d{4}  gap -?\d\.\de[-+]\d\d  Delta_GM \d\.\d{4} +\d:\d\d:\d\d", text
     ), text
+
+
+def status(words):
+    """Of the command, also if the parser of options ends it."""
+    with suppress(SystemExit):
+        return main(words)
+    return 2
+
+
+def test_a_folder_of_pictures(here, capsys):
+    random = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (here / "pets" / name).mkdir(parents=True)
+        for i in range(20):
+            shape = (20 + i % 3, 24, 3)
+            Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8)).save(here / "pets" / name / f"{i}.png")
+    words = ["train", "--data", "folder:pets", "--width", "2", "--epochs", "1"]
+    assert main([*words, "--size", "16x24", "--fit", "crop"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    first = said.out.partition("\n")[0]
+    assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
+    assert (here / "runs" / "pets-supcon-seed0" / "report.html").exists()
+    for more, words_of_error in (
+        (["--size", "big"], "must be a number of pixels, or height and width such as 48x64, not 'big'"),
+        (["--data", "folder:."], "did you mean folder:"),
+        (["--group-column", "video"], "--group-column needs --data csv:FILE"),
+        (["--minutes", "1"], "--minutes decides the number of epochs; leave --epochs out"),
+    ):
+        assert status([*words, *more]) == 2
+        assert words_of_error.replace(" ", "") in re.sub(r"[\s│]", "", capsys.readouterr().err)
+    assert len(list((here / "runs").iterdir())) == 1

@@ -76,7 +76,7 @@ def test_every_setting_is_compared():
     other |= {"loss": "cross-entropy", "denominator": "sincere", "temperature": 0.7, "scheme": "full"}
     other |= {"binding": "none", "lr_schedule": "step", "precision": "bf16-mixed"}
     other |= {"path_column": "x", "label_column": "x", "split_column": "x", "group_column": "x", "size": [3, 4]}
-    other |= {"fit": "crop"}
+    other |= {"fit": "crop", "init": "x"}
     for name, value in Settings().to_dict().items():
         changed = other[name] if name in other else not value if isinstance(value, bool) else (value or 0) + 1
         found = changed_settings(Settings(), Settings.from_dict({name: changed}))
@@ -160,7 +160,7 @@ def test_a_run_and_its_data_may_be_moved(stored, tmp_path):
 
 def json_settings(folder):
     settings = json_of(folder / "config.json")
-    return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio")}
+    return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio", "validation")}
 
 
 def test_order_is_recognised_where_images_are_held_out(tmp_path):

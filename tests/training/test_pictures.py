@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.training.runs import interrupt, json_of, lines_of, resume, rows_of, train
 
 from orthoframe.data import as_data
-from orthoframe.errors import DataError, TrainingError
-from orthoframe.training import RunListener, Settings, load_encoder
+from orthoframe.errors import DataError, OrthoframeError, TrainingError
+from orthoframe.training import RunListener, Settings, load_encoder, make_task
 
 RANDOM = np.random.default_rng(0)
 COUNTS = {"circle": 60, "square": 30, "stripes": 10, "zebra": 1}
@@ -116,3 +117,65 @@ def test_a_dataset_of_python(folder, tmp_path):
     with pytest.raises(DataError, match="dataset:shapes comes from Python"):
         resume(tmp_path / "run")
     assert resume(tmp_path / "run", data=data).records == outcome.records
+
+
+def shapes(path, kinds, side=16):
+    """Images of some of the shapes as arrays in a file."""
+    pixels = [np.asarray(picture(kind, side).resize((side, side))) for kind in kinds for _ in range(12)]
+    np.savez(path, x=np.stack(pixels), y=np.repeat(kinds, 12))
+    return f"npz:{path}"
+
+
+def test_new_classes_get_dimensions_of_their_own(tmp_path):
+    old = Settings(data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=2, features=6)
+    train(old, tmp_path / "old")
+    before = load_encoder(tmp_path / "old")
+    new = Settings(data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old")
+    interrupt(new, tmp_path / "new", epoch=1, steps=1)
+    outcome = resume(tmp_path / "new")
+    assert outcome.settings.prototypes
+    assert outcome.settings.features == 9
+    after = load_encoder(tmp_path / "new")
+    assert after.classes == ("circle", "square", "stripes")
+    assert after.normaliser == before.normaliser
+    task = make_task(new)
+    assert torch.allclose(task.directions @ task.directions.T - torch.eye(3), grams(before, 3), atol=1e-6)
+    assert torch.equal(task.encoder.head.linear.weight[:6], before.encoder.head.linear.weight)
+    # Without images, a known class keeps the direction that it had.
+    assert torch.allclose(after.centres[1].float(), task.directions[1])
+
+
+def grams(trained, k):
+    """Cosines of known means less the identity; nothing else is off the axes."""
+    means = torch.nn.functional.normalize(trained.centres.float())
+    found = torch.zeros(k, k)
+    found[: len(means), : len(means)] = means @ means.T - torch.eye(len(means))
+    return found
+
+
+def test_the_same_classes_and_a_frozen_backbone(tmp_path):
+    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="resnet18", width=2, epochs=1)
+    train(old, tmp_path / "old")
+    train(replace(old, model=None, width=None, init=tmp_path / "old", backbone_lr=0.0, epochs=3), tmp_path / "new")
+    before, after = load_encoder(tmp_path / "old").encoder, load_encoder(tmp_path / "new").encoder
+    for name, value in before.backbone.state_dict().items():  # statistics of BatchNorm too
+        assert torch.equal(value, after.backbone.state_dict()[name]), name
+    assert not torch.equal(before.head.linear.weight, after.head.linear.weight)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "vit"}, "model is that of the encoder, init; leave it out"),
+        ({"width": 3}, "width is that of the encoder"),
+        ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
+        ({"init": "nothing"}, "nothing: not an encoder that orthoframe trained"),
+    ],
+)
+def test_starts_that_are_refused(tmp_path, options, said):
+    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
+    train(old, tmp_path / "old")
+    given = {"data": old.data, "init": tmp_path / "old", "epochs": 1, **options}
+    with pytest.raises(OrthoframeError, match=said):
+        train(Settings(**given), tmp_path / "new")
+    assert not (tmp_path / "new").exists()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -78,6 +78,19 @@ class Preparation:
         """
         with _opened(path, whole=True) as image:
             return self.pixels_of(image)
+
+    def description(self) -> dict[str, Any]:
+        """What another program needs to prepare image files in the same way."""
+        channels, height, width = self.image_shape
+        return {
+            "height": height,
+            "width": width,
+            "colour": "RGB" if channels == 3 else "grey",
+            "fit": self.fit,
+            "background": _BACKGROUND,
+            "orientation": "EXIF",
+            "resampling": "bilinear, antialiased",
+        }
 
     def pixels_of(self, image: "Image") -> Tensor:
         """The pixels of an image of Pillow."""

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, default_collate
 
 from orthoframe.data._preparation import Preparation
 from orthoframe.errors import DataError
@@ -102,7 +102,7 @@ class _Items(Dataset[Tensor | str]):
 
 def _stacked(items: list[Tensor | str]) -> Tensor | str:
     broken = next((item for item in items if isinstance(item, str)), None)
-    return torch.stack(items) if broken is None else broken  # type: ignore[arg-type]
+    return default_collate(items) if broken is None else broken  # into memory that is shared already
 
 
 def available_cores() -> int:

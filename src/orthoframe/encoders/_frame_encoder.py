@@ -90,9 +90,23 @@ class FrameEncoder(nn.Module):
             )
         self.backbone = backbone
         self.head = head
+        self._frozen = False
         self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
         # Every activation keeps non-negative values non-negative.
         self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
+
+    def freeze_backbone(self) -> None:
+        """Let the backbone be as it is: no gradients, and statistics of its own in its normalisations."""
+        self.backbone.requires_grad_(False)
+        self._frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "FrameEncoder":
+        """As any module; a backbone that is frozen stays in evaluation mode."""
+        super().train(mode)
+        if self._frozen:
+            self.backbone.eval()
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""

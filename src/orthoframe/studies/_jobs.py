@@ -61,7 +61,19 @@ def key(job: Job) -> str:
 
 
 # Settings that are younger than stored results; while they have their defaults, these keep their names.
-_LATER = ("path_column", "label_column", "split_column", "group_column", "size", "fit", "validation", "flip", "minutes")
+_LATER = (
+    "path_column",
+    "label_column",
+    "split_column",
+    "group_column",
+    "size",
+    "fit",
+    "validation",
+    "flip",
+    "minutes",
+    "init",
+    "backbone_lr",
+)
 
 
 @dataclass(frozen=True)

@@ -4,36 +4,25 @@ import csv
 import errno
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import torch
-from safetensors import safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import few_entries, parsed, read_small
-from orthoframe.data import Normaliser, Preparation
-from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
+from orthoframe._untrusted import parsed, read_small
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
-from orthoframe.geometry import Calibration, NearestCentre
-from orthoframe.options import Activation, Fit, Head, Model
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Evaluation, Task
 
 CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
-_ENCODER, _CENTRES = "encoder.safetensors", "class_means"
-_ROWS = 256  # images that are encoded together
-_ENCODER_SETTINGS = ("width", "head", "features", "activation")
+
+
 _environment = msgspec.json.Decoder(RunEnvironment)
 
 
@@ -161,114 +150,3 @@ class RunFolder:
                 "that, or start a new run"
             )
         return None, []
-
-
-@dataclass(frozen=True)
-class TrainedEncoder:
-    """An encoder with the class means of its training images."""
-
-    encoder: FrameEncoder
-    centres: Tensor  # [k, dim]
-    classes: tuple[str, ...]
-    preparation: Preparation  # of image files
-    normaliser: Normaliser
-    calibration: Calibration | None = None  # without validation images there is none
-
-    @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Channels, height and width."""
-        return self.preparation.image_shape
-
-    @torch.no_grad()
-    def features(self, pixels: Tensor) -> Tensor:
-        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
-        self.encoder.eval()
-        parts = [self.encoder(self.normaliser(part)).float() for part in torch.split(pixels, _ROWS)]
-        return torch.cat(parts)
-
-    def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
-        scores = NearestCentre(self.centres).scores(features)
-        return scores, scores.argmax(1)
-
-
-def save_encoder(folder: Path, task: Task, found: Evaluation) -> None:
-    """Write the encoder and the class means to the folder."""
-    about = {
-        **{name: getattr(task.settings, name) for name in ("model", *_ENCODER_SETTINGS)},
-        "image_shape": list(task.train.image_shape),
-        "fit": task.preparation.fit,
-        "classes": list(task.train.classes),
-        "mean": list(task.normaliser.mean),
-        "std": list(task.normaliser.std),
-        "calibration": None if found.calibration is None else asdict(found.calibration),
-    }
-    weights = task.encoder.state_dict().items()
-    tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
-    tensors[_CENTRES] = found.centres.contiguous()
-    # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _ENCODER, save(tensors, metadata={"orthoframe": json.dumps(about)}))
-
-
-def load_encoder(folder: Path) -> TrainedEncoder:
-    """Read the encoder of a run.
-
-    Args:
-        folder: That of the run, or the file itself.
-
-    Returns:
-        The encoder, in evaluation mode, and all that is needed to classify images with it.
-
-    Raises:
-        TrainingError: If there is none, or it is broken.
-    """
-    path = folder / _ENCODER if os.path.isdir(folder) else folder
-    try:
-        return parsed(_read_encoder, path)
-    except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or brief(error, 200)
-        raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
-
-
-@dataclass(frozen=True)
-class _EncoderFile:
-    """What the file says beside its tensors."""
-
-    model: Model
-    width: int | None
-    head: Head
-    features: int | None
-    activation: Activation
-    image_shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    fit: Fit = "stretch"  # of files that were written before there was a choice
-    calibration: Calibration | None = None
-
-
-def _read_encoder(path: Path) -> TrainedEncoder:
-    with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(
-            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderFile
-        )
-        "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-        preparation = Preparation(about.image_shape, about.fit)
-        channels = about.image_shape[0]
-        if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
-            raise ValueError("the temperature of confidences must be positive")
-        if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
-            raise ValueError(f"mean and std must be {channels} finite numbers")
-        parts = {name: getattr(about, name) for name in _ENCODER_SETTINGS}
-        # It takes memory when its shapes have been compared with those of the tensors.
-        encoder = make_frame_encoder(about.model, about.image_shape, **parts, weights=False)
-        load_weights(encoder, file)
-        centres = file.get_tensor(_CENTRES).clone()
-    if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
-        raise ValueError(
-            f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "
-            f"and class means of shape {brief(list(centres.shape), 60)}"
-        )
-    encoder.eval()
-    normaliser = Normaliser(about.mean, about.std)
-    return TrainedEncoder(encoder, centres, about.classes, preparation, normaliser, about.calibration)

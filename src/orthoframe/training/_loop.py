@@ -75,7 +75,7 @@ class Loop:
         if task.classifier is not None:
             self.parts.add_module("classifier", task.classifier)
         optimizer = torch.optim.SGD(
-            self.parts.parameters(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
+            self._groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
         )
         self.model, self.optimizer = fabric.setup(self.parts, optimizer)
         self.criterion = SupConLoss(denominator=settings.denominator)
@@ -89,6 +89,18 @@ class Loop:
             self.keys = task.prototypes.to(fabric.device), torch.arange(len(task.prototypes), device=fabric.device)
         self.state = State()
         self._final: Evaluation | None = None
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Weights, and their share of the learning rate."""
+        settings, backbone = self.task.settings, list(self.task.encoder.backbone.parameters())
+        if settings.backbone_lr is None:
+            return [{"params": list(self.parts.parameters()), "share": 1.0}]
+        of_backbone = {id(weight) for weight in backbone}
+        others = [weight for weight in self.parts.parameters() if id(weight) not in of_backbone]
+        groups = [{"params": others, "share": 1.0}]
+        if settings.backbone_lr:
+            groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
+        return groups
 
     def run_epoch(self, on_step: Callable[[], None] | None = None) -> EpochRecord:
         """Train one epoch, measure if it is due, and keep its record.
@@ -108,7 +120,7 @@ class Loop:
         stream = self.images.batches(batches[state.steps :], self.fabric.device)
         for number, pixels in enumerate(stream, start=state.steps):
             for group in self.optimizer.param_groups:
-                group["lr"] = rates[number]
+                group["lr"] = rates[number] * group["share"]
             loss = self.step(batches[number], pixels, epoch, number)
             self.meter.add(loss, *self._row_labels(batches[number], epoch))
             self._unread += 1

@@ -16,7 +16,8 @@ from orthoframe._atomic import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
 from orthoframe.errors import OrthoframeError, TrainingError
-from orthoframe.training._folder import RunFolder, TrainedEncoder
+from orthoframe.training._encoder_file import TrainedEncoder
+from orthoframe.training._folder import RunFolder
 from orthoframe.training._task import load_task_data
 
 _OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
@@ -122,6 +123,7 @@ def _graph(trained: TrainedEncoder) -> bytes:
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         part.ClearField("metadata_props")  # where each node was in our source: paths of this machine
     about = {"classes": json.dumps(trained.classes), "image_shape": json.dumps(trained.image_shape)}
+    about["preparation"] = json.dumps(trained.preparation.description())
     onnx.helper.set_model_props(model, {"orthoframe": __version__, **about})
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())

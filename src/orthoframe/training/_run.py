@@ -20,7 +20,8 @@ from orthoframe.data import Data, Progress
 from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, summary, unwritable
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
+from orthoframe.training._encoder_file import save_encoder
+from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
 from orthoframe.training._processes import check_precision, find_processes, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
@@ -175,7 +176,7 @@ def _run(
 
         evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-        save_encoder(folder.path, task, evaluation)
+        save_encoder(folder.path, task.handed_out(evaluation))
         write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
         if report:
             _write_report(folder.path)

@@ -29,6 +29,7 @@ from orthoframe.options import (
     check_temperature,
 )
 
+_PLACES = ("data_dir", "init")  # settings that are paths
 _BEYOND = 1e38  # float32 ends at 3.4e38
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
@@ -99,6 +100,8 @@ class Settings:
     """Samples of the largest class (default: all that there are)."""
     model: Model | None = None
     """The encoder (default: resnet18 for your own images from 16 pixels on, else mlp)."""
+    init: Path | None = None
+    """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
     width: int | None = None
     """Width of the encoder (default: its own; 16 where the encoder is chosen)."""
     head: Head = "linear"
@@ -140,6 +143,8 @@ class Settings:
     """As many epochs as this time allows, by the speed of the first steps."""
     lr: float = 0.1
     """Largest learning rate of SGD with Nesterov momentum 0.9."""
+    backbone_lr: float | None = None
+    """Largest learning rate of the encoder without its head (default: that of all; 0 leaves it as it is)."""
     lr_schedule: LearningRateSchedule = "cosine"
     """How the learning rate falls: cosine (after a warm-up of 5 %), or step (by ten after each third)."""
     weight_decay: float = 5e-4
@@ -201,7 +206,11 @@ class Settings:
         """The same settings with absolute paths."""
         kind, _, path = self.data.partition(":")
         data = f"{kind}:{_absolute(path)}" if kind in OWN_FILES and path else self.data
-        return replace(self, data=data, data_dir=None if self.data_dir is None else Path(_absolute(self.data_dir)))
+        places = {name: getattr(self, name) for name in _PLACES}
+        absolute: dict[str, Any] = {
+            name: None if place is None else Path(_absolute(place)) for name, place in places.items()
+        }
+        return replace(self, data=data, **absolute)
 
     def check(self) -> None:
         """Refuse values that are not allowed or contradict each other.
@@ -254,12 +263,17 @@ class Settings:
                 raise OptionError(Option(name), f" must be true or false, not {value!r}")
         if not isinstance(self.data, str):
             raise OptionError(Option("data"), f" must be a string, not {self.data!r}")
-        if not isinstance(self.data_dir, Path | str | None):
-            raise OptionError(Option("data_dir"), f" must be a folder, not {self.data_dir!r}")
+        for name in _PLACES:
+            if not isinstance(getattr(self, name), Path | str | None):
+                raise OptionError(Option(name), f" must be a folder, not {getattr(self, name)!r}")
         if self.seed >= 2**63:
             raise OptionError(Option("seed"), f" must be below 2^63, not {brief(self.seed, 30)}")
         check_number("ratio", self.ratio, least=1)
         check_number("lr", self.lr, above=0, below=_BEYOND)
+        if self.backbone_lr is not None:
+            check_number("backbone_lr", self.backbone_lr, least=0, below=_BEYOND)
+            if self.backbone_lr == 0 and self.head == "none":
+                raise OptionError(Option("backbone_lr", 0), " leaves nothing to train; use ", Option("head", "linear"))
         check_number("weight_decay", self.weight_decay, least=0, below=_BEYOND)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
         if self.validation is not None:
@@ -283,7 +297,7 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """Types that JSON has: a temperature is a number, or a list of the first and the last."""
         data = asdict(self)
-        data["data_dir"] = None if self.data_dir is None else str(self.data_dir)
+        data |= {name: None if data[name] is None else str(data[name]) for name in _PLACES}
         tau = self.temperature
         data["temperature"] = tau.first if tau.constant else [tau.first, tau.last]
         return data
@@ -295,7 +309,8 @@ class Settings:
         own = {name: value for name, value in data.items() if name in known}
         if isinstance(own.get("size"), list):
             own["size"] = tuple(own["size"])
-        return replace(Settings(**own), data_dir=None if own.get("data_dir") is None else Path(own["data_dir"]))
+        places: dict[str, Any] = {name: None if own.get(name) is None else Path(own[name]) for name in _PLACES}
+        return replace(Settings(**own), **places)
 
 
 RECIPES: dict[Recipe, dict[str, Any]] = {

@@ -28,8 +28,10 @@ from orthoframe.errors import Option, OptionError, OrthoframeError, Part, Traini
 from orthoframe.geometry import Accuracy, Calibration, Geometry, NearestCentre, accuracy_of, measure_parts
 from orthoframe.options import is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
+from orthoframe.training._encoder_file import Architecture, TrainedEncoder
 from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
+from orthoframe.training._start import Start
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
 _MEASURED = 10_000  # image files that are measured during training, about
@@ -101,6 +103,7 @@ class Task:
     encoder: FrameEncoder
     classifier: nn.Linear | None = None  # for cross-entropy
     prototypes: Tensor | None = None  # [k, dim], rows that every batch is compared with
+    directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
 
     @property
     def class_counts(self) -> list[int]:
@@ -152,6 +155,16 @@ class Task:
         counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
         return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
 
+    def handed_out(self, found: Evaluation) -> TrainedEncoder:
+        """The encoder, and what others need to use it."""
+        settings = self.settings
+        assert settings.model is not None
+        made = Architecture(settings.model, settings.width, settings.head, settings.features, settings.activation)
+        classes, centres = self.train.classes, found.centres
+        return TrainedEncoder(
+            self.encoder, centres, classes, self.preparation, self.normaliser, made, found.calibration
+        )
+
     def evaluate(self, encoder: nn.Module, *, final: bool = False) -> Evaluation:
         """Measure the training images, and classify the validation images.
 
@@ -164,6 +177,8 @@ class Task:
         geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
         counts = torch.bincount(labels, minlength=len(classes))
         centres = torch.full((len(classes), features.shape[1]), torch.nan, dtype=torch.float64)
+        if self.directions is not None:  # known classes may have no images here
+            centres = self.directions.double()  # a copy
         centres[counts > 0] = geometry.means
         rule = NearestCentre(centres)
 
@@ -209,26 +224,39 @@ def make_task(
     settings.check()
     settings = before_loading(settings)
     try:
+        start = None if settings.init is None else Start.of(settings)
+        settings = settings if start is None else start.settings
         data = given or load_task_data(settings, progress)
+        data = data if start is None else start.data(data)
         chosen = _chosen(settings, data)
         train, test = data.train.subset(chosen), data.test
         if settings.test_images is not None:
             there = [min(count, settings.test_images) for count in test.class_counts]
             test = test.subset(imbalanced_indices(test.labels, there, seed=settings.seed))
         settings = after_loading(settings, data, len(train))
-        assert settings.model is not None
         shape = train.image_shape
         k = len(train.classes)
-        encoder = make_frame_encoder(
-            settings.model,
-            shape,
-            width=settings.width,
-            head=settings.head,
-            features=settings.features,
-            activation=settings.activation,
-            num_classes=k,
-            seed=settings.seed,
-        )
+        directions = None
+        if start is not None:
+            encoder, directions, normaliser = start.grown(k, settings.seed)
+            wider = settings.head == "linear" and encoder.out_features
+            new = k > len(start.trained.classes)
+            settings = replace(settings, features=wider or None, prototypes=settings.prototypes or new)
+        else:
+            normaliser = _normaliser(train)
+            assert settings.model is not None
+            encoder = make_frame_encoder(
+                settings.model,
+                shape,
+                width=settings.width,
+                head=settings.head,
+                features=settings.features,
+                activation=settings.activation,
+                num_classes=k,
+                seed=settings.seed,
+            )
+        if settings.backbone_lr == 0:
+            encoder.freeze_backbone()
         plan = _plan(settings, train)
         _check_batch_norm(plan, encoder, processes)
     except OrthoframeError:
@@ -240,7 +268,9 @@ def make_task(
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
             classifier = nn.Linear(encoder.out_features, k)
-    prototypes = _prototypes(k, encoder.out_features) if settings.prototypes else None
+    prototypes = None
+    if settings.prototypes:
+        prototypes = _prototypes(k, encoder.out_features) if directions is None else directions
     return Task(
         settings,
         DataFingerprint.of(data),
@@ -249,12 +279,13 @@ def make_task(
         data.validation,
         test,
         data.preparation,
-        _normaliser(train),
+        normaliser,
         _augmentation(settings, shape[1]),
         plan,
         encoder,
         classifier,
         prototypes,
+        directions,
     )
 
 
