@@ -64,9 +64,26 @@ def folder(tmp_path_factory):
     (folder / "batches.jsonl").write_text("".join(json.dumps(batch) + "\n" for batch in batches))
     for name in ("image.png", "scan1.png", "scan2.png"):
         Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(folder / name)
+    _photos(folder, rng)
     (folder / "docs" / "figures").mkdir(parents=True)
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
+
+
+def _photos(folder, rng):
+    """Folders of small pictures of many sizes, and a table of them."""
+    rows = ["path,species,day"]
+    for place, classes in (("photos", ("heron", "stork", "crane")), ("more-photos", ("crane", "ibis"))):
+        for name in classes:
+            (folder / place / name).mkdir(parents=True)
+            for i in range(20):
+                pixels = rng.integers(0, 255, (24 + i % 4, 30, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / place / name / f"{i}.jpg")
+                rows += [f"photos/{name}/{i}.jpg,{name},{i // 2}"] if place == "photos" else []
+    (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    (folder / "new").mkdir()
+    for name in ("1.jpg", "2.png"):
+        Image.fromarray(rng.integers(0, 255, (40, 30, 3), dtype=np.uint8)).save(folder / "new" / name)
 
 
 @pytest.fixture
