@@ -239,7 +239,11 @@ def command(*words, launcher=()):
     source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
     variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [*launcher, *COMMAND, *map(str, words)], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*launcher, *COMMAND, *map(str, words)],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

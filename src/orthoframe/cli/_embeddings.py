@@ -1,5 +1,6 @@
 """Embeddings with their labels, as `fit` takes them: a folder of shards, an archive of arrays, or two files."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,7 @@ def read_table(
     features: Path, labels: Path | None = None, *, key: str | None = None, column: str | None = None
 ) -> EmbeddingTable:
     """Read features, with labels where they are given or in the same place."""
-    if features.is_dir():
+    if os.path.isdir(features):  # a name may be too long for a file
         _refuse(labels, key, column, f"{features} is a folder of features with labels of its own")
         return _read_shards(features)
     if labels is None and features.suffix == ".npz" and key is None:

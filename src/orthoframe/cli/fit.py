@@ -1,6 +1,7 @@
 """`orthoframe fit`: a classifier of embeddings, and what it is worth."""
 
 import csv
+import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -220,7 +221,7 @@ def _classify(table: EmbeddingTable, place: Path, features: Path) -> int:
     """Print the class of each row, and its cosines to all class means."""
     from orthoframe.sklearn import FrameClassifier
 
-    path = place / CLASSIFIER if place.is_dir() else place
+    path = place / CLASSIFIER if os.path.isdir(place) else place
     with bad_input():
         try:
             classifier = FrameClassifier.load(path)

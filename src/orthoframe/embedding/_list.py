@@ -62,7 +62,7 @@ def list_images(given: Sequence[str], columns: Columns | None = None) -> ImageLi
     if colon and kind in ("folder", "csv") and rest:
         if len(given) > 1:
             raise DataError(f"{brief(given[0], 80)} must be given alone, without {brief(given[1], 80)}")
-        path = Path(rest).expanduser()
+        path = Path(os.path.expanduser(rest))
         if kind == "folder":
             listing = list_folder(path)
             return _labelled(given[0], listing, path, len(listing.parts) > 1)
@@ -70,18 +70,19 @@ def list_images(given: Sequence[str], columns: Columns | None = None) -> ImageLi
         return _labelled(given[0], list_table(path, columns), path.parent, columns.split is not None)
     paths: list[Path] = []
     for word in given:
-        path = Path(word).expanduser()
-        found = _inside(path) if path.is_dir() else [path]
+        path = Path(os.path.expanduser(word))
+        found = _inside(path) if os.path.isdir(path) else [path]
         if not found:
             raise DataError(f"{path}: there are no images in it ({', '.join(IMAGE_ENDINGS)})")
         paths += found
     if not paths:
         raise DataError("which images? Name a folder:PATH, a csv:FILE, a folder or image files")
-    missing = next((path for path in paths if not path.exists()), None)
+    missing = next((path for path in paths if not os.path.exists(path)), None)
     if missing is not None:
         raise DataError(f"{missing}: no such file or folder")
-    root = Path(given[0]).expanduser()
-    return ImageList(" ".join(given), tuple(paths), _names(paths, root if len(given) == 1 and root.is_dir() else None))
+    root = os.path.expanduser(given[0])
+    only = Path(root) if len(given) == 1 and os.path.isdir(root) else None
+    return ImageList(" ".join(given), tuple(paths), _names(paths, only))
 
 
 def _labelled(given: str, listing: Listing, root: Path, divided: bool) -> ImageList:

@@ -1,6 +1,7 @@
 """Image models of transformers: their weights, their pooled features, and what their image processors do."""
 
 import logging
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -152,9 +153,9 @@ def _image_model(name: str, model: Any) -> Any:
 
 def _place(name: str) -> tuple[str, bool]:
     """Where transformers finds a model, and whether that is a folder; a `DataError` for a path that is not there."""
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return str(folder), True
+    folder = os.path.expanduser(name)
+    if os.path.isdir(folder):
+        return folder, True
     if name.startswith(("/", ".", "~")) or name.count("/") > 1:
         raise DataError(f"hf:{name}: no such folder")
     return name, False
@@ -177,7 +178,7 @@ def _quietly(name: str) -> Iterator[Any]:
         raise
     except Exception as error:  # of a broken folder, a name that the hub does not know, or no network
         reason = brief(str(error).partition("\n")[0], 140) or type(error).__name__
-        local = Path(name).expanduser().is_dir()
+        local = os.path.isdir(os.path.expanduser(name))
         what = "transformers cannot use it" if local else "no such folder, and no model that transformers finds"
         raise DataError(f"hf:{name}: {what} ({reason})") from None
     finally:
