@@ -145,12 +145,13 @@ def missing_shards(folder: Path, manifest: Manifest) -> list[int]:
     return [shard for shard in range(manifest.shards) if not shard_path(folder, shard).exists()]
 
 
-def read_embedding(folder: Path) -> Embedding:
+def read_embedding(folder: str | Path) -> Embedding:
     """Read all shards of a folder.
 
     Raises:
         DataError: If shards are missing or broken.
     """
+    folder = Path(folder)
     manifest = read_manifest(folder)
     missing = missing_shards(folder, manifest)
     if missing:
