@@ -1,6 +1,7 @@
 """Images through a network, shard by shard."""
 
 import hashlib
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,8 +53,9 @@ class Embedder:
         return cls(backbone.name, backbone, shape, dim, backbone.mean, backbone.std)
 
     def digest(self) -> str:
-        """Of the weights, by which a network is recognised whatever its name."""
-        found = hashlib.sha256()
+        """Of layers and weights, by which a network is recognised whatever its name."""
+        layers = re.sub(r" at 0x[0-9a-f]+", "", repr(self.network))  # where a function is in memory differs each time
+        found = hashlib.sha256(layers.encode())
         for name, value in sorted(self.network.state_dict().items()):
             found.update(f"{name} {value.dtype} {list(value.shape)} ".encode())
             found.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())

@@ -17,6 +17,7 @@ from orthoframe.options import Fit
 
 MANIFEST = "manifest.json"
 """The name of the file that says what an embedding is."""
+_MOST_SHARDS = 2**20  # each of them is looked for
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,8 @@ def shard_path(folder: Path, shard: int) -> Path:
 
 def begin(folder: Path, wanted: Manifest) -> None:
     """Make the folder, or find that it is for the same images and the same backbone."""
+    if wanted.shards > _MOST_SHARDS:
+        raise DataError(f"{wanted.shards} shards are more than {_MOST_SHARDS}; use a larger ", Option("shard_size"))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
         _refuse_others(folder, read_manifest(folder), wanted)
@@ -99,9 +102,9 @@ def begin(folder: Path, wanted: Manifest) -> None:
 
 def _refuse_others(folder: Path, there: Manifest, wanted: Manifest) -> None:
     another = "; choose another ", Option("out")
-    if (there.weights, there.mean, there.std) != (wanted.weights, wanted.mean, wanted.std):
+    if any(getattr(there, name) != getattr(wanted, name) for name in ("weights", "image_shape", "mean", "std")):
         same = there.backbone == wanted.backbone
-        new = "its weights have changed since" if same else f"{brief(wanted.backbone, 60)} is another backbone"
+        new = "it has changed since" if same else f"{brief(wanted.backbone, 60)} is another backbone"
         raise DataError(f"{folder}: it has features of {brief(there.backbone, 60)}, and {new}", *another)
     if there.digest != wanted.digest:
         same = there.images == wanted.images
@@ -122,8 +125,9 @@ def read_manifest(folder: Path) -> Manifest:
         raise DataError(f"{folder / MANIFEST}: {error.strerror or error}") from None
     except (ValueError, msgspec.ValidationError) as error:
         raise DataError(f"{folder / MANIFEST}: not what embed wrote ({brief(error, 120)})") from None
-    if min(found.rows, found.dim, found.shard_size) < 1:
-        raise DataError(f"{folder / MANIFEST}: not what embed wrote (rows, dim and shard_size must be positive)")
+    if min(found.rows, found.dim, found.shard_size) < 1 or found.shards > _MOST_SHARDS:
+        sizes = brief(f"{found.rows} rows of {found.dim} features, {found.shard_size} in each shard", 100)
+        raise DataError(f"{folder / MANIFEST}: not what embed wrote ({sizes})")
     return found
 
 

@@ -177,10 +177,10 @@ def _quietly(name: str) -> Iterator[Any]:
     except DataError:
         raise
     except Exception as error:  # of a broken folder, a name that the hub does not know, or no network
-        reason = brief(str(error).partition("\n")[0], 140) or type(error).__name__
+        reason = brief(str(error).partition("\n")[0], 120) or type(error).__name__
         local = os.path.isdir(os.path.expanduser(name))
         what = "transformers cannot use it" if local else "no such folder, and no model that transformers finds"
-        raise DataError(f"hf:{name}: {what} ({reason})") from None
+        raise DataError(f"hf:{brief(name, 80)}: {what} ({reason})") from None
     finally:
         words.set_verbosity(level)
         if bars:
