@@ -31,7 +31,11 @@ NOT_RUN = {
     "pip install lightning": "installs",
     "pip install transformers accelerate": "installs",
     "pip install 'orthoframe[onnx]' onnxruntime": "installs",
+    "pip install 'orthoframe[transformers]'": "installs",
+    "orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features": "downloads a model",
+    "orthoframe fit features --out classifier": "the features of that model",
     # Run by other tests.
+    "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
     "make demo": "tests/training/test_runs.py runs the demo",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
@@ -41,6 +45,8 @@ NOT_RUN = {
     "orthoframe study all --out results": "an hour",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
+    "srun --ntasks 8 --gpus-per-task 1 orthoframe embed folder:photos --backbone hf:facebook/dinov2-small "
+    "--out features": "8 GPUs",
     "sbatch --nodes 2 --ntasks-per-node 8 --gpus-per-node 8 examples/cluster/train.sbatch --recipe paper "
     "--out runs/paper": "16 GPUs",
 }

@@ -115,9 +115,10 @@ class FrameEncoder(nn.Module):
 
 
 def make_frame_encoder(
-    model: Model,
+    model: Model | None,
     image_shape: Sequence[int],
     *,
+    backbone: Encoder | None = None,
     width: int | None = None,
     head: Head = "linear",
     features: int | None = None,
@@ -135,8 +136,9 @@ def make_frame_encoder(
     (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its features.
 
     Args:
-        model: See `make_encoder`.
+        model: See `make_encoder`; None with a backbone.
         image_shape: Channels, height and width.
+        backbone: An encoder that is there already, see `load_backbone`, in place of `model` and `width`.
         width: Width of the network; see `make_encoder`.
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
@@ -167,7 +169,12 @@ def make_frame_encoder(
     # On the CPU, whatever the default device, and from its generator alone: the same bytes everywhere.
     with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
+        if backbone is None:
+            last_relu = head == "linear" or activation == "relu"
+            backbone = make_encoder(_named(model), image_shape, width, last_relu=last_relu)
+        elif tuple(image_shape) != backbone.image_shape:
+            given, wanted = list(image_shape), list(backbone.image_shape)
+            raise OptionError(f"images of shape {given} do not fit the backbone, which takes {wanted}")
         size = backbone.out_features
         if head == "linear":
             last = FrameHead(size, size if features is None else check_size("features", features), activation)
@@ -183,3 +190,9 @@ def make_frame_encoder(
             *advice,
         )
     return encoder
+
+
+def _named(model: Model | None) -> Model:
+    if model is None:
+        raise OptionError("an encoder needs a ", Option("model"), " or a ", Option("backbone"))
+    return model
