@@ -17,13 +17,16 @@ from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, pro
 from orthoframe.errors import InputError, OrthoframeError, Part, spelled
 
 
-def run_training(settings: training.Settings | None, path: Path, tensorboard: bool) -> int:
+def run_training(settings: training.Settings | None, path: Path, tensorboard: bool, code: bool = False) -> int:
     """Train, or resume without settings, with a progress bar; the exit status."""
     on_epoch = _curves(path) if tensorboard else lambda _: None
     try:
         with training_bar() as bar, outliving_the_terminal():
             listener = _listener(bar, on_epoch)
-            result = training.resume(path, listener) if settings is None else training.train(settings, path, listener)
+            if settings is None:
+                result = training.resume(path, listener, code=code)
+            else:
+                result = training.train(settings, path, listener)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
             raise  # the run has not begun: there is nothing to resume
@@ -98,7 +101,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     print(
         f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels, {len(counts)} classes "
         f"({max(counts):,} to {min(counts):,}); "
-        f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
+        f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
     )
     if settings.loss == "supcon":

@@ -104,7 +104,7 @@ class FitCommand:
 
 def divided(table: EmbeddingTable, labels: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
     """Rows to train on, rows to test on, and who said which."""
-    from orthoframe.data._imbalance import hold_out
+    from orthoframe.data import hold_out
 
     if table.splits is not None:
         train = np.flatnonzero(table.splits == "train")

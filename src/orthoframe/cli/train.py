@@ -80,6 +80,8 @@ class TrainCommand(Settings):
     """The run folder (default: a new one in runs/)."""
     resume: Folder = None
     """Continue the run in this folder, with its own settings."""
+    code: Flag = False
+    """With --resume: allow the Python function that the run names as its backbone to be imported and called."""
     tensorboard: Flag = False
     """Also write the curves for TensorBoard, to the run folder."""
 
@@ -95,7 +97,7 @@ class TrainCommand(Settings):
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
         if self.resume is not None:
             self._check_alone(settings)
-            return run_training(None, self.resume, self.tensorboard)
+            return run_training(None, self.resume, self.tensorboard, self.code)
         settings.check()
         return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
 

@@ -3,8 +3,8 @@
 from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._datasets import Progress, data_folder, load_data
 from orthoframe.data._images import Data, LabelledImages, Normaliser
-from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
-from orthoframe.data._listing import Columns
+from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._listing import Columns, Listing, list_folder, list_table
 from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
 from orthoframe.data._stream import StreamedPixels, available_cores
 from orthoframe.data._torch import as_data
@@ -19,6 +19,10 @@ __all__ = [
     "Normaliser",
     "StreamedPixels",
     "Columns",
+    "Listing",
+    "list_folder",
+    "list_table",
+    "hold_out",
     "Preparation",
     "IMAGE_ENDINGS",
     "MOST_PIXELS",

@@ -116,6 +116,7 @@ def load_data(
     *,
     validation: float = 0.0,
     size: tuple[int, int] | None = None,
+    channels: int | None = None,
     fit: Fit = "pad",
     columns: Columns | None = None,
     memory: float | None = None,
@@ -144,6 +145,7 @@ def load_data(
         validation: The fraction of the training images of each class that is held out for validation, if nothing says
             which these are.
         size: Height and width of image files (default: chosen from what there is).
+        channels: Of image files: 1 for grey, 3 for colour (default: 1 if all of them are grey).
         fit: How image files get their size.
         columns: The columns of a table, if they are not `path` and `label`.
         memory: Bytes that the pixels of image files may take; of more, pixels are read whenever they are needed
@@ -178,7 +180,7 @@ def load_data(
     elif kind in OWN_FILES and path:
         file = Path(path).expanduser()
         listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
-        images = _from_files(listing, size, fit, memory, workers, progress)
+        images = _from_files(listing, size, channels, fit, memory, workers, progress)
         whole = len(listing.parts) == 1  # then a subset would only be a copy
         parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
         if listing.groups is not None:
@@ -217,6 +219,7 @@ def _divided(
 def _from_files(
     listing: Listing,
     size: tuple[int, int] | None,
+    channels: int | None,
     fit: Fit,
     memory: float | None,
     workers: int | None,
@@ -230,7 +233,8 @@ def _from_files(
         if len(heads) % 64 == 0 or len(heads) == number:
             told("looking at images", len(heads), number)
     height, width = size or chosen_size([head.size for head in heads])
-    preparation = Preparation((1 if all(head.grey for head in heads) else 3, height, width), fit)
+    channels = channels or (1 if all(head.grey for head in heads) else 3)
+    preparation = Preparation((channels, height, width), fit)
     processes = available_cores() if workers is None else workers
     streamed = StreamedPixels(
         PreparedFiles(listing.paths, preparation), np.arange(number), preparation.image_shape, processes

@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.data import IMAGE_ENDINGS, Columns
-from orthoframe.data._listing import Listing, list_folder, list_table
+from orthoframe.data import IMAGE_ENDINGS, Columns, Listing, list_folder, list_table
 from orthoframe.errors import DataError, brief
 
 

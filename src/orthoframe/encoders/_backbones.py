@@ -68,9 +68,9 @@ class Backbone(Encoder):
         """Features `[batch, out_features]` of normalised images `[batch, channels, height, width]`."""
         self.check(images)
         features: Tensor = self.network(images)
-        if list(features.shape) != [len(images), self.out_features]:
-            wanted = [len(images), self.out_features]
-            raise ValueError(f"{self.name} gives features of shape {list(features.shape)} instead of {wanted}")
+        wanted = (images.shape[0], self.out_features)  # not len(), which an export would take for a constant
+        if features.shape != wanted:
+            raise ValueError(f"{self.name} gives features of shape {list(features.shape)} instead of {list(wanted)}")
         return features
 
     def fill_buffers(self) -> None:

@@ -71,6 +71,7 @@ _LATER = (
     "validation",
     "flip",
     "minutes",
+    "backbone",
     "init",
     "backbone_lr",
 )

@@ -34,7 +34,9 @@ def after_loading(settings: Settings, data: Data, images: int) -> Settings:
         images: How many of its training images are kept.
     """
     own = is_own_data(settings.data)
-    if settings.model is None:
+    if settings.backbone is not None and settings.backbone_lr is None:
+        settings = replace(settings, backbone_lr=0.0)  # to train it takes a GPU, and a learning rate of its own
+    if settings.model is None and settings.backbone is None and settings.init is None:
         convolutional = own and min(data.train.image_shape[1:]) >= _SMALLEST
         width = _WIDTH if convolutional and settings.width is None else settings.width
         settings = replace(settings, model="resnet18" if convolutional else "mlp", width=width)

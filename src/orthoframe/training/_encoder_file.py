@@ -1,10 +1,12 @@
 """The encoder of a run as one file: its weights, the class means, and how pictures are prepared for it."""
 
+import functools
 import json
 import math
 import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import torch
@@ -15,8 +17,8 @@ from torch import Tensor
 from orthoframe._atomic import write_atomic
 from orthoframe._untrusted import few_entries, parsed
 from orthoframe.data import Normaliser, Preparation
-from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
-from orthoframe.errors import TrainingError, brief
+from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
+from orthoframe.errors import DataError, TrainingError, brief
 from orthoframe.geometry import Calibration, NearestCentre
 from orthoframe.options import Activation, Fit, Head, Model
 
@@ -28,11 +30,28 @@ _ROWS = 256  # images that are encoded together
 class Architecture:
     """What an encoder is made of, as `make_frame_encoder` takes it."""
 
-    model: Model
+    model: Model | None  # None for another backbone
     width: int | None
     head: Head
     features: int | None
     activation: Activation
+    backbone: dict[str, Any] | None = None  # as `make_backbone` takes it
+
+    def make(self, image_shape: tuple[int, int, int], code: bool) -> FrameEncoder:
+        """The encoder without weights, which takes memory when its shapes have been compared with those of a file."""
+        backbone = None
+        if self.backbone is not None:
+            backbone = make_backbone(self.backbone, weights=False, code=code)
+        return make_frame_encoder(
+            self.model,
+            image_shape,
+            backbone=backbone,
+            width=self.width,
+            head=self.head,
+            features=self.features,
+            activation=self.activation,
+            weights=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -83,11 +102,13 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
     write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
 
-def load_encoder(folder: Path) -> TrainedEncoder:
+def load_encoder(folder: Path, *, code: bool = False) -> TrainedEncoder:
     """Read the encoder of a run.
 
     Args:
         folder: That of the run, or the file itself.
+        code: Whether a Python function that the file names as its backbone may be imported and called. A file from
+            somebody else may name any.
 
     Returns:
         The encoder, in evaluation mode, and all that is needed to classify images with it.
@@ -97,14 +118,16 @@ def load_encoder(folder: Path) -> TrainedEncoder:
     """
     path = folder / _FILE if os.path.isdir(folder) else folder
     try:
-        return parsed(_read_encoder, path)
+        return parsed(functools.partial(_read_encoder, code=code), path)
+    except DataError as error:  # of a backbone
+        raise TrainingError(f"{path}: ", *error.args) from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
 
 
-@dataclass(frozen=True)
-class _Description(Architecture):
+@dataclass(frozen=True, kw_only=True)
+class _EncoderDescription(Architecture):
     """What the file says beside its tensors."""
 
     image_shape: tuple[int, int, int]
@@ -117,13 +140,13 @@ class _Description(Architecture):
     @property
     def architecture(self) -> Architecture:
         """That of the encoder."""
-        return Architecture(self.model, self.width, self.head, self.features, self.activation)
+        return Architecture(self.model, self.width, self.head, self.features, self.activation, self.backbone)
 
 
-def _read_encoder(path: Path) -> TrainedEncoder:
+def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
     with safe_open(path, framework="pt") as file:
         about = msgspec.convert(
-            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _Description
+            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderDescription
         )
         "".join(about.classes).encode()  # names may be half a character, which cannot be printed
         preparation = Preparation(about.image_shape, about.fit)
@@ -132,9 +155,7 @@ def _read_encoder(path: Path) -> TrainedEncoder:
             raise ValueError("the temperature of confidences must be positive")
         if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
             raise ValueError(f"mean and std must be {channels} finite numbers")
-        parts = {name: value for name, value in asdict(about.architecture).items() if name != "model"}
-        # It takes memory when its shapes have been compared with those of the tensors.
-        encoder = make_frame_encoder(about.model, about.image_shape, **parts, weights=False)
+        encoder = about.architecture.make(about.image_shape, code)
         load_weights(encoder, file)
         centres = file.get_tensor(_CENTRES).clone()
     if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():

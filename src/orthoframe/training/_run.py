@@ -108,19 +108,33 @@ def train(
 
 
 def resume(
-    out: Path, listener: RunListener | None = None, *, data: Data | None = None, report: bool = True
+    out: Path,
+    listener: RunListener | None = None,
+    *,
+    data: Data | None = None,
+    report: bool = True,
+    code: bool = False,
 ) -> RunResult | None:
     """Resume the run in a folder, with the settings that it has; see `train`.
 
     A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
     of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
+
+    With `code`, a Python function that the settings name as their backbone is imported and called; a folder from
+    somebody else may name any.
     """
     folder = RunFolder(Path(out))
-    return _run(folder.settings(), folder, True, listener or RunListener(), report, data)
+    return _run(folder.settings(), folder, True, listener or RunListener(), report, data, code)
 
 
 def _run(
-    settings: Settings, folder: RunFolder, resumed: bool, listener: RunListener, report: bool, data: Data | None
+    settings: Settings,
+    folder: RunFolder,
+    resumed: bool,
+    listener: RunListener,
+    report: bool,
+    data: Data | None,
+    code: bool = True,
 ) -> RunResult | None:
     """From the settings to the report, in each of the processes that share the run."""
     begun = time.monotonic()
@@ -136,7 +150,7 @@ def _run(
             check_precision(settings.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
                 folder.load_checkpoint(lambda found: found.check_settings(settings))
-            task = make_task(settings, processes.count, listener.on_data, data)
+            task = make_task(settings, processes.count, listener.on_data, data, code=code)
             if processes.first:
                 held.enter_context(folder.opened(resumed))
             if resumed:

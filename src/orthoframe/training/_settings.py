@@ -100,6 +100,8 @@ class Settings:
     """Samples of the largest class (default: all that there are)."""
     model: Model | None = None
     """The encoder (default: resnet18 for your own images from 16 pixels on, else mlp)."""
+    backbone: str | None = None
+    """Another network instead: hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python function)."""
     init: Path | None = None
     """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
     width: int | None = None
@@ -144,7 +146,8 @@ class Settings:
     lr: float = 0.1
     """Largest learning rate of SGD with Nesterov momentum 0.9."""
     backbone_lr: float | None = None
-    """Largest learning rate of the encoder without its head (default: that of all; 0 leaves it as it is)."""
+    """Largest learning rate of the encoder without its head; 0 leaves it as it is (default: that of all, and 0 with
+    another backbone)."""
     lr_schedule: LearningRateSchedule = "cosine"
     """How the learning rate falls: cosine (after a warm-up of 5 %), or step (by ten after each third)."""
     weight_decay: float = 5e-4
@@ -229,6 +232,10 @@ class Settings:
             for name in ("path_column", "label_column", "split_column", "group_column"):
                 if getattr(self, name) != getattr(Settings, name):
                     raise OptionError(Option(name), " needs ", Option("data", "csv:FILE"))
+        if self.backbone is not None:
+            for name in ("model", "width", "init"):
+                if getattr(self, name) is not None:
+                    raise OptionError(Option("backbone"), " takes the place of ", Option(name), "; leave one out")
         if self.head == "none" and self.features is not None:
             otherwise = "; without it the width decides the dimension"
             raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
@@ -287,6 +294,8 @@ class Settings:
                 raise OptionError(Option("size"), f" must be a height and a width, not {brief(repr(self.size), 60)}")
             for side in self.size:
                 check_size("size", side)
+        if not isinstance(self.backbone, str | None):
+            raise OptionError(Option("backbone"), f" must be a name, not {brief(repr(self.backbone), 60)}")
         for name in ("path_column", "label_column", "split_column", "group_column"):
             value = getattr(self, name)
             if not (isinstance(value, str) or (value is None and getattr(Settings, name) is None)):

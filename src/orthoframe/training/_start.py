@@ -39,8 +39,6 @@ class Start:
         assert settings.init is not None
         trained = load_encoder(Path(settings.init))
         decided = {name: getattr(trained.architecture, name) for name in _DECIDED}
-        files = settings.data.partition(":")[0] in ("folder", "csv")
-        decided["size"] = trained.image_shape[1:] if files else settings.size
         for name, made in decided.items():
             if getattr(settings, name) not in (made, getattr(Settings, name)):
                 raise OptionError(Option(name), " is that of the encoder, ", Option("init"), "; leave it out")

@@ -23,7 +23,7 @@ from orthoframe.data import (
     long_tail_counts,
     step_counts,
 )
-from orthoframe.encoders import FrameEncoder, make_frame_encoder
+from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.geometry import Accuracy, Calibration, Geometry, NearestCentre, accuracy_of, measure_parts
 from orthoframe.options import is_own_data
@@ -110,6 +110,11 @@ class Task:
         """Training images of each class."""
         return self.train.class_counts
 
+    @property
+    def encoder_name(self) -> str:
+        """The model, or the backbone that takes its place."""
+        return self.settings.model or str(getattr(self.encoder.backbone, "name", "encoder"))
+
     def modules(self) -> nn.Sequential:
         """Everything that is trained."""
         parts: OrderedDict[str, nn.Module] = OrderedDict(encoder=self.encoder)
@@ -157,9 +162,10 @@ class Task:
 
     def handed_out(self, found: Evaluation) -> TrainedEncoder:
         """The encoder, and what others need to use it."""
-        settings = self.settings
-        assert settings.model is not None
-        made = Architecture(settings.model, settings.width, settings.head, settings.features, settings.activation)
+        settings, backbone = self.settings, getattr(self.encoder.backbone, "config", None)
+        made = Architecture(
+            settings.model, settings.width, settings.head, settings.features, settings.activation, backbone
+        )
         classes, centres = self.train.classes, found.centres
         return TrainedEncoder(
             self.encoder, centres, classes, self.preparation, self.normaliser, made, found.calibration
@@ -208,7 +214,12 @@ def encode(encoder: nn.Module, images: LabelledImages, normaliser: Normaliser) -
 
 
 def make_task(
-    settings: Settings, processes: int = 1, progress: Progress | None = None, given: Data | None = None
+    settings: Settings,
+    processes: int = 1,
+    progress: Progress | None = None,
+    given: Data | None = None,
+    *,
+    code: bool = True,
 ) -> Task:
     """Load the data, make it imbalanced, plan the batches and make the encoder.
 
@@ -217,6 +228,7 @@ def make_task(
         processes: How many processes share each batch.
         progress: Called while data is downloaded or read; see `load_data`.
         given: Data that is there already.
+        code: Whether a Python function may be called that the settings name as their backbone.
 
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
@@ -226,7 +238,9 @@ def make_task(
     try:
         start = None if settings.init is None else Start.of(settings)
         settings = settings if start is None else start.settings
-        data = given or load_task_data(settings, progress)
+        backbone = None if settings.backbone is None else _backbone(settings, code)
+        fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
+        data = given or load_task_data(settings, progress, image_shape=fixed)
         data = data if start is None else start.data(data)
         chosen = _chosen(settings, data)
         train, test = data.train.subset(chosen), data.test
@@ -243,11 +257,11 @@ def make_task(
             new = k > len(start.trained.classes)
             settings = replace(settings, features=wider or None, prototypes=settings.prototypes or new)
         else:
-            normaliser = _normaliser(train)
-            assert settings.model is not None
+            normaliser = _normaliser(train) if backbone is None else Normaliser(backbone.mean, backbone.std)
             encoder = make_frame_encoder(
                 settings.model,
                 shape,
+                backbone=backbone,
                 width=settings.width,
                 head=settings.head,
                 features=settings.features,
@@ -302,13 +316,34 @@ def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
     )
 
 
-def load_task_data(settings: Settings, progress: Progress | None = None, *, download: bool = True) -> Data:
-    """The images that the settings name, before some of them are chosen."""
+def _backbone(settings: Settings, code: bool) -> Backbone:
+    """Somebody else's network; a Python function is called only if that is allowed."""
+    assert settings.backbone is not None
+    if not (code or settings.backbone.startswith("hf:")):
+        name = brief(settings.backbone, 60)
+        raise OptionError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
+    return load_backbone(settings.backbone, seed=settings.seed)
+
+
+def load_task_data(
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    image_shape: tuple[int, int, int] | None = None,
+    download: bool = True,
+) -> Data:
+    """The images that the settings name, before some of them are chosen; files in a shape that an encoder needs."""
+    channels, height, width = (None, None, None) if image_shape is None else image_shape
+    files = settings.data.partition(":")[0] in ("folder", "csv")
+    size = settings.size if height is None or width is None or not files else (height, width)
+    if settings.size not in (None, size):
+        raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
     return load_data(
         settings.data,
         settings.data_dir,
         validation=settings.validation or 0.0,
-        size=settings.size,
+        size=size,
+        channels=channels,
         fit=settings.fit,
         columns=Columns(settings.path_column, settings.label_column, settings.split_column, settings.group_column),
         memory=None if settings.memory is None else settings.memory * _GIB,
