@@ -4,11 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.small_models import save_model
 
 from orthoframe.cli import main
 from orthoframe.embedding import read_embedding
+from orthoframe.training import load_encoder
 
 NETWORK = """
 from torch import nn
@@ -107,3 +109,13 @@ def test_what_is_refused(here, words, sentence, capsys):
     assert said.startswith("orthoframe: ")
     assert said.count("\n") == 1
     assert not Path("out", "manifest.json").exists()
+
+
+def test_an_encoder_that_was_trained_here(here, capsys):
+    words = ["--width", "2", "--epochs", "1", "--size", "16", "--out", "trained"]
+    assert main(["train", "--data", "folder:photos", *words]) == 0
+    assert run("folder:photos", "--backbone", "run:trained", "--out", "out") == 0
+    trained, found = load_encoder(Path("trained")), read_embedding(Path("out"))
+    pixels = torch.stack([trained.preparation(Path("photos", name)) for name in ("cat/0.png", "dog/5.png")])
+    assert torch.allclose(trained.features(pixels), torch.from_numpy(found.features[[0, 11]]), atol=1e-6)
+    assert run("folder:photos", "--backbone", "run:nothing", "--out", "other") == 2

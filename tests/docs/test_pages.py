@@ -18,6 +18,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 from tests.docs import pages
 from tests.docs.pages import blocks, commands, untold
+from tests.small_models import save_model
 from tests.training.runs import started
 
 from orthoframe.training import Settings, train
@@ -86,6 +87,7 @@ def _photos(folder, rng):
                 pixels = rng.integers(0, 255, (24 + i % 4, 30, 3), dtype=np.uint8)
                 Image.fromarray(pixels).save(folder / place / name / f"{i}.jpg")
                 rows += [f"photos/{name}/{i}.jpg,{name},{i // 2}"] if place == "photos" else []
+    save_model("dinov2", folder / "my-dinov2")
     (folder / "photos.csv").write_text("\n".join(rows) + "\n")
     (folder / "new").mkdir()
     for name in ("1.jpg", "2.png"):

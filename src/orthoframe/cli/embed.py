@@ -15,7 +15,7 @@ from orthoframe.options import Fit
 if TYPE_CHECKING:
     import torch
 
-    from orthoframe.embedding import Embedded, ProcessShare
+    from orthoframe.embedding import Embedded, Embedder, ProcessShare
 
 
 @dataclass(frozen=True)
@@ -35,11 +35,13 @@ class EmbedCommand:
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGES...")]
     """folder:PATH (a sub-folder for each class), csv:FILE (paths and labels), or folders and files without labels."""
     backbone: Annotated[str, tyro.conf.arg(metavar="NAME")]
-    """hf:NAME_OR_FOLDER (an image model of transformers) or MODULE:FACTORY (a Python function that returns one)."""
+    """hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns one), or
+    run:FOLDER (an encoder that orthoframe trained)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """Where features are written; a folder that has other features is refused."""
-    fit: Fit = "crop"
-    """How images get the size that the backbone needs: crop what is over, pad with white, or stretch."""
+    fit: Fit | None = None
+    """How images get the size that the backbone needs: crop what is over, pad with white, or stretch (default: crop;
+    for a run as it was trained)."""
     batch_size: int = 64
     """Images that go through the backbone together."""
     shard_size: int = 4096
@@ -58,20 +60,19 @@ class EmbedCommand:
     def run(self) -> int:
         """Write the shards of this process, and name the images that were left out."""
         from orthoframe.data import Columns
-        from orthoframe.embedding import Embedder, embed, list_images, process_share
-        from orthoframe.encoders import load_backbone
+        from orthoframe.embedding import embed, list_images, process_share
 
         share = process_share()
         images = list_images(self.images, Columns(self.path_column, self.label_column, self.split_column))
         device = _device(self.device, share)
-        embedder = Embedder.of(load_backbone(self.backbone))
+        embedder, fit = _embedder(self.backbone)
         with writing(self.out, "out"), progress() as bar:
             task = bar.add_task("embedding", total=None)
             result = embed(
                 images,
                 embedder,
                 self.out,
-                fit=self.fit,
+                fit=self.fit or fit,
                 batch_size=self.batch_size,
                 shard_size=self.shard_size,
                 workers=self.workers,
@@ -93,6 +94,21 @@ class EmbedCommand:
         for sentence in result.failed:
             print(f"orthoframe: left out: {sentence}", file=sys.stderr)
         return int(bool(result.failed))
+
+
+def _embedder(name: str) -> "tuple[Embedder, Fit]":
+    """The network by its name, and how its images get their size if nothing is said."""
+    from orthoframe.embedding import Embedder
+    from orthoframe.encoders import load_backbone
+    from orthoframe.training import load_encoder
+
+    kind, _, path = name.partition(":")
+    if kind != "run" or not path:
+        return Embedder.of(load_backbone(name)), "crop"
+    trained = load_encoder(Path(path))
+    shape, scale = trained.image_shape, trained.normaliser
+    found = Embedder(name, trained.encoder, shape, trained.encoder.out_features, scale.mean, scale.std)
+    return found, trained.preparation.fit
 
 
 def _device(name: str, share: "ProcessShare") -> "torch.device":
