@@ -96,10 +96,13 @@ def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
 def _print_opening(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
     """What is known before the first step."""
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
-    _, height, width = task.train.image_shape
+    channels, height, width = task.train.image_shape
+    size = len(task.train) * channels * height * width / 2**30
+    streamed = "" if task.train.held else f" ({size:.1f} GiB, read when they are needed)"
     kept = f" of {task.images:,}" if len(task.train) < task.images else ""
     print(
-        f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels, {len(counts)} classes "
+        f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels{streamed}, "
+        f"{len(counts)} classes "
         f"({max(counts):,} to {min(counts):,}); "
         f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"

@@ -240,8 +240,10 @@ def _from_files(
         PreparedFiles(listing.paths, preparation), np.arange(number), preparation.image_shape, processes
     )
     pixels: Tensor | StreamedPixels = streamed
-    if number * math.prod(preparation.image_shape) <= (most_held() if memory is None else memory):
-        pixels = streamed.held(lambda done: told("reading images", done, number))
+    size_of_all = number * math.prod(preparation.image_shape)
+    if size_of_all <= (most_held() if memory is None else memory):
+        name = f"reading {number:,} images ({size_of_all / 2**30:.1f} GiB)"
+        pixels = streamed.held(lambda done: told(name, done, number))
     return LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
 
 

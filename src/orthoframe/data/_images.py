@@ -68,6 +68,11 @@ class LabelledImages:
         return channels, height, width
 
     @property
+    def held(self) -> bool:
+        """Whether all pixels are in memory."""
+        return isinstance(self.pixels, Tensor)
+
+    @property
     def class_counts(self) -> list[int]:
         """Images of each class."""
         counts: list[int] = torch.bincount(self.labels.cpu(), minlength=len(self.classes)).tolist()
