@@ -6,6 +6,7 @@ from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._encoder import encoder_of
 from orthoframe.cli._files import check_output, writing
 
 
@@ -27,10 +28,10 @@ class ExportCommand:
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
-        from orthoframe.training import export_onnx, images_of_run, load_encoder
+        from orthoframe.training import export_onnx, images_of_run
 
         check_output(self.onnx, "onnx", ".onnx")
-        trained = load_encoder(self.run_folder)
+        trained = encoder_of(self.run_folder)
         with writing(self.onnx, "onnx"):
             said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
         print(f"{self.onnx}: {said}")
