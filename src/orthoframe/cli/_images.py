@@ -3,10 +3,12 @@
 import glob
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orthoframe.errors import DataError
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 _TOGETHER, _BYTES = 64, 2**22  # images of a batch, and bytes of their pixels: batches pass through shared memory
 _FEW = 64  # images that are decoded sooner than other processes are started
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,36 @@ def _below(folder: str) -> tuple[list[Path], list[str]]:
         named = (each for each in files if each.lower().endswith(IMAGE_ENDINGS) and not each.startswith("."))
         found += [Path(where, each) for each in named]
     return sorted(found), [f"{error.filename}: {error.strerror}" for error in unread]
+
+
+def decode_and(
+    work: Callable[[Decoded], _T], paths: Sequence[Path], preparation: "Preparation", workers: int
+) -> Iterator[_T]:
+    """What `work` makes of the pixels of files, in their order; it is called by several threads at a time.
+
+    The threads of torch wait for each other by turning in circles, which takes the cores from the processes that
+    decode: two batches with one thread each are done sooner than one after the other with two.
+    """
+    import torch
+
+    from orthoframe.data import available_cores
+
+    parts = decode(paths, preparation, workers)
+    if len(paths) <= _FEW or not workers:
+        yield from map(work, parts)
+        return
+    threads, waiting = torch.get_num_threads(), deque[Future[_T]]()
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(available_cores()) as pool:
+            for part in parts:
+                waiting.append(pool.submit(work, part))
+                if len(waiting) > available_cores():
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+    finally:
+        torch.set_num_threads(threads)
 
 
 def decode(paths: Sequence[Path], preparation: "Preparation", workers: int) -> Iterator[Decoded]:

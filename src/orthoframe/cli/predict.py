@@ -5,8 +5,8 @@ import io
 import json
 import math
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,7 +60,7 @@ class PredictCommand:
     def run(self) -> int:
         """Print the class of each image."""
         from orthoframe.cli._encoder import encoder_of
-        from orthoframe.cli._images import decode, find_images
+        from orthoframe.cli._images import decode_and, find_images
         from orthoframe.cli._terminal import progress
         from orthoframe.data import available_cores
 
@@ -85,9 +85,10 @@ class PredictCommand:
         bar.disable = bar.disable or sys.stdout.isatty() or len(found.paths) < _MANY
         with bar:
             task = bar.add_task("images", total=len(found.paths))
-            for part in decode(found.paths, trained.preparation, workers):
-                problems += part.problems
-                for row in self._rows(part, trained) if part.paths else ():
+            work = partial(self._rows, trained=trained)
+            for rows, unread in decode_and(work, found.paths, trained.preparation, workers):
+                problems += unread
+                for row in rows:
                     if self.json:
                         print(json.dumps(row))
                     else:
@@ -96,20 +97,23 @@ class PredictCommand:
                             writer.writerow(names)
                         writer.writerow(values)
                     classified += 1
-                bar.advance(task, len(part.paths) + len(part.problems))
+                bar.advance(task, len(rows) + len(unread))
         sys.stdout.flush()  # before what is said of other files
         for problem in problems:
             print(f"orthoframe: {brief(problem, _LONGEST)}", file=sys.stderr)
         return (1 if classified else 2) if problems else 0
 
-    def _rows(self, part: "Decoded", trained: "TrainedEncoder") -> Iterator[dict[str, Any]]:
-        """What is said of each image, as JSON has it."""
+    def _rows(self, part: "Decoded", trained: "TrainedEncoder") -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """What is said of each image, as JSON has it; and of each file that could not be read."""
+        if not part.paths:
+            return [], part.problems
         features = trained.features(part.pixels)
         cosines, winners = trained.classify(features)
         reasons = _reasons(features, trained) if self.explain else [{}] * len(part.paths)
         confidences = None if trained.calibration is None else trained.calibration.confidences(cosines)
         classes = trained.classes
         orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
+        rows = []
         for number, (path, winner) in enumerate(zip(part.paths, winners.tolist(), strict=True)):
             row: dict[str, Any] = {"image": str(path), "class": classes[winner]}
             sure = None if confidences is None else _rounded(confidences[number])
@@ -123,7 +127,8 @@ class PredictCommand:
                 ]
             else:
                 row["scores"] = dict(zip(classes, scores, strict=True))
-            yield {**row, **reasons[number]}
+            rows.append({**row, **reasons[number]})
+        return rows, part.problems
 
 
 def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
