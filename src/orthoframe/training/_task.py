@@ -25,7 +25,16 @@ from orthoframe.data import (
 )
 from orthoframe.encoders import FrameEncoder, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
-from orthoframe.geometry import Accuracy, Calibration, Geometry, NearestCentre, accuracy_of, measure_parts
+from orthoframe.geometry import (
+    Accuracy,
+    Calibration,
+    Confusion,
+    Geometry,
+    NearestCentre,
+    accuracy_of,
+    calibration_error,
+    measure_parts,
+)
 from orthoframe.training._defaults import after_loading, before_loading
 from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
@@ -40,10 +49,12 @@ class Evaluation:
     """The geometry of the training images, and the accuracy of others by the nearest class mean."""
 
     geometry: Geometry
-    validation: Accuracy | None  # None if there are no validation images
     test: Accuracy | None  # None if they were not looked at: that happens once, if there are validation images
     centres: Tensor  # [k, dim], the class means; NaN for a class without training images
+    validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
+    confusion: Confusion | None = None  # of the test images, at the end, as is the next
+    calibration_error: float | None = None  # None without a calibration
 
     @property
     def tested(self) -> Accuracy:
@@ -165,8 +176,14 @@ class Task:
             scores, validation = look(self.validation)
             if final:
                 calibration = Calibration.fitted(scores, self.validation.labels.cpu())
-        test = look(self.test)[1] if final or self.validation is None else None
-        return Evaluation(geometry, validation, test, centres, calibration)
+        test, confusion, error = None, None, None
+        if final or self.validation is None:
+            scores, test = look(self.test)
+            if final:
+                confusion = Confusion.of(scores, self.test.labels, classes)
+            if calibration is not None:
+                error = calibration_error(calibration.confidences(scores), self.test.labels.cpu())
+        return Evaluation(geometry, test, centres, validation, calibration, confusion, error)
 
 
 @torch.no_grad()
