@@ -167,7 +167,7 @@ def collapse_curves(runs: Sequence["Run"]) -> Curves:
 
 def geometry_curves(run: "Run") -> Curves:
     """Distance to a frame and beta_NC in one picture."""
-    columns = {"delta_of": "distance to a frame", "beta_nc": "beta_NC"}
+    columns = {"delta_of": "distance to a frame (0: orthogonal)", "beta_nc": "beta_NC"}
     return _log_curves("geometry", "Geometry of the class means", "", [run], columns)
 
 
