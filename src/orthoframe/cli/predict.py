@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import tyro
 
 from orthoframe.cli._terminal import Flag
@@ -18,6 +18,8 @@ from orthoframe.errors import InputError, brief
 from orthoframe.options import check_count, check_size
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from orthoframe.cli._images import Decoded
     from orthoframe.training import TrainedEncoder
 
@@ -110,23 +112,24 @@ class PredictCommand:
         features = trained.features(part.pixels)
         cosines, winners = trained.classify(features)
         reasons = _reasons(features, trained) if self.explain else [{}] * len(part.paths)
-        confidences = None if trained.calibration is None else trained.calibration.confidences(cosines)
-        classes = trained.classes
+        sure: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
+        scores, classes, rows = _rounded(cosines), trained.classes, []
         orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
-        rows = []
         for number, (path, winner) in enumerate(zip(part.paths, winners.tolist(), strict=True)):
             row: dict[str, Any] = {"image": str(path), "class": classes[winner]}
-            sure = None if confidences is None else _rounded(confidences[number])
             if sure is not None:
-                row["confidence"] = sure[winner]
-            scores = _rounded(cosines[number])
+                row["confidence"] = sure[number][winner]
             if self.top:
                 row["top"] = [
-                    {"class": classes[c], **({} if sure is None else {"confidence": sure[c]}), "cosine": scores[c]}
+                    {
+                        "class": classes[c],
+                        **({} if sure is None else {"confidence": sure[number][c]}),
+                        "cosine": scores[number][c],
+                    }
                     for c in orders[number]
                 ]
             else:
-                row["scores"] = dict(zip(classes, scores, strict=True))
+                row["scores"] = dict(zip(classes, scores[number], strict=True))
             rows.append({**row, **reasons[number]})
         return rows, part.problems
 
@@ -146,18 +149,23 @@ def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return columns
 
 
-def _reasons(features: Any, trained: "TrainedEncoder") -> list[dict[str, Any]]:
+def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
     """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
     found, reasons = explain(features, trained.centres), []
-    for outside, row, unowned in zip(_rounded(found.outside), found.shares, _rounded(found.unowned), strict=True):
-        shares, order = row.sort(descending=True, stable=True)
-        blocks = dict(zip((trained.classes[c] for c in order.tolist()), _rounded(shares), strict=True))
+    values, orders = found.shares.sort(dim=1, descending=True, stable=True)
+    parts = _rounded(found.outside), _rounded(values), orders.tolist(), _rounded(found.unowned)
+    for outside, shares, order, unowned in zip(*parts, strict=True):
+        blocks = dict(zip((trained.classes[c] for c in order), shares, strict=True))
         reasons.append({"outside": outside, "blocks": blocks, "unowned": unowned})
     return reasons
 
 
-def _rounded(values: Any) -> list[float | None]:
+def _rounded(values: "Tensor") -> list[Any]:
     """Six decimals without a minus sign before zero; None for a class without a mean."""
-    return [round(value, 6) + 0.0 if math.isfinite(value) else None for value in values.tolist()]
+    rounded = np.round(values.double().numpy(), 6) + 0.0
+    found: list[Any] = (
+        rounded if np.isfinite(rounded).all() else np.where(np.isfinite(rounded), rounded, None)
+    ).tolist()
+    return found
