@@ -165,7 +165,9 @@ def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, An
 def _rounded(values: "Tensor") -> list[Any]:
     """Six decimals without a minus sign before zero; None for a class without a mean."""
     rounded = np.round(values.double().numpy(), 6) + 0.0
-    found: list[Any] = (
-        rounded if np.isfinite(rounded).all() else np.where(np.isfinite(rounded), rounded, None)
-    ).tolist()
+    known = np.isfinite(rounded)
+    if not known.all():
+        rounded = rounded.astype(object)
+        rounded[~known] = None
+    found: list[Any] = rounded.tolist()
     return found
