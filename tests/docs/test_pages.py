@@ -69,7 +69,9 @@ def folder(tmp_path_factory):
     (folder / "labels.csv").write_text("class\n" + "\n".join(map(str, labels)) + "\n")
     batches = [rng.permutation(100)[:10].tolist() for _ in range(10)]
     (folder / "batches.jsonl").write_text("".join(json.dumps(batch) + "\n" for batch in batches))
-    for name in ("image.png", "scan1.png", "scan2.png"):
+    (folder / "scans").mkdir()
+    (folder / "archive" / "2024").mkdir(parents=True)
+    for name in ("image.png", "scan1.png", "scan2.png", "scans/1.png", "archive/2024/1.jpg"):
         Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(folder / name)
     _photos(folder, rng)
     (folder / "docs" / "figures").mkdir(parents=True)

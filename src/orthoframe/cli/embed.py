@@ -98,14 +98,14 @@ class EmbedCommand:
 
 def _embedder(name: str) -> "tuple[Embedder, Fit]":
     """The network by its name, and how its images get their size if nothing is said."""
+    from orthoframe.cli._encoder import encoder_of
     from orthoframe.embedding import Embedder
     from orthoframe.encoders import load_backbone
-    from orthoframe.training import load_encoder
 
     kind, _, path = name.partition(":")
     if kind != "run" or not path:
         return Embedder.of(load_backbone(name)), "crop"
-    trained = load_encoder(Path(path))
+    trained = encoder_of(Path(path))
     shape, scale = trained.image_shape, trained.normaliser
     found = Embedder(name, trained.encoder, shape, trained.encoder.out_features, scale.mean, scale.std)
     return found, trained.preparation.fit

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 _BINS = 15
@@ -40,6 +39,8 @@ class Calibration:
             >>> round(found.temperature, 3), found.confidences(scores).amax(1)[0]  # right three times in four
             (0.728, tensor(0.7500, dtype=torch.float64))
         """
+        from scipy.optimize import minimize_scalar  # half a second to load, and confidences do not need it
+
         possible = scores.gather(1, labels[:, None])[:, 0].isfinite()
         scores, labels = scores[possible].double(), labels[possible]
         if not len(labels):

@@ -28,8 +28,8 @@ _NAMES = {
     "_encoder_file": "load_encoder TrainedEncoder Architecture",
     "_onnx": "export_onnx images_of_run",
     "_records": "COLUMNS NON_FINITE_FILE EpochRecord Measurement GeometryMeasurement ClassMeasurement "
-    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord CauseRecord Signature Ending "
-    "Cause unfinished",
+    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord "
+    "Signature Ending Cause unfinished",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -25,7 +25,16 @@ from orthoframe.data import (
 )
 from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
-from orthoframe.geometry import Accuracy, Calibration, Geometry, NearestCentre, accuracy_of, measure_parts
+from orthoframe.geometry import (
+    Accuracy,
+    Calibration,
+    Confusion,
+    Geometry,
+    NearestCentre,
+    accuracy_of,
+    calibration_error,
+    measure_parts,
+)
 from orthoframe.options import is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
 from orthoframe.training._encoder_file import Architecture, TrainedEncoder
@@ -48,6 +57,8 @@ class Evaluation:
     centres: Tensor  # [k, dim], the class means; NaN for a class without training images
     validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
+    confusion: Confusion | None = None  # of the test images, at the end, as is the next
+    calibration_error: float | None = None  # None without a calibration
 
     @property
     def tested(self) -> Accuracy:
@@ -197,8 +208,14 @@ class Task:
             scores, validation = look(self.validation)
             if final:
                 calibration = Calibration.fitted(scores, self.validation.labels.cpu())
-        test = look(self.test)[1] if final or self.validation is None else None
-        return Evaluation(geometry, test, centres, validation, calibration)
+        test, confusion, error = None, None, None
+        if final or self.validation is None:
+            scores, test = look(self.test)
+            if final:
+                confusion = Confusion.of(scores, self.test.labels, classes)
+            if calibration is not None:
+                error = calibration_error(calibration.confidences(scores), self.test.labels.cpu())
+        return Evaluation(geometry, test, centres, validation, calibration, confusion, error)
 
 
 @torch.no_grad()
