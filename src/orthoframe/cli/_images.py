@@ -8,14 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
-
-from orthoframe.errors import DataError
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from orthoframe.data import Preparation
+    from orthoframe.data import Decoded, Preparation
 
 _TOGETHER, _BYTES = 64, 2**22  # images of a batch, and bytes of their pixels: batches pass through shared memory
 _FEW = 64  # images that are decoded sooner than other processes are started
@@ -28,15 +24,6 @@ class Found:
 
     paths: tuple[Path, ...]
     problems: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Decoded:
-    """Pixels of some files."""
-
-    paths: tuple[Path, ...]
-    pixels: "Tensor"  # uint8, [n, channels, height, width]
-    problems: tuple[str, ...]  # a sentence for each file that could not be read
 
 
 def find_images(names: Sequence[str]) -> Found:
@@ -79,7 +66,7 @@ def _below(folder: str) -> tuple[list[Path], list[str]]:
 
 
 def decode_and(
-    work: Callable[[Decoded], _T], paths: Sequence[Path], preparation: "Preparation", workers: int
+    work: "Callable[[Decoded], _T]", paths: Sequence[Path], preparation: "Preparation", workers: int
 ) -> Iterator[_T]:
     """What `work` makes of the pixels of files, in their order; it is called by several threads at a time.
 
@@ -88,9 +75,11 @@ def decode_and(
     """
     import torch
 
-    from orthoframe.data import available_cores
+    from orthoframe.data import PreparedFiles, available_cores, decode
 
-    parts = decode(paths, preparation, workers)
+    together = max(1, min(_TOGETHER, _BYTES // math.prod(preparation.image_shape)))
+    batches = [range(start, min(start + together, len(paths))) for start in range(0, len(paths), together)]
+    parts = decode(PreparedFiles(tuple(paths), preparation), batches, workers)
     if len(paths) <= _FEW or not workers:
         yield from map(work, parts)
         return
@@ -106,46 +95,3 @@ def decode_and(
                 yield waiting.popleft().result()
     finally:
         torch.set_num_threads(threads)
-
-
-def decode(paths: Sequence[Path], preparation: "Preparation", workers: int) -> Iterator[Decoded]:
-    """The pixels of files, some at a time, in their order.
-
-    Args:
-        paths: The files.
-        preparation: What makes pixels of a file.
-        workers: Processes that decode.
-    """
-    from torch.utils.data import DataLoader
-
-    together = max(1, min(_TOGETHER, _BYTES // math.prod(preparation.image_shape)))
-    workers = 0 if len(paths) <= _FEW else min(workers, math.ceil(len(paths) / together))
-    files: Any = _Files(tuple(paths), preparation)
-    yield from DataLoader(files, together, num_workers=workers, collate_fn=_collected)
-
-
-@dataclass(frozen=True)
-class _Files:
-    """Pixels by position; what cannot be read becomes a sentence."""
-
-    paths: tuple[Path, ...]
-    preparation: "Preparation"
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, position: int) -> "tuple[Path, Tensor | str]":
-        path = self.paths[position]
-        try:
-            return path, self.preparation(path)
-        except DataError as error:
-            return path, str(error)
-
-
-def _collected(items: "list[tuple[Path, Tensor | str]]") -> Decoded:
-    import torch
-
-    good = [(path, pixels) for path, pixels in items if not isinstance(pixels, str)]
-    problems = tuple(said for _, said in items if isinstance(said, str))
-    pixels = torch.stack([pixels for _, pixels in good]) if good else torch.empty(0, dtype=torch.uint8)
-    return Decoded(tuple(path for path, _ in good), pixels, problems)

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -20,7 +21,7 @@ from orthoframe.options import check_count, check_size
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from orthoframe.cli._images import Decoded
+    from orthoframe.data import Decoded
     from orthoframe.training import TrainedEncoder
 
 _BLOCKS = 3  # that explain a prediction in one row of CSV
@@ -89,7 +90,7 @@ class PredictCommand:
         bar.disable = bar.disable or sys.stdout.isatty() or len(found.paths) < _MANY
         with bar:
             task = bar.add_task("images", total=len(found.paths))
-            work = partial(self._rows, trained=trained)
+            work = partial(self._rows, paths=found.paths, trained=trained)
             for rows, unread in decode_and(work, found.paths, trained.preparation, workers):
                 problems += unread
                 for row in rows:
@@ -107,18 +108,20 @@ class PredictCommand:
             print(f"orthoframe: {brief(problem, _LONGEST)}", file=sys.stderr)
         return (1 if classified else 2) if problems else 0
 
-    def _rows(self, part: "Decoded", trained: "TrainedEncoder") -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    def _rows(
+        self, part: "Decoded", paths: Sequence[Path], trained: "TrainedEncoder"
+    ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
         """What is said of each image, as JSON has it; and of each file that could not be read."""
-        if not part.paths:
+        if not part.positions:
             return [], part.problems
         features = trained.features(part.pixels)
         cosines, winners = trained.classify(features)
-        reasons = _reasons(features, trained) if self.explain else [{}] * len(part.paths)
+        reasons = _reasons(features, trained) if self.explain else [{}] * len(part.positions)
         sure: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
         scores, classes, rows = _rounded(cosines), trained.classes, []
         orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
-        for number, (path, winner) in enumerate(zip(part.paths, winners.tolist(), strict=True)):
-            row: dict[str, Any] = {"image": str(path), "class": classes[winner]}
+        for number, (place, winner) in enumerate(zip(part.positions, winners.tolist(), strict=True)):
+            row: dict[str, Any] = {"image": str(paths[place]), "class": classes[winner]}
             if sure is not None:
                 row["confidence"] = sure[number][winner]
             if self.top:

@@ -6,7 +6,7 @@ from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
 from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
-from orthoframe.data._stream import StreamedPixels, available_cores
+from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
 from orthoframe.data._torch import as_data
 
 __all__ = [
@@ -18,6 +18,9 @@ __all__ = [
     "LabelledImages",
     "Normaliser",
     "StreamedPixels",
+    "PreparedFiles",
+    "decode",
+    "Decoded",
     "Columns",
     "Listing",
     "list_folder",

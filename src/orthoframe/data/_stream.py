@@ -58,20 +58,15 @@ class StreamedPixels:
         return StreamedPixels(self.items, self.positions[index], self.image_shape, self.workers)
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
-        """The pixels of one batch of positions after another, `[b, channels, height, width]`."""
-        rows = [self.positions[batch].tolist() for batch in batches]
-        workers = 0 if sum(map(len, rows)) <= _FEW else min(self.workers, len(rows))
-        loader = DataLoader(
-            _Items(self.items),
-            batch_sampler=rows,
-            collate_fn=_stacked,
-            num_workers=workers,
-            prefetch_factor=_AHEAD if workers else None,
-        )
-        for pixels in loader:
-            if not isinstance(pixels, Tensor):
-                raise DataError(pixels)
-            yield pixels
+        """The pixels of one batch of positions after another, `[b, channels, height, width]`.
+
+        Raises:
+            DataError: For the first that cannot be read.
+        """
+        for part in decode(self.items, [self.positions[batch].tolist() for batch in batches], self.workers):
+            if part.problems:
+                raise DataError(part.problems[0])
+            yield part.pixels
 
     def held(self, progress: Callable[[int], None] | None = None) -> Tensor:
         """All of them as one tensor."""
@@ -86,23 +81,52 @@ class StreamedPixels:
         return whole
 
 
-class _Items(Dataset[Tensor | str]):
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The pixels of a batch, but for those that could not be read."""
+
+    positions: list[int]
+    pixels: Tensor  # uint8, [n, channels, height, width]
+    problems: tuple[str, ...]  # a sentence for each image that could not be read
+
+
+def decode(items: Any, batches: Sequence[Sequence[int]], workers: int) -> Iterator[Decoded]:
+    """The pixels of batches, in their order, decoded by other processes.
+
+    Args:
+        items: Gives the pixels at a position, or raises a `DataError`.
+        batches: Positions.
+        workers: Processes that decode; 0 for this one, which also decodes a few images sooner than others start.
+    """
+    processes = 0 if sum(map(len, batches)) <= _FEW else min(workers, len(batches))
+    yield from DataLoader(
+        _Items(items),
+        batch_sampler=[list(batch) for batch in batches],
+        collate_fn=_collected,
+        num_workers=processes,
+        prefetch_factor=_AHEAD if processes else None,
+    )
+
+
+class _Items(Dataset[tuple[int, Tensor | str]]):
     """What cannot be read becomes a sentence: an error in a worker would come with its traceback."""
 
     def __init__(self, items: Any) -> None:
         self.items = items
 
-    def __getitem__(self, position: int) -> Tensor | str:
+    def __getitem__(self, position: int) -> tuple[int, Tensor | str]:
         try:
-            pixels: Tensor = self.items[position]
-            return pixels
+            return position, self.items[position]
         except DataError as error:
-            return str(error)
+            return position, str(error)
 
 
-def _stacked(items: list[Tensor | str]) -> Tensor | str:
-    broken = next((item for item in items if isinstance(item, str)), None)
-    return default_collate(items) if broken is None else broken  # into memory that is shared already
+def _collected(items: list[tuple[int, Tensor | str]]) -> Decoded:
+    good = [(position, found) for position, found in items if isinstance(found, Tensor)]
+    # Into memory that is shared already.
+    pixels = default_collate([found for _, found in good]) if good else torch.empty(0, dtype=torch.uint8)
+    problems = tuple(found for _, found in items if isinstance(found, str))
+    return Decoded([position for position, _ in good], pixels, problems)
 
 
 def available_cores() -> int:

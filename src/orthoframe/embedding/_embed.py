@@ -10,16 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset
 
 from orthoframe._atomic import remove_leftovers
-from orthoframe.data import Normaliser, Preparation, available_cores
+from orthoframe.data import Decoded, Normaliser, Preparation, PreparedFiles, available_cores, decode
 from orthoframe.embedding import _shards
 from orthoframe.embedding._list import ImageList
 from orthoframe.embedding._shards import Manifest
 from orthoframe.embedding._share import ProcessShare
 from orthoframe.encoders import Backbone
-from orthoframe.errors import DataError
 from orthoframe.options import Fit, check_count, check_size
 
 _AHEAD = 4  # batches that each worker prepares ahead
@@ -131,11 +129,11 @@ def embed(
         places = manifest.places(shard)
         for start in range(places.start, places.stop, batch_size):
             batch = next(loader)
-            if batch.rows:
+            if batch.positions:
                 with torch.inference_mode():
                     features.append(network(normalise(batch.pixels.to(device))).float().cpu())
-            rows += batch.rows
-            failed += batch.failed
+            rows += batch.positions
+            failed += batch.problems
             done += min(batch_size, places.stop - start)
             if progress is not None:
                 progress(done, total)
@@ -180,34 +178,6 @@ def _arrays(
     return arrays
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Images that could be read, and sentences about those that could not."""
-
-    rows: list[int]
-    pixels: Tensor
-    failed: list[str]
-
-
-class _Files(Dataset[tuple[int, Tensor | str]]):
-    """What cannot be read becomes a sentence."""
-
-    def __init__(self, paths: tuple[Path, ...], preparation: Preparation) -> None:
-        self.paths, self.preparation = paths, preparation
-
-    def __getitem__(self, row: int) -> tuple[int, Tensor | str]:
-        try:
-            return row, self.preparation(self.paths[row])
-        except DataError as error:
-            return row, str(error)
-
-
-def _collected(items: list[tuple[int, Tensor | str]]) -> _Batch:
-    good = [(row, found) for row, found in items if isinstance(found, Tensor)]
-    pixels = torch.stack([found for _, found in good]) if good else torch.empty(0)
-    return _Batch([row for row, _ in good], pixels, [found for _, found in items if isinstance(found, str)])
-
-
 def _batches(
     images: ImageList,
     preparation: Preparation,
@@ -215,20 +185,11 @@ def _batches(
     shards: list[int],
     batch_size: int,
     workers: int,
-) -> Iterator[_Batch]:
+) -> Iterator[Decoded]:
     """The batches of one shard after another; none has images of two."""
     rows = [
         list(places[start : start + batch_size])
         for places in map(manifest.places, shards)
         for start in range(0, len(places), batch_size)
     ]
-    processes = 0 if sum(map(len, rows)) <= _FEW else min(workers, len(rows))
-    return iter(
-        DataLoader(
-            _Files(images.paths, preparation),
-            batch_sampler=rows,
-            collate_fn=_collected,
-            num_workers=processes,
-            prefetch_factor=_AHEAD if processes else None,
-        )
-    )
+    return decode(PreparedFiles(images.paths, preparation), rows, workers)
