@@ -23,7 +23,7 @@ from safetensors.torch import save
 from orthoframe.batches import read_batches
 from orthoframe.cli import main
 from orthoframe.cli._files import open_features, read_labels
-from orthoframe.data import load_data, read_image
+from orthoframe.data import Preparation, load_data
 from orthoframe.data._readers import read_idx
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import InputError
@@ -184,15 +184,15 @@ def image_files(folder):
     contents = {
         "large": png(100_000, 100_000),
         "rather large": png(11_000, 11_000),
-        "too large": png(4097, 4097),
-        "truncated": png(4096, 4096),
+        "too large": png(5793, 5793),
+        "truncated": png(5792, 5792),
         "postscript": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\n",
     }
     for name, content in contents.items():
         path = folder / "class" / "a.png"
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content)
-        yield f"image {name}", "DataError", lambda path=path: read_image(path, 3, (4096, 4096))
+        yield f"image {name}", "DataError", lambda path=path: Preparation((3, 4096, 4096))(path)
         yield f"folder {name}", "DataError", lambda: load_data(f"folder:{folder}")
 
 
@@ -211,7 +211,7 @@ def promising_images(folder):
             broken = b"" if kind == b"IDAT" else chunk(kind, bytes(30), length)
             last = chunk(b"IDAT", pixels[:6], length if kind == b"IDAT" else None)
             path.write_bytes(head + broken + last)
-            yield f"{kind} of {length}", "DataError", lambda: read_image(path, 3, (8, 8))
+            yield f"{kind} of {length}", "DataError", lambda: Preparation((3, 8, 8))(path)
 
 
 def encoder_files(folder):

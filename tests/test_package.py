@@ -25,6 +25,7 @@ ALLOWED = {
     "lightning": BASE | {"callbacks"},
     "transformers": BASE | {"callbacks"},
     "sklearn": BASE,
+    "embedding": {"data", "encoders"},
     "studies": BASE | {"ufm", "training"},
     "reporting": BASE | {"ufm", "training", "callbacks", "studies"},
 }

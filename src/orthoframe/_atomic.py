@@ -68,6 +68,12 @@ def write_json(path: Path, data: Any, *, digits: int | None = None, indent: int 
     write_atomic(path, text + "\n")
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Remove files that a killed process left half-written; nobody else may be writing to the folder."""
+    for leftover in folder.glob(f"{_TEMPORARY}*"):
+        leftover.unlink(missing_ok=True)
+
+
 @contextmanager
 def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
     """Keep other processes out of a folder; a process that dies lets go.
@@ -84,8 +90,7 @@ def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
         yield False
         return
     try:
-        for leftover in folder.glob(f"{_TEMPORARY}*"):
-            leftover.unlink()
+        remove_leftovers(folder)
         yield True
     finally:
         lock.release()

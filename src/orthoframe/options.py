@@ -69,6 +69,12 @@ Head = Literal["linear", "none"]
 Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""
 
+Fit = Literal["pad", "crop", "stretch"]
+"""How an image of another shape gets its size: with a border, without its margins, or out of proportion."""
+
+OWN_FILES = ("folder", "csv", "npz")
+"""Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
+
 Loss = Literal["supcon", "cross-entropy"]
 """What is minimised: the supervised contrastive loss, or cross-entropy with a linear classifier."""
 
@@ -89,6 +95,16 @@ Engine = Literal["local", "ray"]
 
 COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
+
+
+def is_own_data(name: str) -> bool:
+    """Whether data is the user's own, from files or from Python, by its name.
+
+    Examples:
+        >>> is_own_data("folder:cats"), is_own_data("mnist")
+        (True, False)
+    """
+    return name.partition(":")[0] in (*OWN_FILES, "dataset")
 
 
 def check_choice(name: str, value: object, kind: Any) -> None:

@@ -1,5 +1,6 @@
 """The front door: verbs, errors and their spelling."""
 
+import numpy as np
 import pytest
 
 from orthoframe.cli import main
@@ -89,12 +90,16 @@ def test_an_error_is_a_sentence_and_a_traceback_if_asked(error, sentence, debug,
         ["predict", "{}", "a.png"],
         ["certify", "labels.txt", "{}.jsonl"],
         ["measure", "{}.npy", "{}.npy"],
+        ["embed", "{}", "--backbone", "hf:{}", "--out", "out"],
+        ["fit", "{}.npy", "--out", "out"],
+        ["fit", "labels.npy", "--apply", "{}"],
     ],
     ids=lambda words: words[0],
 )
 def test_a_name_that_is_too_long_for_a_file(words, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labels.txt").write_text("0\n1\n")
+    np.save(tmp_path / "labels.npy", np.ones((2, 2)))
     assert main([word.format("a" * 300) for word in words]) == 2
     said = capsys.readouterr().err
     assert said.startswith("orthoframe: aaa")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -10,11 +11,15 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.training.runs import interrupt, small
 
 from orthoframe import explain
 from orthoframe.cli import main
 from orthoframe.data import load_data
 from orthoframe.training import load_encoder
+
+COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
+WITHOUT = "orthoframe: no confidences: the encoder was trained without validation images, which would calibrate them\n"
 
 
 @pytest.fixture
@@ -28,16 +33,41 @@ def images(tmp_path, monkeypatch):
     return names, pixels
 
 
-def predicted(capsys, *words):
-    assert main(["predict", *map(str, words)]) == 0
+def scan(path, colour, seed, size=(20, 14)):
+    """A noisy image of one colour."""
+    noise = np.random.default_rng(seed).integers(-40, 40, (*size, 3))
+    Image.fromarray((np.array(COLOURS[colour]) + noise).clip(0, 255).astype(np.uint8)).save(path)
+
+
+@pytest.fixture(scope="session")
+def calibrated_run(tmp_path_factory):
+    """A run on a folder of images of several sizes, a part of which is held out for validation."""
+    root = tmp_path_factory.mktemp("colours")
+    for colour in COLOURS:
+        (root / "images" / colour).mkdir(parents=True)
+        for number in range(30):
+            scan(root / "images" / colour / f"{number}.png", colour, number, (16 + number, 24))
+    words = ["--data", f"folder:{root / 'images'}", "--size", "8x8", "--model", "mlp", "--width", "16"]
+    words += ["--validation", "0.2", "--epochs", "4", "--batch-size", "16", "--out", str(root / "run")]
+    assert main(["train", *words]) == 0
+    assert load_encoder(root / "run").calibration is not None
+    return root / "run"
+
+
+def predicted(capsys, *words, err=WITHOUT, status=0):
+    assert main(["predict", *map(str, words)]) == status
     said = capsys.readouterr()
-    assert said.err == ""
+    assert said.err == err
     return said.out
+
+
+def table(text):
+    return list(csv.reader(io.StringIO(text)))
 
 
 def test_csv(finished_run, images, capsys):
     names, pixels = images
-    header, *rows = csv.reader(io.StringIO(predicted(capsys, finished_run, *names)))
+    header, *rows = table(predicted(capsys, finished_run, *names))
     assert header == ["image", "class", *"0123456789"]
     trained = load_encoder(finished_run)
     cosines, winners = trained.classify(trained.features(pixels))
@@ -51,18 +81,19 @@ def test_csv(finished_run, images, capsys):
 
 def test_json(finished_run, images, capsys):
     names, _ = images
-    table = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names))))[1:]
+    rows = table(predicted(capsys, finished_run, *names))[1:]
     lines = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--json").splitlines()]
-    assert [[line["image"], line["class"]] for line in lines] == [row[:2] for row in table]
-    for line, row in zip(lines, table, strict=True):
+    assert [[line["image"], line["class"]] for line in lines] == [row[:2] for row in rows]
+    for line, row in zip(lines, rows, strict=True):
         assert list(line["scores"]) == list("0123456789")
         assert [str(score) for score in line["scores"].values()] == row[2:]
+        assert "confidence" not in line
 
 
 def test_explained(finished_run, images, capsys):
     names, pixels = images
-    plain = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names))))
-    rows = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names, "--explain"))))
+    plain = table(predicted(capsys, finished_run, *names))
+    rows = table(predicted(capsys, finished_run, *names, "--explain"))
     assert [row[:12] for row in rows] == plain
     blocks = ["block 1", "share 1", "block 2", "share 2", "block 3", "share 3"]
     assert rows[0][12:] == ["outside", *blocks, "unowned"]
@@ -79,6 +110,55 @@ def test_explained(finished_run, images, capsys):
         assert row[12:] == [str(line["outside"]), *largest, str(line["unowned"])]
 
 
+def test_confidences_are_those_of_the_calibration(calibrated_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for number, colour in enumerate(COLOURS):
+        scan(f"{colour}.png", colour, 100 + number)
+    names = [f"{colour}.png" for colour in COLOURS]
+    header, *rows = table(predicted(capsys, calibrated_run, *names, err=""))
+    assert header == ["image", "class", "confidence", "blue", "green", "red"]
+    trained = load_encoder(calibrated_run)
+    cosines, winners = trained.classify(trained.features(torch.stack([trained.preparation(Path(n)) for n in names])))
+    sure = (cosines / trained.calibration.temperature).softmax(1)
+    assert [row[1] for row in rows] == [trained.classes[c] for c in winners]
+    assert [float(row[2]) for row in rows] == pytest.approx(sure.amax(1).tolist(), abs=1e-6)
+    header, *best = table(predicted(capsys, calibrated_run, *names, "--top", "2", err=""))
+    assert header == ["image", "class", "confidence", "cosine 1", "class 2", "confidence 2", "cosine 2"]
+    assert [row[:3] for row in best] == [row[:3] for row in rows]
+    assert all(float(row[2]) >= float(row[5]) and row[1] != row[4] for row in best)
+    for line in predicted(capsys, calibrated_run, *names, "--top", "9", "--json", err="").splitlines():
+        found = json.loads(line)
+        assert sum(entry["confidence"] for entry in found["top"]) == pytest.approx(1, abs=1e-5)
+        assert {entry["class"] for entry in found["top"]} == set(COLOURS)
+        assert (found["top"][0]["class"], found["top"][0]["confidence"]) == (found["class"], found["confidence"])
+        assert "scores" not in found
+
+
+def test_the_best_classes_without_confidences(finished_run, images, capsys):
+    names, _ = images
+    rows = table(predicted(capsys, finished_run, *names))
+    best = table(predicted(capsys, finished_run, *names, "--top", "3"))
+    assert best[0] == ["image", "class", "cosine 1", "class 2", "cosine 2", "class 3", "cosine 3"]
+    for row, found in zip(rows[1:], best[1:], strict=True):
+        assert found[2::2] == sorted(row[2:], key=float, reverse=True)[:3]
+        assert [row[2 + int(name)] for name in found[1::2]] == found[2::2]
+
+
+def test_files_folders_and_patterns_in_their_order(finished_run, images, capsys):
+    names, _ = images
+    for number, place in enumerate(["b/2.png", "b/10.png", "b/a/1.PNG", "a/z.png", ".hidden/1.png", "b/.1.png"]):
+        Path(place).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(names[number], place)
+    Path("b/notes.txt").write_text("not an image")
+    os.symlink("..", "b/up")  # would lead in circles
+    shutil.copy(names[0], "odd[1].png")
+    words = ["b", names[3], "*/z.png", "[ab]/a/1.P*", "odd[1].png"]
+    rows = table(predicted(capsys, finished_run, *words))
+    wanted = ["b/10.png", "b/2.png", "b/a/1.PNG", names[3], "a/z.png", "b/a/1.PNG", "odd[1].png"]
+    assert [row[0] for row in rows[1:]] == wanted
+    assert rows[3][1:] == rows[6][1:]
+
+
 def test_the_file_alone_is_enough(finished_run, images, capsys, tmp_path):
     """Elsewhere, without its folder."""
     names, _ = images
@@ -86,46 +166,70 @@ def test_the_file_alone_is_enough(finished_run, images, capsys, tmp_path):
     assert predicted(capsys, "handed-out.safetensors", *names) == predicted(capsys, finished_run, *names)
 
 
-def test_more_images_than_are_read_together(finished_run, images, capsys):
+@pytest.mark.parametrize("workers", [0, 2])
+def test_many_images_keep_their_order_and_broken_ones_are_named_at_the_end(workers, finished_run, images, capsys):
     names, _ = images
     many = names * 26
-    rows = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *many))))
-    assert len(rows) == 1 + len(many)
+    Path("torn.png").write_bytes(Path(names[0]).read_bytes()[:60])
+    for place in (519, 300, 3):
+        many.insert(place, "torn.png")
+    assert main(["predict", str(finished_run), *many, "missing.png", "--workers", str(workers)]) == 1
+    said = capsys.readouterr()
+    rows = table(said.out)
+    assert [row[0] for row in rows[1:]] == names * 26
     assert [row[1] for row in rows[1:]] == [row[1] for row in rows[1:21]] * 26
+    complaints = said.err.removeprefix(WITHOUT).splitlines()
+    assert len(complaints) == 4
+    assert all(line.startswith("orthoframe: torn.png: the image is broken (") for line in complaints[:3])
+    assert complaints[3] == "orthoframe: missing.png: No such file or directory"
 
 
-def test_other_modes_of_the_same_image(finished_run, images, capsys):
+def test_other_modes_and_sizes(finished_run, images, capsys):
     names, _ = images
     with Image.open(names[0]) as image:
         for mode in ("RGB", "RGBA", "P", "LA"):
             image.convert(mode).save(f"{mode}.png")
-    rows = list(csv.reader(io.StringIO(predicted(capsys, finished_run, names[0], "RGB.png", "RGBA.png", "LA.png"))))
+        image.resize((70, 31)).save("large.jpg")
+    rows = table(predicted(capsys, finished_run, names[0], "RGB.png", "RGBA.png", "LA.png"))
     assert len({tuple(row[1:]) for row in rows[1:]}) == 1
-    predicted(capsys, finished_run, "P.png")
+    predicted(capsys, finished_run, "P.png", "large.jpg")
 
 
 @pytest.mark.parametrize(
     ("image", "sentence"),
     [
-        ("large.png", "large.png: 16 x 9 pixels, and 8 x 8 are expected; resize it"),
         ("text.png", "text.png: the image is broken"),
         ("torn.png", "torn.png: the image is broken"),
-        ("deep.png", "deep.png: more than 8 bits per channel"),
+        ("deep.tif", "deep.tif: more than 16 bits per channel"),
         ("missing.png", "missing.png: No such file or directory"),
-        (".", ".: Is a directory"),
+        ("*.webp", "*.webp: no file has such a name"),
+        ("empty", "empty: there are no images in this folder"),
+        ("a" * 300, "aaaa"),
     ],
 )
 def test_images_that_cannot_be(image, sentence, finished_run, images, capsys):
+    """Beside others they are named at the end; alone, nothing is classified."""
     names, _ = images
-    Image.new("L", (16, 9)).save("large.png")
     Path("text.png").write_text("no image")
     Path("torn.png").write_bytes(Path(names[0]).read_bytes()[:60])
-    Image.fromarray(np.zeros((8, 8), np.uint16)).save("deep.png")
-    assert main(["predict", str(finished_run), names[0], image]) == 2
+    Image.fromarray(np.zeros((8, 8), np.int32)).save("deep.tif")
+    Path("empty").mkdir()
+    assert main(["predict", str(finished_run), image, names[0]]) == 1
+    said = capsys.readouterr()
+    assert [row[0] for row in table(said.out)] == ["image", names[0]]
+    assert said.err.removeprefix(WITHOUT).startswith(f"orthoframe: {sentence}")
+    assert said.err.removeprefix(WITHOUT).count("\n") == 1
+    assert main(["predict", str(finished_run), image]) == 2
     said = capsys.readouterr()
     assert said.out == ""
-    assert said.err.startswith(f"orthoframe: {sentence}")
-    assert said.err.count("\n") == 1
+    assert said.err.removeprefix(WITHOUT).startswith(f"orthoframe: {sentence}")
+
+
+def test_a_name_that_is_no_text(finished_run, images, capfdbinary):
+    names, _ = images
+    shutil.copy(names[0].encode(), b"caf\xe9.png")
+    assert main(["predict", str(finished_run), os.fsdecode(b"caf\xe9.png")]) == 0
+    assert b"\ncaf\xe9.png," in capfdbinary.readouterr().out
 
 
 def test_encoders_that_cannot_be(finished_run, images, capsys):
@@ -156,6 +260,23 @@ def test_encoders_that_cannot_be(finished_run, images, capsys):
         assert said.err.count("\n") == 1
 
 
+@pytest.mark.parametrize("verb", ["predict", "export"])
+def test_a_run_that_has_not_finished(verb, images, capsys):
+    names, _ = images
+    interrupt(small(epochs=4), Path("a run"), 2, 1)
+    words = ["predict", "a run", names[0]] if verb == "predict" else ["export", "a run", "--onnx", "out.onnx"]
+    said = "orthoframe: a run: Not finished: after epoch 2 of 4 the run was interrupted, or is still running"
+    again = "; resume it with: orthoframe train --resume 'a run'\n"
+    assert main(words) == 2
+    assert capsys.readouterr().err == said + again
+    Path("a run/nan-batch.json").write_text("{}")
+    assert main(words) == 2
+    assert "the loss was not finite; nan-batch.json has the batch; start a new one" in capsys.readouterr().err
+    Path("a run/metrics.csv").unlink()
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"orthoframe: a run: the run has not finished its first epoch{again}"
+
+
 def test_without_images(finished_run, capsys):
     try:
         status = main(["predict", str(finished_run)])
@@ -165,9 +286,18 @@ def test_without_images(finished_run, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.parametrize("words", [("--top", "0"), ("--workers", "-1")])
+def test_options_that_are_not_allowed(words, finished_run, images, capsys):
+    names, _ = images
+    assert main(["predict", str(finished_run), names[0], *words]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith(f"orthoframe: {words[0]} must be at least ")
+
+
 def test_most_test_images_of_a_trained_run_are_right(finished_run, images, capsys):
     """Four short epochs: better than one in ten."""
     labels = load_data("digits").test.labels[:20]
     names, _ = images
-    rows = list(csv.reader(io.StringIO(predicted(capsys, finished_run, *names))))[1:]
+    rows = table(predicted(capsys, finished_run, *names))[1:]
     assert np.mean([row[1] == str(int(label)) for row, label in zip(rows, labels, strict=True)]) > 0.15

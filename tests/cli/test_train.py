@@ -4,12 +4,14 @@ import os
 import pty
 import re
 import select
+from contextlib import suppress
 from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
+from PIL import Image
 from tests.training.runs import arguments, command, json_of, recomputed, rows_of, started
 
 from orthoframe.cli import main
@@ -43,18 +45,35 @@ def test_what_a_run_says_and_leaves(here, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     lines = said.out.splitlines()
-    assert lines[0] == ("digits: 180 images of 10 classes (24 to 12); mlp, 16 features, activation relu, precision 32")
+    assert lines[0] == (
+        "digits: 180 of 1,347 images of 8 x 8 pixels, 10 classes (24 to 12); mlp, 16 features, activation relu, "
+        "precision 32"
+    )
     assert lines[1].startswith("Certified: with non-negative features of at least 10 dimensions")
     assert lines[1].endswith("(1 epoch of batches)")
     row = rows_of(here / "run")
     assert lines[2] == f"The floor of the loss is {row[0]['floor']:.6f}."
-    assert lines[3] == json_of(here / "run" / "verdict.json")["sentence"]
+    assert lines[3].startswith("Delta_GM is the distance to the frame (0: class means form an orthogonal frame)")
+    epochs = [line for line in lines if line.startswith("epoch ")]
+    measured = [entry for entry in row if "delta_of" in entry]
+    for line, entry in zip(epochs, measured, strict=True):
+        assert line.startswith(f"epoch {entry['epoch']:.0f} of 3: loss {entry['loss']:.4f}  gap ")
+        assert line.endswith(f"Delta_GM {entry['delta_of']:.4f}  test accuracy {entry['test_balanced_accuracy']:.3f}")
+    verdict = json_of(here / "run" / "verdict.json")
+    assert lines[4 + len(epochs)] == verdict["sentence"]
     assert lines[-1] == "report: run/report.html"
-    table = said.out.split(lines[3])[1]
+    table = said.out.split(verdict["sentence"])[1]
     for name in ("Delta_GM", "beta_NC", "loss, floor, gap", "balanced test accuracy", "worst class", "live dimensions"):
         assert name in table
     assert f"{row[-1]['delta_of']:.4g}" in table
     assert f"{row[-1]['test_balanced_accuracy']:.4f}" in table
+    found = verdict["test"]
+    assert found["accuracy"]["balanced"] == row[-1]["test_balanced_accuracy"]
+    for name, rate, count in zip(range(10), found["accuracy"]["by_class"], found["confusion"]["rows"], strict=True):
+        assert re.search(rf"^  {name} +{rate:.3f} +{count} images", table, re.MULTILINE)
+    a, b, n = found["confusion"]["cells"][0]
+    assert f"largest confusions:\n  {a} as {b}: {n} of {found['confusion']['rows'][a]}\n" in table
+    assert "calibration" not in table  # there are no validation images
 
     left = {path.name for path in (here / "run").iterdir() if not path.name.startswith(".")}
     assert left == {
@@ -72,7 +91,7 @@ def test_what_a_run_says_and_leaves(here, capsys):
     }
     assert (here / "run" / "figures" / "training.png").read_bytes().startswith(b"\x89PNG")
     assert "<html" in (here / "run" / "report.html").read_text()[:200]
-    assert read_run(here / "run").verdict.sentence == lines[3]
+    assert read_run(here / "run").verdict.sentence == verdict["sentence"]
     recomputed(here / "run")
 
 
@@ -183,7 +202,7 @@ def test_words_that_are_no_options(words, here, capsys):
 
 
 def test_recipes_give_defaults_and_options_change_them():
-    assert parse("train", []).model == "mlp"
+    assert parse("train", []).model is None  # the data decides
     for words in (["--recipe", "paper"], ["--lr", "0.2", "--recipe=paper"], ["--recipe", "fast", "--lr", "0.2"]):
         chosen = parse("train", words)
         given = RECIPES[chosen.recipe] | ({"lr": 0.2} if "--lr" in words else {})
@@ -241,6 +260,34 @@ def on_terminal(words, terminal):
     command(words, terminal)
 
 
+def test_many_epochs_are_few_lines(here, capsys):
+    assert main(["train", *arguments(epochs=90, measure_every=1, majority=4), "--out", "run"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch ")]
+    assert 25 <= len(lines) <= 41
+    assert lines[0].startswith("epoch 1 of 90: ")
+    assert lines[-1].startswith("epoch 90 of 90: ")
+
+
+def test_many_classes_with_some_that_have_no_test_images(here, capsys):
+    """Only the worst are listed; and it is said over how many classes accuracies are."""
+    random = np.random.default_rng(0)
+    labels = np.arange(25).repeat(4)
+    pixels = random.integers(0, 256, (100, 8, 8), dtype=np.uint8)
+    some = labels < 23
+    np.savez("many.npz", x_train=pixels, y_train=labels, x_test=pixels[some], y_test=labels[some])
+    words = ["--data", "npz:many.npz", "--model", "mlp", "--epochs", "2", "--validation", "0.25", "--out", "run"]
+    assert main(["train", *words]) == 0
+    said = capsys.readouterr().out
+    assert "validation accuracy 0." in said
+    assert re.search(r"balanced test accuracy +\d\.\d{4} \(over 23 of 25 classes\)", said)
+    assert re.search(r"expected calibration error +\d\.\d{4} \(test images", said)
+    worst = said.split("test accuracy of the 5 worst of 25 classes:\n")[1].split("largest confusions")[0]
+    assert worst.count(" images") == 5
+    report = (here / "run" / "report.html").read_text()
+    assert "test set, nearest centre (over 23 of 25 classes)" in report
+    assert "Calibration error" in report
+
+
 def test_the_bar_on_a_terminal(here):
     """Loss, gap, distance and the time left, on a real terminal."""
     ours, theirs = pty.openpty()
@@ -257,5 +304,37 @@ def test_the_bar_on_a_terminal(here):
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     assert process.exitcode == 0, text
     assert re.search(
-        r"epochs .*\d+/60 +loss \d\.\d{4}  gap -?\d\.\de[-+]\d\d  Delta_GM \d\.\d{4} +\d:\d\d:\d\d", text
+        r"epochs .*\d+/60 +loss \d\.\d{4}  gap -?\d\.\de[-+]\d\d  Delta_GM \d\.\d{4}  test accuracy \d\.\d{3}", text
     ), text
+
+
+def status(words):
+    """Of the command, also if the parser of options ends it."""
+    with suppress(SystemExit):
+        return main(words)
+    return 2
+
+
+def test_a_folder_of_pictures(here, capsys):
+    random = np.random.default_rng(0)
+    for name in ("cat", "dog"):
+        (here / "pets" / name).mkdir(parents=True)
+        for i in range(20):
+            shape = (20 + i % 3, 24, 3)
+            Image.fromarray(random.integers(0, 256, shape, dtype=np.uint8)).save(here / "pets" / name / f"{i}.png")
+    words = ["train", "--data", "folder:pets", "--width", "2", "--epochs", "1"]
+    assert main([*words, "--size", "16x24", "--fit", "crop"]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    first = said.out.partition("\n")[0]
+    assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
+    assert (here / "runs" / "pets-supcon-seed0" / "report.html").exists()
+    for more, words_of_error in (
+        (["--size", "big"], "must be a number of pixels, or height and width such as 48x64, not 'big'"),
+        (["--data", "folder:."], "did you mean folder:"),
+        (["--group-column", "video"], "--group-column needs --data csv:FILE"),
+        (["--minutes", "1"], "--minutes decides the number of epochs; leave --epochs out"),
+    ):
+        assert status([*words, *more]) == 2
+        assert words_of_error.replace(" ", "") in re.sub(r"[\s│]", "", capsys.readouterr().err)
+    assert len(list((here / "runs").iterdir())) == 1

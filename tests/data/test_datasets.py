@@ -278,7 +278,7 @@ def test_where_files_are_looked_for(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["cifar", "", "folder:", "npz:", "MNIST", "zip:x"])
 def test_an_unknown_name(name):
-    with pytest.raises(DataError, match=r"choose one of digits, mnist, .*cifar100, folder:PATH or npz:PATH"):
+    with pytest.raises(DataError, match=r"choose one of digits, mnist, .*cifar100, folder:PATH, csv:FILE or npz:FILE"):
         load_data(name)
     with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
         load_data("digits", seed=-1)

@@ -52,9 +52,7 @@ def test_folders_that_say_which_is_the_test(tmp_path):
         load_data(f"folder:{tmp_path}")
 
 
-@pytest.mark.parametrize(
-    ("modes", "channels"), [("LL", 1), (["L", "RGB"], 3), (["RGBA", "RGB"], 3), (["RGB", "RGB"], 3)]
-)
+@pytest.mark.parametrize(("modes", "channels"), [("LL", 1), (["L", "RGB"], 3), (["RGB", "RGB"], 3)])
 def test_grey_if_all_are_grey(tmp_path, modes, channels):
     contents = [save(tmp_path / "a" / f"{i}.png", mode=mode) for i, mode in enumerate(modes)]
     data = load_data(f"folder:{tmp_path}")
@@ -75,11 +73,17 @@ def test_jpeg_is_read(tmp_path):
     assert data.train.pixels[0].float().mean((1, 2)).sub(torch.tensor([200.0, 10, 10])).abs().max() < 3
 
 
-def test_images_of_different_sizes_are_refused(tmp_path):
-    save(tmp_path / "a" / "1.png")
-    save(tmp_path / "a" / "2.png", size=(6, 4))
-    with pytest.raises(DataError, match=r"2\.png: 6 x 4 pixels, and .*1\.png has 6 x 5; resize the images"):
-        load_data(f"folder:{tmp_path}")
+def test_a_size_is_chosen_from_the_images(tmp_path):
+    for i, size in enumerate([(60, 40), (50, 50), (300, 200)]):
+        save(tmp_path / "a" / f"{i}.png", size=size)
+    assert load_data(f"folder:{tmp_path}").train.image_shape == (3, 48, 48)
+    assert load_data(f"folder:{tmp_path}", size=(20, 30)).train.image_shape == (3, 20, 30)
+    for i in range(3):
+        save(tmp_path / "a" / f"{i}.png", size=(30, 20))
+    assert load_data(f"folder:{tmp_path}").train.image_shape == (3, 20, 30)
+    for i in range(3):
+        save(tmp_path / "a" / f"{i}.png", size=(800, 600))
+    assert load_data(f"folder:{tmp_path}").train.image_shape == (3, 224, 224)
 
 
 def test_a_broken_image_is_refused_by_name(tmp_path):
@@ -91,8 +95,9 @@ def test_a_broken_image_is_refused_by_name(tmp_path):
         broken.write_bytes(content)
         with pytest.raises(DataError, match=r"1\.png: the image is broken"):
             load_data(f"folder:{tmp_path}")
-    save(broken, size=(40, 40), mode="I;16")
-    with pytest.raises(DataError, match=r"1\.png: more than 8 bits per channel \(mode I;16\)"):
+    broken.write_bytes(b"")
+    (tmp_path / "a" / "2.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"1\.png: the image is broken .*; 1 more of 3 cannot be read either"):
         load_data(f"folder:{tmp_path}")
 
 
@@ -111,3 +116,33 @@ def test_folders_of_another_form_are_refused(tmp_path):
     (tmp_path / "test").mkdir()
     with pytest.raises(DataError, match="test: there is no sub-folder of images in it"):
         load_data(f"folder:{tmp_path}")
+
+
+def test_one_level_too_high(tmp_path):
+    save(tmp_path / "Images" / "cat" / "1.png")
+    (tmp_path / "Annotations").mkdir()
+    with pytest.raises(DataError, match=r"did you mean folder:.*Images\?"):
+        load_data(f"folder:{tmp_path}")
+
+
+def test_a_validation_folder_and_a_class_called_train(tmp_path):
+    for part in ("train", "val", "test"):
+        for name in ("a/1.png", "b/1.png"):
+            save(tmp_path / "three" / part / name)
+    data = load_data(f"folder:{tmp_path / 'three'}", validation=0.5)
+    assert (len(data.train), len(data.validation), len(data.test)) == (2, 2, 2)
+    for name in ("train/1.png", "train/2.png", "test/1.png", "test/2.png"):
+        save(tmp_path / "two" / name)
+    assert load_data(f"folder:{tmp_path / 'two'}").train.classes == ("test", "train")
+
+
+def test_validation_images_are_held_out_beside_the_test(tmp_path):
+    for name, count in (("a", 40), ("b", 10), ("c", 1)):
+        for i in range(count):
+            save(tmp_path / name / f"{i}.png")
+    data = load_data(f"folder:{tmp_path}", validation=0.25)
+    assert data.test.class_counts == [8, 2, 0]
+    assert data.validation.class_counts == [8, 2, 0]
+    assert data.train.class_counts == [24, 6, 1]
+    kinds = [set(part.checksums.tolist()) for part in (data.train, data.validation, data.test)]
+    assert sum(map(len, kinds)) == len(kinds[0] | kinds[1] | kinds[2]) == 51

@@ -102,3 +102,17 @@ def test_a_broken_file_is_refused_by_name(tmp_path):
         load_data(f"npz:{tmp_path / 'one.npy'}")
     with pytest.raises(DataError, match=r"none\.npz: No such file"):
         load_data(f"npz:{tmp_path / 'none.npz'}")
+
+
+def test_names_of_the_classes(tmp_path):
+    data = load_data(save(tmp_path, x=GREY, y=LABELS, classes=np.array(["dog", "cat", "emu"])))
+    assert data.train.classes == ("dog", "cat", "emu")
+    for labels, names, said in (
+        (LABELS + 2, ["dog", "cat"], "labels must be integers from 0 to 1"),
+        (LABELS.astype(str), ["dog", "cat"], "labels must be integers from 0 to 1"),
+        (LABELS, ["dog", "dog"], "classes has the same name twice"),
+        (LABELS, [1, 2], "names must be strings"),
+        (LABELS, [["dog", "cat"]], "names must be strings"),
+    ):
+        with pytest.raises(DataError, match=said):
+            load_data(save(tmp_path, x=GREY, y=labels, classes=np.array(names)))

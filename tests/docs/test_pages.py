@@ -18,6 +18,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 from tests.docs import pages
 from tests.docs.pages import blocks, commands, untold
+from tests.small_models import save_model
 from tests.training.runs import started
 
 from orthoframe.training import Settings, train
@@ -31,7 +32,11 @@ NOT_RUN = {
     "pip install lightning": "installs",
     "pip install transformers accelerate": "installs",
     "pip install 'orthoframe[onnx]' onnxruntime": "installs",
+    "pip install 'orthoframe[transformers]'": "installs",
+    "orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features": "downloads a model",
+    "orthoframe fit features --out classifier": "the features of that model",
     # Run by other tests.
+    "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
     "make demo": "tests/training/test_runs.py runs the demo",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
@@ -41,6 +46,8 @@ NOT_RUN = {
     "orthoframe study all --out results": "an hour",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
+    "srun --ntasks 8 --gpus-per-task 1 orthoframe embed folder:photos --backbone hf:facebook/dinov2-small "
+    "--out features": "8 GPUs",
     "sbatch --nodes 2 --ntasks-per-node 8 --gpus-per-node 8 examples/cluster/train.sbatch --recipe paper "
     "--out runs/paper": "16 GPUs",
 }
@@ -62,11 +69,31 @@ def folder(tmp_path_factory):
     (folder / "labels.csv").write_text("class\n" + "\n".join(map(str, labels)) + "\n")
     batches = [rng.permutation(100)[:10].tolist() for _ in range(10)]
     (folder / "batches.jsonl").write_text("".join(json.dumps(batch) + "\n" for batch in batches))
-    for name in ("image.png", "scan1.png", "scan2.png"):
+    (folder / "scans").mkdir()
+    (folder / "archive" / "2024").mkdir(parents=True)
+    for name in ("image.png", "scan1.png", "scan2.png", "scans/1.png", "archive/2024/1.jpg"):
         Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(folder / name)
+    _photos(folder, rng)
     (folder / "docs" / "figures").mkdir(parents=True)
     (folder / "examples").symlink_to(ROOT / "examples")
     return folder
+
+
+def _photos(folder, rng):
+    """Folders of small pictures of many sizes, and a table of them."""
+    rows = ["path,species,day"]
+    for place, classes in (("photos", ("heron", "stork", "crane")), ("more-photos", ("crane", "ibis"))):
+        for name in classes:
+            (folder / place / name).mkdir(parents=True)
+            for i in range(20):
+                pixels = rng.integers(0, 255, (24 + i % 4, 30, 3), dtype=np.uint8)
+                Image.fromarray(pixels).save(folder / place / name / f"{i}.jpg")
+                rows += [f"photos/{name}/{i}.jpg,{name},{i // 2}"] if place == "photos" else []
+    save_model("dinov2", folder / "my-dinov2")
+    (folder / "photos.csv").write_text("\n".join(rows) + "\n")
+    (folder / "new").mkdir()
+    for name in ("1.jpg", "2.png"):
+        Image.fromarray(rng.integers(0, 255, (40, 30, 3), dtype=np.uint8)).save(folder / "new" / name)
 
 
 @pytest.fixture

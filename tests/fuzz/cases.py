@@ -15,7 +15,7 @@ import numpy as np
 
 TARGETS = (
     *("idx", "npz", "folder", "batches", "features", "labels", "encoder", "classifier", "checkpoint", "resumed"),
-    *("run", "study", "options", "calls"),
+    *("run", "study", "options", "calls", "embedding", "backbone"),
 )
 """A module each, with what may be refused (`REFUSALS`), how many of all cases it gets (`WEIGHT`), `prepare(folder)`
 for valid inputs, `make(random, valid, folder)` for a hostile one, and `read(given)`, which asserts what is right."""

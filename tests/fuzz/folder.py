@@ -46,5 +46,5 @@ def read(folder):
     data = load_data(f"folder:{folder}")
     whole = torch.cat([data.train.pixels, data.test.pixels])
     assert whole.dtype == torch.uint8
-    assert list(whole.shape) == [3, 3, 4, 4]
+    assert list(whole.shape[:2]) == [3, 3]  # an image of another size changes that of all
     assert data.train.classes == ("cat", "dog")

@@ -24,6 +24,8 @@ _START = {
     "predict": ["missing"],
     "export": ["missing"],
     "report": ["missing"],
+    "embed": ["missing", "--backbone", "hf:missing", "--out", "embedded"],
+    "fit": ["missing.npz", "--out", "fitted"],
     "certify": ["labels.npy"],
     "measure": ["features.npy", "labels.npy"],
     "ufm": ["--counts", "3x2", "--starts", "1"],

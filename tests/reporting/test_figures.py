@@ -4,10 +4,12 @@ import io
 
 import numpy as np
 import pytest
+from matplotlib.text import Text
 
 from orthoframe import certify, measure
 from orthoframe.batches import meeting_counts
 from orthoframe.reporting import certificate_figure, geometry_figure, read_run, training_figure
+from orthoframe.reporting._fonts import class_labels
 from orthoframe.reporting._pictures import frame_curves, loss_curves
 from orthoframe.reporting._plotly import plot
 from run_folders import write_run
@@ -58,3 +60,31 @@ def test_no_name_is_cut_off(name):
         for tick in (*axes.get_xticklabels(), *axes.get_yticklabels()):
             box = tick.get_window_extent()
             assert min(box.x0, box.y0) > -2  # pixels: the box of a text is a little larger than its ink
+
+
+NAMES = ["\u732b", "\u0441\u043e\u0431\u0430\u043a\u0430", "\u9ce5 \ud55c", "lost \U00100000", "a\x07b"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("kind", ["training", "geometry", "certificate"])
+def test_names_that_the_usual_font_has_not(kind, tmp_path):
+    """No warning about a glyph, and a number where there is none."""
+    labels = np.array(sorted(NAMES)).repeat(4)
+    if kind == "training":
+        folder = write_run(tmp_path / NAMES[0], counts=(4,) * 5, dim=8, epochs=2, names=sorted(NAMES))
+        figure = training_figure(read_run(folder))
+    elif kind == "geometry":
+        figure = geometry_figure(measure(np.random.default_rng(0).random((20, 8)), labels))
+    else:
+        batches = [np.arange(20)]
+        figure = certificate_figure(certify(labels, batches), meeting_counts(labels, batches))
+    figure.savefig(io.BytesIO(), format="png")
+    said = {text.get_text().partition(" (")[0] for text in figure.findobj(Text)}
+    assert {NAMES[1], f"class {sorted(NAMES).index(NAMES[3])}", f"class {sorted(NAMES).index(NAMES[4])}"} <= said
+    assert "Classes are numbered where no installed font has all letters of their names." in said
+
+
+def test_usual_names_need_no_note():
+    assert class_labels(["cat", 3, "$x$", "\u00e9\u0142\u03a9"]) == ["cat", "3", r"\$x\$", "\u00e9\u0142\u03a9"]
+    figure = geometry_figure(measure(np.eye(3), ["cat", "dog", "emu"]))
+    assert not any("numbered" in text.get_text() for text in figure.findobj(Text))

@@ -1,5 +1,6 @@
 """The report as text: what it says, that it is whole, and that the same runs give the same bytes."""
 
+import html
 import io
 import json
 import re
@@ -8,11 +9,13 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from orthoframe.errors import InputError
+from orthoframe.geometry import Confusion, accuracy_of
 from orthoframe.reporting import read_run, training_figure, write_report
-from orthoframe.training import Ending, RunEnvironment, Signature
+from orthoframe.training import Ending, RunEnvironment, Signature, TestRecord
 from run_folders import BAD, write_run
 
 NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
@@ -247,3 +250,43 @@ def test_the_static_figure(runs, name):
     file = io.BytesIO()
     training_figure(runs[name]).savefig(file, format="png", dpi=50)
     assert file.getvalue().startswith(b"\x89PNG")
+
+
+def with_test_images(run, labels, predicted, error=None):
+    """The run with results of test images."""
+    names = [entry.name for entry in run.measurements[-1].train.classes]
+    test = TestRecord(accuracy_of(predicted, labels, names), Confusion.of(predicted, labels, names), error)
+    return replace(run, verdict=replace(run.verdict, test=test))
+
+
+def test_confusions_are_listed_and_drawn(runs):
+    labels, predicted = np.array([0, 0, 0, 0, 1, 1]), np.array([1, 1, 0, 0, 1, 0])
+    text = page(with_test_images(runs["names"], labels, predicted, 0.0312))
+    shown = words(text)
+    section = shown[shown.index('id="confusions"') :].split("</section>")[0]
+    assert "3 of 6 test images were taken for another class" in section
+    first, second = (re.findall(r"<td>(.*?)</td>", row) for row in section.split("<tr>")[2:4])
+    names = [str(entry.name) for entry in runs["names"].measurements[-1].train.classes]
+    assert first == [html.escape(names[0]), html.escape(names[1]), "2", "4", "50.0 %"]
+    assert second[2:] == ["1", "2", "50.0 %"]
+    picture = pictures(text)["plot-confusion"]["data"][0]
+    assert picture["customdata"] == [["2 of 4", "2 of 4", "0 of 4"], ["1 of 2", "1 of 2", "0 of 2"], ["0 of 0"] * 3]
+    assert "nearest centre (over 2 of 3 classes)" in shown
+    assert "3.1 %" in shown
+    assert "Calibration error" in shown
+    graph = pytest.importorskip("plotly.graph_objects")
+    graph.Figure(**pictures(text)["plot-confusion"])
+
+
+def test_no_confusions(runs):
+    text = page(with_test_images(runs["good"], np.arange(3), np.arange(3)))
+    assert "No test image was taken for another class." in text
+    assert "Calibration error" not in words(text)
+    assert 'id="confusions"' not in page(runs["good"])  # as earlier versions wrote it
+
+
+def test_confusions_of_many_classes_are_only_listed(runs):
+    labels = np.arange(100).repeat(2)
+    text = page(with_test_images(runs["unbound"], labels, (labels + 1) % 100))
+    assert "plot-confusion" not in pictures(text)
+    assert "88 more pairs of classes" in text

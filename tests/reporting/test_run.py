@@ -2,13 +2,16 @@
 
 import json
 import re
+from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 
 from orthoframe.errors import InputError
+from orthoframe.geometry import Confusion, accuracy_of
 from orthoframe.reporting import read_run
-from orthoframe.training import Cause, Ending
+from orthoframe.training import Cause, Ending, TestRecord
 from run_folders import BAD, CONFIG, GOOD, write_run
 
 
@@ -116,7 +119,7 @@ def test_files_that_are_no_text(folder, name):
         ("certificate.json", '"name": 0', '"name": 0.5', r"Expected `int \| str`.*name"),
         ("metrics.csv", "loss,", "losses,", "metrics.csv, line 2: .*missing required field `loss`"),
         ("metrics.csv", "0.31", "fast", "metrics.csv, line 2: Expected `float`.*seconds"),
-        ("metrics.csv", "0.31", "0.31,5", "metrics.csv, line 2: the header has 17 fields, and the line has not"),
+        ("metrics.csv", "0.31", "0.31,5", "metrics.csv, line 2: the header has 19 fields, and the line has not"),
         ("metrics.csv", "0.31", '"0.31', "metrics.csv, line 5: not a .csv file"),
         ("metrics.csv", "\n2,", "\n1,", "metrics.csv, line 3: epochs must be 0 or more and increase, and 1"),
         ("metrics.csv", "\n1,", "\n1.5,", "metrics.csv, line 2: Expected `int`.*epoch"),
@@ -163,3 +166,40 @@ def test_a_table_without_epochs(folder):
     (folder / "metrics.csv").write_text((folder / "metrics.csv").read_text().splitlines()[0] + "\n")
     with pytest.raises(InputError, match=r"metrics.csv: there is no epoch"):
         read_run(folder)
+
+
+def with_test(folder, **changes):
+    """The run with results of test images in its verdict."""
+    labels = np.array([0, 0, 0, 1, 1, 2])
+    predicted = np.array([0, 1, 1, 1, 0, 2])
+    found = Confusion.of(predicted, labels, [0, 1, 2])
+    accuracy = accuracy_of(predicted, labels, [0, 1, 2])
+    verdict = replace(
+        GOOD, test=TestRecord(replace(accuracy, **changes.pop("accuracy", {})), replace(found, **changes))
+    )
+    (folder / "verdict.json").write_bytes(msgspec.json.encode(verdict))
+    return folder
+
+
+def test_test_images_of_the_verdict(folder):
+    read = read_run(with_test(folder))
+    assert read.verdict.test.confusion.sentences() == ["0 as 1: 2 of 3", "1 as 0: 1 of 2"]
+    assert read.accuracy == ("test", read.verdict.test.accuracy)
+    (folder / "verdict.json").write_bytes(msgspec.json.encode(GOOD))  # as earlier versions wrote it
+    assert read_run(folder).accuracy == ("test", read.measurements[-1].test)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rows": (3, 2)}, "verdict.json: test has 3 classes, rows of 2"),
+        ({"accuracy": {"by_class": (1.0,)}}, "verdict.json: test has 3 classes"),
+        ({"names": (0, 1, 5)}, "the classes of test are not those of geometry.jsonl"),
+        ({"cells": ((0, 3, 1),)}, "cells must be two of 3 classes"),
+        ({"cells": ((-1, 1, 1),)}, "cells must be two of 3 classes"),
+        ({"cells": ((0, 1, 4),)}, "and no more rows than there are"),
+    ],
+)
+def test_test_images_that_cannot_be(folder, changes, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_run(with_test(folder, **changes))

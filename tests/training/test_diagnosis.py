@@ -3,7 +3,7 @@
 import pytest
 import torch
 from tests.training.runs import small
-from tests.training.verdicts import FAST, causes, features_of, verdict
+from tests.training.verdicts import FAST, causes, features_of, record, verdict
 
 from orthoframe.errors import Option
 from orthoframe.training import Cause, Ending, LikelyCause, Signature, make_task
@@ -168,3 +168,58 @@ def test_distances_that_are_not_finite():
     assert not said.reached
     assert any(cause.sentence.endswith(f": {len(task.train)}") for cause in said.causes)
     assert said.ending is not Ending.FALLING
+
+
+def merged(task, *groups):
+    """Features in which the classes of each group have one direction."""
+    owner = list(range(10))
+    for group in groups:
+        for c in group:
+            owner[c] = group[0]
+    return torch.nn.functional.one_hot(torch.tensor(owner)[task.train.labels], 16).double()
+
+
+@pytest.mark.parametrize(
+    ("groups", "words"),
+    [
+        ([(3, 7)], "; classes 3 and 7 share a direction."),
+        ([(1, 2), (3, 7, 8)], "; classes 3, 7 and 8 share a direction, and so do 1 and 2."),
+        ([(0, 1, 2, 3, 4, 5, 6, 7, 8)], "; classes 0, 1, 2, 3, 4, 5, 6, 7 and 1 more share a direction."),
+        ([(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)], ", and so do 4 and 5, and so do 2 more groups."),
+        ([tuple(range(10))], "; all 10 classes share a direction."),
+    ],
+)
+def test_merged_classes_are_named(groups, words):
+    said = verdict(lambda task: merged(task, *groups))
+    assert said.sentence.endswith(words)
+    assert said.merged == tuple(sorted(groups, key=lambda group: -len(group)))
+    assert verdict(tilt=0.3).merged == ()
+
+
+@pytest.mark.parametrize(
+    ("losses", "ending", "cause"),
+    [
+        ((9.0, 9.0), Ending.MIXED, Cause.MIXED),
+        ((30.0, 5.0), Ending.HARDLY_BEGUN, Cause.MIXED),
+        ((3.0, 3.0), Ending.ALIKE, Cause.ALIKE),
+        ((3.1, 3.1), Ending.ALIKE, Cause.ALIKE),
+    ],
+)
+def test_a_loss_above_that_of_features_that_are_all_alike(losses, ending, cause):
+    columns = {"floor": 1.0, "collapsed": 3.0, "delta_of": 0.9}
+    records = [record(10 * (n + 1), loss=loss, gap=loss - 1.0, **columns) for n, loss in enumerate(losses)]
+    said = verdict(records=records, tilt=0.3)
+    assert said.ending is ending
+    assert causes(said) == [cause]
+    if cause is Cause.MIXED:
+        assert f"the loss, {losses[-1]:.4f}, is far above that of features that are all alike, 3.0000" in (
+            said.causes[0].sentence
+        )
+        assert "a smaller lr" in said.causes[0].advice
+
+
+def test_the_test_images_are_kept_with_the_verdict():
+    said = verdict()
+    assert said.test.accuracy.balanced == 1
+    assert (said.test.confusion.wrong, said.test.confusion.rows) == (0, (1,) * 10)
+    assert said.test.calibration_error is None

@@ -10,11 +10,11 @@ import onnxruntime
 import pytest
 import torch
 
-from orthoframe.data import Normaliser, load_data
+from orthoframe.data import Normaliser, Preparation, load_data
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
 from orthoframe.options import Activation
-from orthoframe.training import TrainedEncoder, _onnx, export_onnx, images_of_run, load_encoder
+from orthoframe.training import Architecture, TrainedEncoder, _onnx, export_onnx, images_of_run, load_encoder
 
 OTHERS = [name for name in get_args(Activation) if name not in ("relu", "none")]
 
@@ -31,8 +31,13 @@ def made(model, shape, *, width, activation="relu", head="linear", classes=5):
     normaliser = Normaliser((0.4, 0.5, 0.45)[: shape[0]], (0.2, 0.3, 0.25)[: shape[0]])
     pixels = torch.randint(0, 256, (classes, *shape), dtype=torch.uint8, generator=generator)
     names = tuple(f"class {c}" for c in range(classes))
-    trained = TrainedEncoder(encoder, torch.zeros(classes, encoder.out_features), names, shape, normaliser)
+    trained = TrainedEncoder(
+        encoder, torch.zeros(classes, encoder.out_features), names, Preparation(shape), normaliser, MADE
+    )
     return replace(trained, centres=trained.features(pixels).double())
+
+
+MADE = Architecture("mlp", None, "linear", None, "relu")  # which is not exported
 
 
 def run(path, pixels):
@@ -96,6 +101,7 @@ def test_what_the_file_says(undisturbed, exported):
     about = {entry.key: entry.value for entry in model.metadata_props}
     assert json.loads(about["classes"]) == list("0123456789")
     assert json.loads(about["image_shape"]) == [1, 8, 8]
+    assert json.loads(about["preparation"])["fit"] == "pad"
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]
     (given,) = model.graph.input
     kind = given.type.tensor_type
@@ -113,7 +119,7 @@ def test_real_images_only_where_they_are(undisturbed, tmp_path):
     for changed in ({"data": "mnist", "data_dir": str(tmp_path)}, {"data": 3}, {"data": "npz:missing.npz"}):
         (tmp_path / "config.json").write_text(json.dumps(config | changed))
         assert images_of_run(tmp_path, trained) is None
-    assert images_of_run(undisturbed, replace(trained, image_shape=(3, 8, 8))) is None
+    assert images_of_run(undisturbed, replace(trained, preparation=Preparation((3, 8, 8)))) is None
 
 
 def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, monkeypatch):

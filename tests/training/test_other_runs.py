@@ -75,10 +75,12 @@ def test_every_setting_is_compared():
     other = {"data": "mnist", "data_dir": "x", "imbalance": "none", "model": "vit", "head": "none", "activation": "abs"}
     other |= {"loss": "cross-entropy", "denominator": "sincere", "temperature": 0.7, "scheme": "full"}
     other |= {"binding": "none", "lr_schedule": "step", "precision": "bf16-mixed"}
+    other |= {"path_column": "x", "label_column": "x", "split_column": "x", "group_column": "x", "size": [3, 4]}
+    other |= {"fit": "crop", "init": "x", "backbone": "x"}
     for name, value in Settings().to_dict().items():
         changed = other[name] if name in other else not value if isinstance(value, bool) else (value or 0) + 1
         found = changed_settings(Settings(), Settings.from_dict({name: changed}))
-        may_change = name in ("data_dir", "devices")
+        may_change = name in ("data_dir", "devices", "workers", "memory")
         assert found == ("" if may_change else f"{name} is {json.dumps(changed)} (it was {json.dumps(value)})")
     assert changed_settings(Settings(data="npz:/a.npz"), Settings(data="npz:/b.npz")) == ""
     assert "data is" in changed_settings(Settings(data="npz:/a"), Settings(data="folder:/a"))
@@ -115,7 +117,7 @@ def order_permuted(data, part):
 def stored(tmp_path):
     """The folder of an interrupted run on arrays in a file of their own."""
     np.savez(tmp_path / "data.npz", **arrays())
-    settings = small(data=f"npz:{tmp_path / 'data.npz'}", imbalance="none", majority=None, ratio=1.0)
+    settings = small(data=f"npz:{tmp_path / 'data.npz'}", imbalance="none", majority=None, ratio=1.0, validation=0.0)
     interrupt(settings, tmp_path / "run", epoch=1, steps=1)
     return tmp_path / "run"
 
@@ -158,7 +160,7 @@ def test_a_run_and_its_data_may_be_moved(stored, tmp_path):
 
 def json_settings(folder):
     settings = json_of(folder / "config.json")
-    return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio")}
+    return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio", "validation")}
 
 
 def test_order_is_recognised_where_images_are_held_out(tmp_path):

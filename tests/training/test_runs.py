@@ -63,7 +63,8 @@ def decoded(path, kind):
 
 def check(outcome, settings):
     folder = outcome.folder
-    assert Settings.from_dict(json_of(folder / "config.json")) == settings
+    made = {"imbalance": settings.imbalance or "step", "model": settings.model or "mlp", "validation": 0.0}
+    assert Settings.from_dict(json_of(folder / "config.json")) == replace(settings, **made) == outcome.settings
     rows = rows_of(folder)
     every = settings.measure_every or 1
     epochs = range(1, settings.epochs + 1)
@@ -195,7 +196,7 @@ def test_classes_have_their_names(tmp_path):
         x_test=pixels.astype(np.uint8),
         y_test=labels,
     )
-    settings = small(data=f"npz:{tmp_path / 'animals.npz'}", imbalance="none", majority=None, ratio=1.0)
+    settings = small(data=f"npz:{tmp_path / 'animals.npz'}", majority=None, ratio=1.0, validation=0.0)
     settings = replace(settings, scheme="partition", binding="none", batch_size=4)
     outcome = train(settings, tmp_path / "run")
     line = lines_of(tmp_path / "run" / "geometry.jsonl")[-1]

@@ -3,7 +3,7 @@
 import math
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -19,7 +19,8 @@ def test_choices(name):
     with pytest.raises(OptionError) as refused:
         Settings(**{name: "odd"}).check()
     assert refused.value.args[0] == Option(name)
-    for choice in get_args(get_type_hints(Settings)[name]):
+    kind = get_type_hints(Settings)[name]
+    for choice in get_args(kind if get_origin(kind) is Literal else get_args(kind)[0]):
         assert repr(choice) in str(refused.value)
 
 
@@ -59,7 +60,16 @@ def test_choices(name):
         ("temperature", None, "not None"),
         ("temperature", "0.1", "must be a number, not str"),
         ("epochs", 3.5, "whole number"),
-        ("epochs", None, "not None"),
+        ("batch_size", None, "not None"),
+        ("size", (0, 5), "at least 1, not 0"),
+        ("size", 5, "must be a height and a width, not 5"),
+        ("validation", 1.0, "below 1, not 1"),
+        ("minutes", 0, "positive"),
+        ("memory", -1, "at least 0"),
+        ("workers", -1, "at least 0, not -1"),
+        ("fit", "squeeze", "'pad', 'crop', 'stretch', not 'squeeze'"),
+        ("path_column", None, "must be the name of a column, not None"),
+        ("group_column", 3, "must be the name of a column, not 3"),
         ("width", "16", "not '16'"),
         ("compile", 1, "true or false, not 1"),
         ("data", 3, "not 3"),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import binomtest
 
 from orthoframe._rows import Integers, count_array
 from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, log_perm, missing_large, missing_small
@@ -161,6 +160,8 @@ def _most_epochs(counts: Integers) -> int:
 
 def _simulated(counts: Integers, batch_size: int, epochs: int, runs: int, seed: int) -> Coverage:
     found = simulate(counts, batch_size, epochs, runs, seed)
+    from scipy.stats import binomtest  # a second to load
+
     interval = binomtest(found.certified, runs).proportion_ci(0.99, method="exact")
     return Coverage(
         probability=found.certified / runs,

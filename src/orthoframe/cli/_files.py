@@ -167,6 +167,13 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
         return LinearClassifier.of(parts["weight"], parts.get("bias"), classes, dim)
 
 
+def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Read those arrays of an `.npz` file that have one of these names."""
+    with _reading(path):
+        archive = ArrayArchive(path)
+        return {name: archive[name].read() for name in archive.names if name in set(names)}
+
+
 def _stored(path: Path, names: Iterable[str]) -> dict[str, tuple[Any, Any, Callable[[], Any]]]:
     """Shape, dtype and a function that reads, of the arrays of a file that have these names."""
     if path.suffix == ".npz":

@@ -20,6 +20,8 @@ VERBS = {
     "report": "Write the report of one run, or of several side by side.",
     "certify": "Decide whether batches have the orthogonal frame as their only optimum.",
     "measure": "Measure the geometry of any embedding.",
+    "embed": "Write the features of images, by any backbone.",
+    "fit": "Fit a classifier of embeddings whose classes end in an orthogonal frame.",
     "ufm": "Minimise the loss over free features: where training ends, without a network.",
     "study": "Run a grid of trainings, and test claims on it.",
 }

@@ -1,9 +1,10 @@
 """A run on the terminal: what is known before it, how it goes, how it ended."""
 
+import math
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,24 @@ from rich.table import Table
 from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress
-from orthoframe.errors import InputError, OrthoframeError, Part, spelled
+from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
+from orthoframe.geometry import Accuracy, Confusion
+
+_LINES = 40  # of epochs at most, where there is no terminal
+_ALL, _WORST = 20, 5  # classes whose accuracies are all printed; of more, so many
+_CONFUSIONS = 5  # that are printed
 
 
-def run_training(settings: training.Settings | None, path: Path, tensorboard: bool) -> int:
+def run_training(settings: training.Settings | None, path: Path, tensorboard: bool, code: bool = False) -> int:
     """Train, or resume without settings, with a progress bar; the exit status."""
     on_epoch = _curves(path) if tensorboard else lambda _: None
     try:
         with training_bar() as bar, outliving_the_terminal():
             listener = _listener(bar, on_epoch)
-            result = training.resume(path, listener) if settings is None else training.train(settings, path, listener)
+            if settings is None:
+                result = training.resume(path, listener, code=code)
+            else:
+                result = training.train(settings, path, listener)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
             raise  # the run has not begun: there is nothing to resume
@@ -41,7 +50,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
 
 
 def training_bar() -> Progress:
-    """The bar of a run: epochs, loss, gap and distance, on a terminal only."""
+    """The bar of a run: epochs, loss, gap, distance and accuracy, on a terminal only."""
     return progress(MofNCompleteColumn(), TextColumn("{task.fields[words]}", markup=False), TimeRemainingColumn())
 
 
@@ -49,15 +58,19 @@ def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -
     """Show a run on a bar, and print what is known before it."""
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
+    lines = _EpochLines(shown=not sys.stderr.isatty())
+
+    def on_start(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
+        lines.epochs = task.settings.num_epochs
+        _print_opening(task, certified, floor)
 
     def on_step(loop: training.Loop) -> None:
-        records, words = loop.state.records, ""
-        if records:
-            delta = next((record.delta_of for record in reversed(records) if record.delta_of is not None), None)
-            words = f"loss {records[-1].loss:.4f}"
-            words += "" if records[-1].gap is None else f"  gap {records[-1].gap:.1e}"
-            words += "" if delta is None else f"  Delta_GM {delta:.4f}"
+        words = _epoch_words(loop.state.records)
         bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.epochs, words=words)
+
+    def after_epoch(record: training.EpochRecord) -> None:
+        lines.add(record)
+        on_epoch(record)
 
     def on_note(note: tuple[Part, ...]) -> None:
         print(f"orthoframe: {spelled(note, flag)}", file=sys.stderr)
@@ -67,7 +80,40 @@ def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -
             downloads[name] = bar.add_task(name, total=total, words="")
         bar.update(downloads[name], completed=done, total=total)
 
-    return training.RunListener(_print_opening, on_step, on_epoch, on_note, on_data)
+    return training.RunListener(on_start, on_step, after_epoch, on_note, on_data)
+
+
+def _epoch_words(records: Sequence[training.EpochRecord]) -> str:
+    """The last epoch in a few words; what it did not measure is that of the last one that did."""
+    if not records:
+        return ""
+    last = records[-1]
+    words = [f"loss {last.loss:.4f}"]
+    if last.gap is not None:
+        words.append(f"gap {last.gap:.1e}")
+    measured = next((record for record in reversed(records) if record.delta_of is not None), None)
+    if measured is not None:
+        words.append(f"Delta_GM {measured.delta_of:.4f}")
+        kind, accuracy = "validation", measured.validation_balanced_accuracy
+        if accuracy is None:
+            kind, accuracy = "test", measured.test_balanced_accuracy
+        words += [] if accuracy is None else [f"{kind} accuracy {accuracy:.3f}"]
+    return "  ".join(words)
+
+
+@dataclass
+class _EpochLines:
+    """A line for an epoch that was measured, where there is no terminal for a bar; at most forty, and the last."""
+
+    shown: bool
+    epochs: int = 1
+    due: int = 1  # the epoch from which on there is another line
+
+    def add(self, record: training.EpochRecord) -> None:
+        if not self.shown or record.delta_of is None or (record.epoch < self.due and record.epoch < self.epochs):
+            return
+        self.due = record.epoch + math.ceil(self.epochs / _LINES)
+        print(f"epoch {record.epoch} of {self.epochs}: {_epoch_words([record])}", flush=True)
 
 
 def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
@@ -93,9 +139,15 @@ def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
 def _print_opening(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
     """What is known before the first step."""
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
+    channels, height, width = task.train.image_shape
+    size = len(task.train) * channels * height * width / 2**30
+    streamed = "" if task.train.held else f" ({size:.1f} GiB, read when they are needed)"
+    kept = f" of {task.images:,}" if len(task.train) < task.images else ""
     print(
-        f"{settings.data}: {len(task.train):,} images of {len(counts)} classes ({max(counts):,} to {min(counts):,}); "
-        f"{settings.model}, {task.encoder.out_features} features, activation {settings.activation}, "
+        f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels{streamed}, "
+        f"{len(counts)} classes "
+        f"({max(counts):,} to {min(counts):,}); "
+        f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
     )
     if settings.loss == "supcon":
@@ -103,22 +155,50 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     if floor is not None:
         below = "" if task.encoder.nonnegative else "; features that may be negative can go below it"
         print(f"The floor of the loss is {floor:.6f}{below}.")
+    print("Delta_GM is the distance to the frame (0: class means form an orthogonal frame); accuracies are balanced.")
     sys.stdout.flush()
 
 
 def _print_result(result: training.RunResult) -> None:
-    geometry, test, last = result.evaluation.geometry, result.evaluation.test, result.records[-1]
+    found, last, test = result.evaluation, result.records[-1], result.evaluation.tested
+    geometry = found.geometry
     verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g}")
-    table.add_row("beta_NC", f"{geometry.beta_nc:.3g}")
+    table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
+    table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
     table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
-    table.add_row("balanced test accuracy", f"{test.balanced:.4f}")
-    table.add_row("worst class", f"{test.worst:.4f} ({test.worst_class})")
+    if found.validation is not None:
+        table.add_row("balanced validation accuracy", f"{found.validation.balanced:.4f}{found.validation.over()}")
+    table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
+    if found.calibration_error is not None:
+        table.add_row("expected calibration error", f"{found.calibration_error:.4f} (test images; 0: as sure as right)")
+    table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
     why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
     print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
+    _print_classes(test, found.confusion)
     print(f"report: {result.folder / 'report.html'}")
+
+
+def _print_classes(test: Accuracy, confusion: Confusion | None) -> None:
+    """Test accuracies of all classes, or of the worst ones of many; and which classes are taken for which."""
+    if confusion is None:
+        return
+    rows = list(zip(confusion.names, test.by_class, confusion.rows, strict=True))
+    title = "test accuracy of each class"
+    if len(rows) > _ALL:
+        known = [(name, rate, count) for name, rate, count in rows if rate is not None]
+        rows = list(sorted(known, key=lambda row: row[1])[:_WORST])
+        title = f"test accuracy of the {len(rows)} worst of {len(test.by_class)} classes"
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
+    for name, rate, count in rows:
+        shown = "-" if rate is None else f"{rate:.3f}"
+        table.add_row(brief(name, 40), shown, f"{count:,} images" if count != 1 else "1 image")
+    console = Console(markup=False, emoji=False)
+    print(f"{title}:")
+    console.print(table)
+    if confusion.cells:
+        print("largest confusions:", *(f"  {brief(said)}" for said in confusion.sentences(_CONFUSIONS)), sep="\n")

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import tyro
 
+from orthoframe.cli._encoder import encoder_of
 from orthoframe.cli._files import check_output, writing
+from orthoframe.cli._terminal import Flag
 
 
 @dataclass(frozen=True)
@@ -24,13 +26,15 @@ class ExportCommand:
     """The folder of a run, or its encoder.safetensors."""
     onnx: Annotated[Path, tyro.conf.arg(metavar="OUT.onnx")]
     """Where to write the graph."""
+    code: Flag = False
+    """Allow the Python function that the run names as its backbone, if there is one, to be imported and called."""
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
-        from orthoframe.training import export_onnx, images_of_run, load_encoder
+        from orthoframe.training import export_onnx, images_of_run
 
         check_output(self.onnx, "onnx", ".onnx")
-        trained = load_encoder(self.run_folder)
+        trained = encoder_of(self.run_folder, self.code)
         with writing(self.onnx, "onnx"):
             said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
         print(f"{self.onnx}: {said}")

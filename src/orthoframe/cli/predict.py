@@ -1,77 +1,157 @@
 """`orthoframe predict`: which class is each image of?"""
 
 import csv
+import io
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import tyro
 
 from orthoframe.cli._terminal import Flag
-from orthoframe.errors import InputError
+from orthoframe.errors import InputError, brief
+from orthoframe.options import check_count, check_size
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from orthoframe.data import Decoded
     from orthoframe.training import TrainedEncoder
 
-_TOGETHER = 256  # images that are read and encoded at a time
 _BLOCKS = 3  # that explain a prediction in one row of CSV
+_LONGEST = 300  # characters of a sentence about a file
+_MANY = 1000  # images, from which on a bar shows how far it is
 
 
 @dataclass(frozen=True)
 class PredictCommand:
     """Classify images by the nearest class centre of a trained encoder.
 
-    Prints CSV: the image, its class, and the cosine of its features to each class mean. With --explain, evidence is the
-    share of the features' energy in the block of dimensions that a class owns, and the out-of-class score is the share
-    outside the block of the predicted class. Exit status: 0 classified, 2 bad input. For example:
+    Images of any size and kind are prepared as those of the training were. Prints CSV: the image, its class, the
+    confidence, and the cosine of its features to each class mean. Confidences are calibrated on the validation images
+    of the run; without any there are none. With --explain, evidence is the share of the features' energy in the block
+    of dimensions that a class owns, and the out-of-class score is the share outside the block of the predicted class.
+    Exit status: 0 classified, 1 some files could not be read (named at the end), 2 none could, or bad input. For
+    example:
 
     orthoframe predict runs/digits-step10-mlp-relu-seed0 scan1.png scan2.png
+
+    orthoframe predict runs/digits-step10-mlp-relu-seed0 scans/ 'more/*.jpg' --top 3
 
     orthoframe predict runs/digits-step10-mlp-relu-seed0 scan1.png --explain
     """
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
     """The folder of a run, or its encoder.safetensors."""
-    images: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(metavar="IMAGE...")]
-    """Image files of the size that the encoder was trained on."""
+    images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGES...")]
+    """Image files, folders with images at any depth, and patterns in quotes."""
+    top: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Print the N best classes with their confidences instead of the cosines to all."""
     explain: Flag = False
     """Also print the evidence for each class, largest first, and an out-of-class score."""
     json: Flag = False
     """Print one JSON object per image instead."""
+    code: Flag = False
+    """Allow the Python function that the run names as its backbone, if there is one, to be imported and called."""
+    workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
+    """Processes that decode images (default: one per core)."""
 
     def run(self) -> int:
         """Print the class of each image."""
-        import torch
-
-        from orthoframe.data import read_image
-        from orthoframe.training import load_encoder
+        from orthoframe.cli._encoder import encoder_of
+        from orthoframe.cli._images import decode_and, find_images
+        from orthoframe.cli._terminal import progress
+        from orthoframe.data import available_cores
 
         if not self.images:
-            raise InputError("which images? Name at least one file")
-        trained = load_encoder(self.run_folder)
-        channels, height, width = trained.image_shape
+            raise InputError("which images? Name at least one file or folder")
+        if self.top is not None:
+            check_size("top", self.top)
+        workers = available_cores() if self.workers is None else check_count("workers", self.workers, 0)
+        trained = encoder_of(self.run_folder, self.code)
+        found = find_images(self.images)
+        if not found.paths:
+            raise InputError(brief(found.problems[0], _LONGEST))
+        if trained.calibration is None:
+            why = "the encoder was trained without validation images, which would calibrate them"
+            print(f"orthoframe: no confidences: {why}", file=sys.stderr)
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a file name may be bytes that are no text
+            sys.stdout.reconfigure(errors="surrogateescape")
+
+        problems, classified = list(found.problems), 0
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        for start in range(0, len(self.images), _TOGETHER):
-            paths = self.images[start : start + _TOGETHER]
-            pixels = torch.stack([read_image(path, channels, (height, width)) for path in paths])
-            features = trained.features(pixels)
-            cosines, winners = trained.classify(features)
-            reasons = _reasons(features, trained) if self.explain else [{}] * len(paths)
-            if start == 0 and not self.json:
-                writer.writerow(["image", "class", *trained.classes, *_columns(reasons[0])])
-            for path, row, winner, reason in zip(paths, cosines, winners, reasons, strict=True):
-                name, scores = trained.classes[int(winner)], _rounded(row)
-                if self.json:
-                    scored = dict(zip(trained.classes, scores, strict=True))
-                    print(json.dumps({"image": str(path), "class": name, "scores": scored, **reason}))
-                else:
-                    writer.writerow([path, name, *scores, *_columns(reason).values()])
-        return 0
+        bar = progress()
+        bar.disable = bar.disable or sys.stdout.isatty() or len(found.paths) < _MANY
+        with bar:
+            task = bar.add_task("images", total=len(found.paths))
+            work = partial(self._rows, paths=found.paths, trained=trained)
+            for rows, unread in decode_and(work, found.paths, trained.preparation, workers):
+                problems += unread
+                for row in rows:
+                    if self.json:
+                        print(json.dumps(row))
+                    else:
+                        names, values = zip(*_columns(row), strict=True)
+                        if not classified:
+                            writer.writerow(names)
+                        writer.writerow(values)
+                    classified += 1
+                bar.advance(task, len(rows) + len(unread))
+        sys.stdout.flush()  # before what is said of other files
+        for problem in problems:
+            print(f"orthoframe: {brief(problem, _LONGEST)}", file=sys.stderr)
+        return (1 if classified else 2) if problems else 0
+
+    def _rows(
+        self, part: "Decoded", paths: Sequence[Path], trained: "TrainedEncoder"
+    ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+        """What is said of each image, as JSON has it; and of each file that could not be read."""
+        if not part.positions:
+            return [], part.problems
+        features = trained.features(part.pixels)
+        cosines, winners = trained.classify(features)
+        reasons = _reasons(features, trained) if self.explain else [{}] * len(part.positions)
+        sure: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
+        scores, classes, rows = _rounded(cosines), trained.classes, []
+        orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
+        for number, (place, winner) in enumerate(zip(part.positions, winners.tolist(), strict=True)):
+            row: dict[str, Any] = {"image": str(paths[place]), "class": classes[winner]}
+            if sure is not None:
+                row["confidence"] = sure[number][winner]
+            if self.top:
+                row["top"] = [
+                    {
+                        "class": classes[c],
+                        **({} if sure is None else {"confidence": sure[number][c]}),
+                        "cosine": scores[number][c],
+                    }
+                    for c in orders[number]
+                ]
+            else:
+                row["scores"] = dict(zip(classes, scores[number], strict=True))
+            rows.append({**row, **reasons[number]})
+        return rows, part.problems
+
+
+def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
+    """A row as columns of CSV, with the largest blocks only; a class may be called as another column is."""
+    columns: list[tuple[str, Any]] = [(name, row[name]) for name in ("image", "class", "confidence") if name in row]
+    for place, entry in enumerate(row.get("top", ()), start=1):
+        known = ("class", "confidence") if place == 1 else ()  # of the best class they are there
+        columns += [(f"{name} {place}", value) for name, value in entry.items() if name not in known]
+    columns += row.get("scores", {}).items()
+    if "blocks" in row:
+        columns.append(("outside", row["outside"]))
+        for place, (name, share) in enumerate(islice(row["blocks"].items(), _BLOCKS), start=1):
+            columns += [(f"block {place}", name), (f"share {place}", share)]
+        columns.append(("unowned", row["unowned"]))
+    return columns
 
 
 def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
@@ -79,22 +159,20 @@ def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, An
     from orthoframe.geometry import explain
 
     found, reasons = explain(features, trained.centres), []
-    for outside, row, unowned in zip(_rounded(found.outside), found.shares, _rounded(found.unowned), strict=True):
-        shares, order = row.sort(descending=True, stable=True)
-        blocks = dict(zip((trained.classes[c] for c in order.tolist()), _rounded(shares), strict=True))
+    values, orders = found.shares.sort(dim=1, descending=True, stable=True)
+    parts = _rounded(found.outside), _rounded(values), orders.tolist(), _rounded(found.unowned)
+    for outside, shares, order, unowned in zip(*parts, strict=True):
+        blocks = dict(zip((trained.classes[c] for c in order), shares, strict=True))
         reasons.append({"outside": outside, "blocks": blocks, "unowned": unowned})
     return reasons
 
 
-def _columns(reason: dict[str, Any]) -> dict[str, Any]:
-    """A reason as columns of CSV, with the largest blocks only."""
-    if not reason:
-        return {}
-    columns = {"outside": reason["outside"]}
-    for place, (name, share) in enumerate(islice(reason["blocks"].items(), _BLOCKS), start=1):
-        columns |= {f"block {place}": name, f"share {place}": share}
-    return columns | {"unowned": reason["unowned"]}
-
-
-def _rounded(values: "Tensor") -> list[float]:
-    return [round(value, 6) + 0.0 for value in values.tolist()]  # -0.0 becomes 0.0
+def _rounded(values: "Tensor") -> list[Any]:
+    """Six decimals without a minus sign before zero; None for a class without a mean."""
+    rounded = np.round(values.double().numpy(), 6) + 0.0
+    known = np.isfinite(rounded)
+    if not known.all():
+        rounded = rounded.astype(object)
+        rounded[~known] = None
+    found: list[Any] = rounded.tolist()
+    return found

@@ -32,17 +32,38 @@ _TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
 )
 
 
+def _parse_size(words: list[str]) -> tuple[int, int]:
+    """`64` for a square, or `48x64` for height and width."""
+    with suppress(ValueError):
+        sides = [int(part) for part in words[0].lower().split("x")]
+        if len(sides) <= 2:
+            return sides[0], sides[-1]
+    raise ValueError(f"must be a number of pixels, or height and width such as 48x64, not {words[0]!r}")
+
+
+_SIZE = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="N|HxW",
+    instance_from_str=_parse_size,
+    is_instance=lambda value: isinstance(value, tuple),
+    str_from_instance=lambda size: [f"{size[0]}x{size[1]}"],
+)
+
+
 @dataclass(frozen=True)
 class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
-    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. A run that was
+    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. Your own images,
+    in a folder with one sub-folder per class, are taken as they are, in any size. A run that was
     killed or interrupted is continued with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped
     early, 2 bad input. For example:
 
     orthoframe train
 
     orthoframe train --data fashion-mnist --model resnet18 --width 16 --epochs 30 --out runs/fashion
+
+    orthoframe train --data folder:photos --minutes 10
 
     orthoframe train --recipe paper --ratio 100
 
@@ -51,12 +72,16 @@ class TrainCommand(Settings):
 
     temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
     """Temperature of the contrastive loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
+    size: Annotated[tuple[int, int], _SIZE] | None = None
+    """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
     recipe: Recipe = "quick"
     """Which defaults to use: quick, paper (as published; needs a GPU), or fast (the fewest epochs to the frame)."""
     out: Folder = None
     """The run folder (default: a new one in runs/)."""
     resume: Folder = None
     """Continue the run in this folder, with its own settings."""
+    code: Flag = False
+    """With --resume: allow the Python function that the run names as its backbone to be imported and called."""
     tensorboard: Flag = False
     """Also write the curves for TensorBoard, to the run folder."""
 
@@ -72,7 +97,7 @@ class TrainCommand(Settings):
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
         if self.resume is not None:
             self._check_alone(settings)
-            return run_training(None, self.resume, self.tensorboard)
+            return run_training(None, self.resume, self.tensorboard, self.code)
         settings.check()
         return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
 
@@ -89,8 +114,15 @@ class TrainCommand(Settings):
 
 def _free_folder(settings: Settings) -> Path:
     """A name that says what the run is, with a number if it is taken."""
-    data = settings.data.partition(":")[0]
-    imbalance = "balanced" if settings.imbalance == "none" else f"{settings.imbalance}{settings.ratio:g}"
-    stem = f"{data}-{imbalance}-{settings.model}-{settings.activation}-seed{settings.seed}"
+    kind, _, path = settings.data.partition(":")
+    if path:  # of the user's own
+        words = [Path(path).expanduser().resolve().stem]
+        words += [] if settings.imbalance in (None, "none") else [f"{settings.imbalance}{settings.ratio:g}"]
+        words += [settings.model or "", settings.loss]
+    else:
+        made = settings.imbalance or "step"
+        words = [kind, "balanced" if made == "none" else f"{made}{settings.ratio:g}"]
+        words += [settings.model or "mlp", settings.activation]
+    stem = "-".join(word for word in (*words, f"seed{settings.seed}") if word)
     paths = (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists())

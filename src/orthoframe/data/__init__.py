@@ -2,19 +2,34 @@
 
 from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._datasets import Progress, data_folder, load_data
-from orthoframe.data._folder import MOST_PIXELS, read_image
 from orthoframe.data._images import Data, LabelledImages, Normaliser
-from orthoframe.data._imbalance import imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
+from orthoframe.data._listing import Columns, Listing, list_folder, list_table
+from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
+from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
+from orthoframe.data._torch import as_data
 
 __all__ = [
     "load_data",
+    "as_data",
     "data_folder",
     "Progress",
     "Data",
     "LabelledImages",
     "Normaliser",
-    "read_image",
+    "StreamedPixels",
+    "PreparedFiles",
+    "decode",
+    "Decoded",
+    "Columns",
+    "Listing",
+    "list_folder",
+    "list_table",
+    "hold_out",
+    "Preparation",
+    "IMAGE_ENDINGS",
     "MOST_PIXELS",
+    "available_cores",
     "step_counts",
     "long_tail_counts",
     "imbalanced_indices",

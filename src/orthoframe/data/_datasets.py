@@ -1,25 +1,31 @@
 """Data by its name: the data sets that are known, their files, and where these come from."""
 
 import gzip
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from orthoframe.data._folder import read_folder
 from orthoframe.data._images import Data, LabelledImages
-from orthoframe.data._imbalance import hold_out
+from orthoframe.data._imbalance import VALIDATION, hold_out
+from orthoframe.data._listing import Columns, Listing, chosen_size, list_folder, list_table
+from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
-from orthoframe.errors import DataError
-from orthoframe.options import check_count
+from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, most_held
+from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.options import OWN_FILES, Fit, check_count, check_number
 
 Progress = Callable[[str, int, int | None], None]
-"""Called with a file name, the bytes downloaded so far, and the total if it is known."""
+"""Called with a file name, the bytes downloaded so far, and the total if it is known; or with what is done with image
+files, how many are done, and how many there are."""
 
 
 @dataclass(frozen=True)
@@ -108,58 +114,137 @@ def load_data(
     name: str,
     folder: str | os.PathLike[str] | None = None,
     *,
+    validation: float = 0.0,
+    size: tuple[int, int] | None = None,
+    channels: int | None = None,
+    fit: Fit = "pad",
+    columns: Columns | None = None,
+    memory: float | None = None,
+    workers: int | None = None,
     seed: int = 0,
     download: bool = True,
     progress: Progress | None = None,
 ) -> Data:
-    """Load labelled images for training and testing, as uint8 in memory.
+    """Load labelled images for training and testing.
 
     | name | what |
     |---|---|
     | `digits` | 1797 digits of 8 x 8 pixels, embedded; 25 % of each class are held out |
     | `mnist`, `fashion-mnist` | 28 x 28, from `mnist/*.gz` and `fashion-mnist/*.gz` (idx) |
     | `cifar10`, `cifar100` | 32 x 32, colour, from `cifar-10-batches-bin/*.bin` and `cifar-100-binary/*.bin` |
-    | `folder:PATH` | a sub-folder of images for each class; with `train` and `test` above them, or 20 % are held out |
-    | `npz:PATH` | the arrays `x_train`, `y_train`, `x_test`, `y_test`, or `x`, `y` of which 20 % are held out |
+    | `folder:PATH` | a sub-folder of images for each class; perhaps with `train`, `test` and `validation` above them |
+    | `csv:FILE` | a table with a path, a label and perhaps a split and a group for each image |
+    | `npz:FILE` | the arrays `x_train`, `y_train`, `x_test`, `y_test`, or `x`, `y`; perhaps the names in `classes` |
 
-    All images of a folder have the same size. Pixels are uint8, [n, height, width] or [n, height, width, channels].
+    Pixels of arrays are uint8, [n, height, width] or [n, height, width, channels]. Image files may have any size: see
+    `Preparation`. Where nothing says which images are for testing, 20 % of each class are held out.
 
     Args:
         name: One of these.
-        folder: Where to look for files; by default `ORTHOFRAME_DATA`, else a folder in the user's cache.
-        seed: Decides which images are held out, if the data has no test set of its own.
+        folder: Where to look for files of benchmark sets; by default `ORTHOFRAME_DATA`, else one in the user's cache.
+        validation: The fraction of the training images of each class that is held out for validation, if nothing says
+            which these are.
+        size: Height and width of image files (default: chosen from what there is).
+        channels: Of image files: 1 for grey, 3 for colour (default: 1 if all of them are grey).
+        fit: How image files get their size.
+        columns: The columns of a table, if they are not `path` and `label`.
+        memory: Bytes that the pixels of image files may take; of more, pixels are read whenever they are needed
+            (default: a quarter of the memory).
+        workers: Processes that decode image files (default: one per core).
+        seed: Decides which images are held out.
         download: Whether to download missing files from their official source.
-        progress: Called with a file name, the bytes downloaded so far, and the total if it is known.
+        progress: Called with a file name, the bytes downloaded so far, and the total if it is known; or with what is
+            done with image files, and their numbers.
 
     Returns:
-        Training and test images, and the name.
+        Training, validation and test images, and the name.
 
     Raises:
         DataError: If the name is unknown, or the data cannot be found, downloaded or read.
 
     Examples:
         >>> data = load_data("digits")
-        >>> len(data.train), len(data.test), list(data.train.pixels.shape[1:]), data.train.classes[:3]
+        >>> len(data.train), len(data.test), list(data.train.image_shape), data.train.classes[:3]
         (1347, 450, [1, 8, 8], ('0', '1', '2'))
     """
     check_count("seed", seed, 0)
+    check_number("validation", validation, least=0, below=1)
     kind, _, path = name.partition(":")
+    groups = None
     if name == "digits":
-        parts = [_digits()]
+        parts = {"train": _digits()}
     elif name in SOURCES:
-        parts = _read(name, data_folder(folder), download, progress)
-    elif kind == "folder" and path:
-        parts = read_folder(Path(path).expanduser())
+        parts = dict(zip(("train", "test"), _read(name, data_folder(folder), download, progress), strict=True))
     elif kind == "npz" and path:
-        parts = read_npz(Path(path).expanduser())
+        parts = dict(zip(("train", "test"), read_npz(Path(path).expanduser()), strict=False))
+    elif kind in OWN_FILES and path:
+        file = Path(path).expanduser()
+        listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
+        images = _from_files(listing, size, channels, fit, memory, workers, progress)
+        whole = len(listing.parts) == 1  # then a subset would only be a copy
+        parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
+        if listing.groups is not None:
+            groups = np.array(listing.groups)[listing.parts["train"]]
+    elif kind == "dataset":
+        raise DataError(f"{name} comes from Python, which has to give it again: see ", Option("data"), " of resume")
     else:
         known = ", ".join(["digits", *SOURCES])
-        raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH or npz:PATH")
-    if len(parts) == 1:
+        raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH, csv:FILE or npz:FILE")
+    if size is not None and kind not in ("folder", "csv"):
+        raise OptionError(Option("size"), " is for image files, not for ", Option("data", name))
+    return _divided(name, parts, groups, validation, fit, seed)
+
+
+def _divided(
+    name: str,
+    parts: dict[str, LabelledImages],
+    groups: NDArray[Any] | None,
+    validation: float,
+    fit: Fit,
+    seed: int,
+) -> Data:
+    """Hold out what nothing says."""
+    train = parts["train"]
+    if "test" not in parts:
         fraction = 0.25 if name == "digits" else 0.2  # the digits are few: 20 % would leave 36 test images per class
-        parts = [parts[0].subset(part) for part in hold_out(parts[0].labels.numpy(), fraction, seed)]
-    train, test = parts
-    return Data(train, test, name)
+        kept, held = hold_out(train.labels.numpy(), fraction, seed, groups)
+        parts["test"] = train.subset(held)
+        train, groups = train.subset(kept), None if groups is None else groups[kept]
+    if "validation" not in parts and validation:
+        kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION)
+        parts["validation"], train = train.subset(held), train.subset(kept)
+    return Data(train, parts["test"], name, parts.get("validation"), fit)
+
+
+def _from_files(
+    listing: Listing,
+    size: tuple[int, int] | None,
+    channels: int | None,
+    fit: Fit,
+    memory: float | None,
+    workers: int | None,
+    progress: Progress | None,
+) -> LabelledImages:
+    """Images of a list of files: held if there is memory for all, else streamed."""
+    told = progress or (lambda name, done, total: None)
+    number, heads = len(listing.paths), []
+    for head in listing.heads():
+        heads.append(head)
+        if len(heads) % 64 == 0 or len(heads) == number:
+            told("looking at images", len(heads), number)
+    height, width = size or chosen_size([head.size for head in heads])
+    channels = channels or (1 if all(head.grey for head in heads) else 3)
+    preparation = Preparation((channels, height, width), fit)
+    processes = available_cores() if workers is None else workers
+    streamed = StreamedPixels(
+        PreparedFiles(listing.paths, preparation), np.arange(number), preparation.image_shape, processes
+    )
+    pixels: Tensor | StreamedPixels = streamed
+    size_of_all = number * math.prod(preparation.image_shape)
+    if size_of_all <= (most_held() if memory is None else memory):
+        name = f"reading {number:,} images ({size_of_all / 2**30:.1f} GiB)"
+        pixels = streamed.held(lambda done: told(name, done, number))
+    return LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
 
 
 def _digits() -> LabelledImages:

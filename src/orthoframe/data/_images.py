@@ -1,26 +1,33 @@
-"""Labelled images as tensors, and pixels as the numbers that an encoder sees."""
+"""Labelled images, held or streamed, and pixels as the numbers that an encoder sees."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe.data._preparation import Preparation
+from orthoframe.data._stream import StreamedPixels
 from orthoframe.errors import DataError
+from orthoframe.options import Fit
+
+_ROWS = 1024  # images that are counted together
 
 
 @dataclass(frozen=True, eq=False)  # comparing tensors gives no single truth value
 class LabelledImages:
-    """A whole data set in memory.
+    """A data set: its pixels in memory, or read from files whenever they are needed.
 
     Args:
-        pixels: uint8, [n, channels, height, width].
+        pixels: uint8, [n, channels, height, width]; a `StreamedPixels` if they are not held in memory.
         labels: int64, [n], from 0 to k-1.
         classes: The names of the k classes.
         places: int64, [n], the position of each image in the data set that it was drawn from; None for a whole set.
+        checksums: uint64, [n], of the image files; None if images do not come from files of their own.
 
     Raises:
         TypeError: For another dtype.
@@ -32,21 +39,21 @@ class LabelledImages:
         (3, [1, 0])
     """
 
-    pixels: Tensor
+    pixels: Tensor | StreamedPixels
     labels: Tensor
     classes: tuple[str, ...]
     places: Tensor | None = None
+    checksums: NDArray[np.uint64] | None = None
 
     def __post_init__(self) -> None:
-        if self.pixels.dtype != torch.uint8 or self.labels.dtype != torch.int64:
-            raise TypeError(
-                f"pixels must be torch.uint8 and labels torch.int64, not {self.pixels.dtype} and {self.labels.dtype}"
-            )
-        if self.pixels.ndim != 4:
+        dtype = self.pixels.dtype if isinstance(self.pixels, Tensor) else torch.uint8
+        if dtype != torch.uint8 or self.labels.dtype != torch.int64:
+            raise TypeError(f"pixels must be torch.uint8 and labels torch.int64, not {dtype} and {self.labels.dtype}")
+        if len(self.pixels.shape) != 4:
             raise ValueError(f"pixels must be [n, channels, height, width], not of shape {list(self.pixels.shape)}")
-        if self.labels.shape != self.pixels.shape[:1]:
-            shape = list(self.labels.shape)
-            raise ValueError(f"labels must be [n], one for each of the {len(self.pixels)} images, not of shape {shape}")
+        if tuple(self.labels.shape) != tuple(self.pixels.shape[:1]):
+            shape, images = list(self.labels.shape), self.pixels.shape[0]
+            raise ValueError(f"labels must be [n], one for each of the {images} images, not of shape {shape}")
         outside = self.labels[(self.labels < 0) | (self.labels >= len(self.classes))]
         if len(outside):
             raise ValueError(f"label {int(outside[0])} is out of range: labels go from 0 to {len(self.classes) - 1}")
@@ -54,13 +61,48 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Channels, height and width."""
+        channels, height, width = self.pixels.shape[1:]
+        return channels, height, width
+
+    @property
+    def held(self) -> bool:
+        """Whether all pixels are in memory."""
+        return isinstance(self.pixels, Tensor)
+
+    @property
+    def class_counts(self) -> list[int]:
+        """Images of each class."""
+        counts: list[int] = torch.bincount(self.labels.cpu(), minlength=len(self.classes)).tolist()
+        return counts
+
+    def batches(self, batches: Sequence[NDArray[np.int64]], device: torch.device | None = None) -> Iterator[Tensor]:
+        """The pixels `[b, channels, height, width]` of one list of positions after another, on a device."""
+        if isinstance(self.pixels, Tensor):
+            for batch in batches:
+                found = self.pixels.index_select(0, torch.from_numpy(batch).to(self.pixels.device))
+                yield found if device is None else found.to(device)
+        else:
+            for found in self.pixels.batches(batches):
+                yield found if device is None else found.to(device)
+
     def subset(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> "LabelledImages":
         """The images at `indices`, in their order; all classes are kept, also those without images."""
-        index = torch.as_tensor(indices, dtype=torch.int64, device=self.pixels.device)
-        # It copies whole images, several times as fast as pixels[index].
-        pixels = self.pixels.index_select(0, index)
-        places = torch.tensor(self.origins(index.cpu()), dtype=torch.int64)
-        return LabelledImages(pixels, self.labels.index_select(0, index.to(self.labels.device)), self.classes, places)
+        index = torch.as_tensor(indices, dtype=torch.int64).cpu()
+        if isinstance(self.pixels, Tensor):
+            # It copies whole images, several times as fast as pixels[index].
+            pixels: Tensor | StreamedPixels = self.pixels.index_select(0, index.to(self.pixels.device))
+        else:
+            pixels = self.pixels.subset(index.numpy())
+        return LabelledImages(
+            pixels,
+            self.labels.index_select(0, index.to(self.labels.device)),
+            self.classes,
+            torch.tensor(self.origins(index), dtype=torch.int64),
+            None if self.checksums is None else self.checksums[index.numpy()],
+        )
 
     def origins(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> list[int]:
         """Positions of the images at `indices` in the data as it was read, before any subset."""
@@ -71,21 +113,37 @@ class LabelledImages:
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Training and test images; a `DataError` unless they have the same classes and size."""
+    """Images for training, testing and perhaps validation; a `DataError` unless all have the same classes and size.
+
+    Args:
+        train: What is trained on.
+        test: What is looked at once, at the end.
+        name: As it was asked for.
+        validation: What is looked at during training, and what choices are made by; None if there is none.
+        fit: How image files got their size.
+    """
 
     train: LabelledImages
     test: LabelledImages
     name: str
+    validation: LabelledImages | None = None
+    fit: Fit = "pad"
 
     def __post_init__(self) -> None:
-        if self.train.classes != self.test.classes:
-            raise DataError(f"{self.name}: the classes of the training and of the test images must be the same")
-        sizes = [list(images.pixels.shape[1:]) for images in (self.train, self.test)]
-        if sizes[0] != sizes[1]:
-            raise DataError(
-                f"{self.name}: training images are of [channels, height, width] = {sizes[0]} and test images of "
-                f"{sizes[1]}; they must have the same size"
-            )
+        named = {"test": self.test} if self.validation is None else {"test": self.test, "validation": self.validation}
+        for part, images in named.items():
+            if self.train.classes != images.classes:
+                raise DataError(f"{self.name}: the classes of the training and of the {part} images must be the same")
+            if self.train.image_shape != images.image_shape:
+                raise DataError(
+                    f"{self.name}: training images are of [channels, height, width] = {list(self.train.image_shape)} "
+                    f"and {part} images of {list(images.image_shape)}; they must have the same size"
+                )
+
+    @property
+    def preparation(self) -> Preparation:
+        """How an image file becomes one of these images."""
+        return Preparation(self.train.image_shape, self.fit)
 
 
 @dataclass(frozen=True)
@@ -118,12 +176,15 @@ class Normaliser:
     @classmethod
     def of(cls, images: LabelledImages) -> "Normaliser":
         """Mean and deviation of all pixels of each channel; a constant channel is only centred."""
-        if images.pixels.numel() == 0:
+        if 0 in images.pixels.shape:
             raise ValueError("there are no pixels to take the mean of")
+        # From the counts of 256 values: sums of integers are exact, whatever the order in which a device adds.
+        histogram = torch.zeros(images.image_shape[0], 256, dtype=torch.int64)
+        for part in images.batches(np.array_split(np.arange(len(images)), 1 + len(images) // _ROWS)):
+            for channel, counted in zip(part.unbind(1), histogram, strict=True):
+                counted += torch.bincount(channel.flatten(), minlength=256).cpu()
         mean, std = [], []
-        for channel in images.pixels.unbind(1):
-            # From the counts of 256 values: sums of integers are exact, whatever the order in which a device adds.
-            counts = torch.bincount(channel.flatten(), minlength=256).tolist()
+        for counts in histogram.tolist():
             number, total, squares = (sum(n * value**power for value, n in enumerate(counts)) for power in (0, 1, 2))
             mean.append(total / number / 255)
             std.append(math.sqrt((number * squares - total * total) / number**2) / 255 or 1.0)

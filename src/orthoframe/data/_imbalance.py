@@ -14,7 +14,7 @@ from orthoframe.options import check_count, check_number, check_size
 
 Indices = NDArray[np.int64]
 # One stream of random numbers per use: samples that are held out and samples that are kept are drawn independently.
-_HELD_OUT, _KEPT = 0, 1
+HELD_OUT, _KEPT, VALIDATION = 0, 1, 2
 
 
 def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
@@ -109,19 +109,44 @@ def imbalanced_indices(
     return np.sort(np.concatenate(drawn))
 
 
-def hold_out(classes: NDArray[Any], fraction: float, seed: int) -> tuple[Indices, Indices]:
-    """Sorted indices of a training and a test part, which has the same fraction of each class, rounded.
+def hold_out(
+    classes: NDArray[Any], fraction: float, seed: int, groups: NDArray[Any] | None = None, stream: int = HELD_OUT
+) -> tuple[Indices, Indices]:
+    """Sorted indices of a part that is kept and one that is held out, with the same fraction of each class, rounded.
 
-    A class with two or more samples has at least one on each side; a single one is trained on.
+    A class with two or more samples has at least one on each side; a single one is kept. With groups, all samples of a
+    group are on the same side, and fractions are as near as that allows.
     """
     check_count("seed", seed, 0)
+    if groups is not None:
+        return _hold_out_groups(classes, fraction, seed, groups, stream)
     test = []
     for c, samples in enumerate(class_members(classes, int(classes.max(initial=-1)) + 1)):
         number = min(max(round(fraction * len(samples)), 1), len(samples) - 1)
-        test.append(_shuffled(samples, seed, _HELD_OUT, c)[: max(number, 0)])
+        test.append(_shuffled(samples, seed, stream, c)[: max(number, 0)])
     held = np.zeros(len(classes), dtype=bool)
     held[np.concatenate([np.empty(0, np.int64), *test])] = True
     return np.flatnonzero(~held), np.flatnonzero(held)
+
+
+def _hold_out_groups(
+    classes: NDArray[Any], fraction: float, seed: int, groups: NDArray[Any], stream: int
+) -> tuple[Indices, Indices]:
+    """Groups in random order are held out while that brings the classes in them nearer to their fractions."""
+    names, group = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), int(classes.max(initial=-1)) + 1))
+    np.add.at(counts, (group, classes), 1)
+    total = counts.sum(0)
+    wanted, held, chosen = fraction * total, np.zeros_like(total), np.zeros(len(names), dtype=bool)
+    for number in _shuffled(np.arange(len(names)), seed, stream):
+        after = held + counts[number]
+        # Relative to the size of each class, so that small ones count as much; and something is left to train on.
+        here = counts[number] > 0
+        nearer = (np.abs(after - wanted) - np.abs(held - wanted))[here] / total[here]
+        if nearer.sum() < 0 and (after < total)[here].all():
+            held, chosen[number] = after, True
+    found = chosen[group]
+    return np.flatnonzero(~found), np.flatnonzero(found)
 
 
 def _shuffled(indices: Indices, seed: int, *stream: int) -> Indices:

@@ -99,9 +99,11 @@ def read_npz(path: Path) -> list[LabelledImages]:
 
     The arrays are `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`. Images are uint8, [n, height, width] for
     grey ones or [n, height, width, channels] with 1 or 3 channels; labels are integers or strings, [n]. Classes are the
-    distinct training labels, sorted.
+    distinct training labels, sorted; their names are in `classes`, if that is there, in the order of labels from 0.
     """
-    parts = _read_parts(path)
+    parts, classes = _read_parts(path)
+    if classes is not None:
+        return [_named(path, pixels, labels, classes) for pixels, labels in parts]
     names = np.unique(parts[0][1])
     unknown = np.setdiff1d(parts[-1][1], names)
     if len(unknown):
@@ -113,8 +115,20 @@ def read_npz(path: Path) -> list[LabelledImages]:
     return images
 
 
-def _read_parts(path: Path) -> list[tuple[NDArray[np.uint8], NDArray[Any]]]:
-    """Pixels and labels of each part; what their headers say is checked before they are read."""
+def _named(path: Path, pixels: NDArray[np.uint8], labels: NDArray[Any], classes: NDArray[Any]) -> LabelledImages:
+    """Images whose labels are positions in a list of names."""
+    if labels.dtype.kind == "U" or (len(labels) and not 0 <= labels.min() <= labels.max() < len(classes)):
+        raise DataError(
+            f"{path}: with {len(classes)} names in classes, labels must be integers from 0 to {len(classes) - 1}"
+        )
+    names = tuple(map(str, classes))
+    if len(set(names)) < len(names):
+        raise DataError(f"{path}: classes has the same name twice")
+    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), names)
+
+
+def _read_parts(path: Path) -> tuple[list[tuple[NDArray[np.uint8], NDArray[Any]]], NDArray[Any] | None]:
+    """Pixels and labels of each part, and names; what their headers say is checked before they are read."""
     try:
         with open(path, "rb") as file:
             start = file.read(6)
@@ -125,7 +139,7 @@ def _read_parts(path: Path) -> list[tuple[NDArray[np.uint8], NDArray[Any]]]:
         archive = ArrayArchive(path)
         for endings in (("_train", "_test"), ("",)):
             if all(axis + end in archive.names for axis in "xy" for end in endings):
-                return [_read_part(path, archive, end) for end in endings]
+                return [_read_part(path, archive, end) for end in endings], _read_names(path, archive)
         raise DataError(
             f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
             "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
@@ -136,6 +150,16 @@ def _read_parts(path: Path) -> list[tuple[NDArray[np.uint8], NDArray[Any]]]:
         raise DataError(f"{path}: {error.strerror or error}") from None
     except ValueError as error:
         raise DataError(f"{path}: not an .npz file of plain arrays: {error}") from None
+
+
+def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any] | None:
+    if "classes" not in archive.names:
+        return None
+    names = archive["classes"]
+    if len(names.shape) != 1 or names.dtype.kind != "U" or not names.shape[0]:
+        shape = brief(list(names.shape), 60)
+        raise DataError(f"{path}: classes is {names.dtype} of shape {shape}, and names must be strings, [k]")
+    return names.read()
 
 
 def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:

@@ -1,5 +1,6 @@
-"""ResNet, DenseNet, MLP, ViT, and the head that makes features non-negative and unit-norm."""
+"""ResNet, DenseNet, MLP, ViT, other people's backbones, and the head that makes features non-negative and unit-norm."""
 
+from orthoframe.encoders._backbones import Backbone, load_backbone, make_backbone
 from orthoframe.encoders._convolutional import DenseNet, ResNet
 from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._frame_encoder import FrameEncoder, make_encoder, make_frame_encoder
@@ -10,6 +11,9 @@ from orthoframe.encoders._weights import PREFIX, load_weights, shapes_only
 __all__ = [
     "make_frame_encoder",
     "make_encoder",
+    "load_backbone",
+    "make_backbone",
+    "Backbone",
     "FrameEncoder",
     "FrameHead",
     "Encoder",

@@ -12,6 +12,7 @@ from orthoframe.encoders._encoder import Encoder
 from orthoframe.options import check_size
 
 _RESNET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
+_LARGE = 96  # pixels, from which images are made smaller first
 _STEM, _BLOCKS, _LAYERS = 16, 3, 12  # 40 layers: the stem, 3 x 12, two transitions, and the classifier
 
 
@@ -45,9 +46,10 @@ class _BasicBlock(nn.Module):
 
 
 class ResNet(Encoder):
-    """ResNet-18 or -34 for small images: a 3 x 3 stem of stride 1, no max-pooling, the average of the last maps.
+    """ResNet-18 or -34: a 3 x 3 stem of stride 1 without max-pooling, the average of the last maps.
 
-    The four stages have 1, 2, 4 and 8 times `width` channels, and the last three halve the image.
+    From 96 pixels on the stem divides height and width by four, as for photographs: 7 x 7 with stride 2, and
+    max-pooling. The four stages have 1, 2, 4 and 8 times `width` channels, and the last three halve the image.
 
     Args:
         image_shape: Channels, height and width; height and width at least 8.
@@ -68,7 +70,10 @@ class ResNet(Encoder):
         super().__init__(image_shape, 8 * check_size("width", width), nonnegative=last_relu, smallest=8)
         if depth not in _RESNET_BLOCKS:
             raise ValueError(f"depth must be 18 or 34, not {depth!r}")
-        self.stem = nn.Sequential(_convolution(self.image_shape[0], width, 3), nn.BatchNorm2d(width), nn.ReLU(True))
+        large = min(self.image_shape[1:]) >= _LARGE
+        first = _convolution(self.image_shape[0], width, *((7, 2) if large else (3, 1)))
+        pooled = [nn.MaxPool2d(3, 2, 1)] if large else []
+        self.stem = nn.Sequential(first, nn.BatchNorm2d(width), nn.ReLU(True), *pooled)
         blocks: list[_BasicBlock] = []
         channels = width
         for stage, count in enumerate(_RESNET_BLOCKS[depth]):

@@ -90,9 +90,23 @@ class FrameEncoder(nn.Module):
             )
         self.backbone = backbone
         self.head = head
+        self._frozen = False
         self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
         # Every activation keeps non-negative values non-negative.
         self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
+
+    def freeze_backbone(self) -> None:
+        """Let the backbone be as it is: no gradients, and statistics of its own in its normalisations."""
+        self.backbone.requires_grad_(False)
+        self._frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "FrameEncoder":
+        """As any module; a backbone that is frozen stays in evaluation mode."""
+        super().train(mode)
+        if self._frozen:
+            self.backbone.eval()
+        return self
 
     def forward(self, images: Tensor) -> Tensor:
         """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
@@ -101,9 +115,10 @@ class FrameEncoder(nn.Module):
 
 
 def make_frame_encoder(
-    model: Model,
+    model: Model | None,
     image_shape: Sequence[int],
     *,
+    backbone: Encoder | None = None,
     width: int | None = None,
     head: Head = "linear",
     features: int | None = None,
@@ -121,8 +136,9 @@ def make_frame_encoder(
     (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its features.
 
     Args:
-        model: See `make_encoder`.
+        model: See `make_encoder`; None with a backbone.
         image_shape: Channels, height and width.
+        backbone: An encoder that is there already, see `load_backbone`, in place of `model` and `width`.
         width: Width of the network; see `make_encoder`.
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
@@ -153,7 +169,12 @@ def make_frame_encoder(
     # On the CPU, whatever the default device, and from its generator alone: the same bytes everywhere.
     with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        backbone = make_encoder(model, image_shape, width, last_relu=head == "linear" or activation == "relu")
+        if backbone is None:
+            last_relu = head == "linear" or activation == "relu"
+            backbone = make_encoder(_named(model), image_shape, width, last_relu=last_relu)
+        elif tuple(image_shape) != backbone.image_shape:
+            given, wanted = list(image_shape), list(backbone.image_shape)
+            raise OptionError(f"images of shape {given} do not fit the backbone, which takes {wanted}")
         size = backbone.out_features
         if head == "linear":
             last = FrameHead(size, size if features is None else check_size("features", features), activation)
@@ -169,3 +190,9 @@ def make_frame_encoder(
             *advice,
         )
     return encoder
+
+
+def _named(model: Model | None) -> Model:
+    if model is None:
+        raise OptionError("an encoder needs a ", Option("model"), " or a ", Option("backbone"))
+    return model

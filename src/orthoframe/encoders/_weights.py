@@ -60,3 +60,7 @@ def load_weights(network: nn.Module, file: Any) -> None:
             raise ValueError(f"the tensor {brief(name, 60)} is {given}, and its network needs {wanted}")
         weights[name.removeprefix(PREFIX)] = tensor.clone()
     network.load_state_dict(weights, assign=True)
+    for module in network.modules():
+        fill: Any = getattr(module, "fill_buffers", None)  # of a `Backbone`, which has more than its weights
+        if fill is not None:
+            fill()

@@ -2,8 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.geometry._calibration import Calibration, calibration_error
 from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
 from orthoframe.geometry._collapse import LinearClassifier
+from orthoframe.geometry._confusion import Confusion
 from orthoframe.geometry._geometry import (
     COLLAPSE,
     FRAME_DISTANCE,
@@ -33,6 +35,9 @@ __all__ = [
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",
+    "Calibration",
+    "calibration_error",
+    "Confusion",
     "Ownership",
     "explain",
     "Explanation",

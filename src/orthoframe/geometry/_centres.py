@@ -71,6 +71,11 @@ class Accuracy:
     margin: float | None = None
     minority_margin: float | None = None
 
+    def over(self) -> str:
+        """Over how many classes means are taken, as words to put behind them; empty if all of them have rows."""
+        present = sum(rate is not None for rate in self.by_class)
+        return "" if present == len(self.by_class) else f" (over {present} of {len(self.by_class)} classes)"
+
 
 def accuracy_of(
     scores: Tensor | NDArray[Any],

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from orthoframe.reporting import _pictures as pictures
+from orthoframe.reporting._fonts import class_labels, fit_fonts
 from orthoframe.reporting._format import ACCENT, GOOD, plain
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def training_figure(run: "Run") -> Figure:
     else:
         right.set_axis_off()
     figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
-    return figure
+    classes = run.measurements[-1].train.classes if run.measurements else ()
+    return fit_fonts(figure, [entry.name for entry in classes] if len(classes) <= pictures.NAMED else ())
 
 
 def geometry_figure(geometry: "Geometry") -> Figure:
@@ -71,7 +73,7 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     _draw_ownership(middle, owners, parts)
     _draw_histogram(right, geometry)
     figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
-    return figure
+    return fit_fonts(figure, geometry.names if len(geometry.names) <= pictures.NAMED else ())
 
 
 def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figure:
@@ -99,7 +101,7 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     title = f"loss above {above}, mean over anchors"
     _draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
     figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
-    return figure
+    return fit_fonts(figure)
 
 
 def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Figure:
@@ -121,7 +123,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     _draw_pieces(right, certificate, sorted(worst))
     verdict = "Certified" if certificate.holds else "Not certified"
     figure.suptitle(f"{verdict}: {certificate.num_batches} batches, {certificate.memberships} rows", fontsize=11)
-    return figure
+    return fit_fonts(figure, [report.name for report in certificate.classes])
 
 
 def _label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
@@ -157,8 +159,9 @@ def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> Ax
     if k <= pictures.NUMBERED:
         _number_cells(axes, cosines, ".2f", 6, np.abs(cosines) > 0.6)
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), picture.labels(plain))
-        axes.set_xticks(range(k), [plain(name) for name in picture.classes], rotation=90)
+        shown = dict(zip(picture.classes, class_labels(picture.classes), strict=True))
+        axes.set_yticks(range(k), picture.labels(shown.__getitem__))
+        axes.set_xticks(range(k), list(map(shown.__getitem__, picture.classes)), rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
     axes.figure.colorbar(image, cax=axes.inset_axes((1.04, 0.1, 0.05, 0.8))).ax.tick_params(labelsize=7)
     axes.set_anchor("W")
@@ -181,7 +184,7 @@ def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> N
     colours = _colour_map(pictures.SEQUENTIAL)
     image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), [plain(name) for name in picture.classes])
+        axes.set_yticks(range(k), class_labels(picture.classes))
     _label(axes, title, "live dimensions, in the order of their owners")
     axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
 
@@ -220,8 +223,8 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
         marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
         axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if k <= _MEETING_NAMES:
-        axes.set_xticks(range(k), [plain(name) for name in names], rotation=90)
-        axes.set_yticks(range(k), [plain(name) for name in names])
+        axes.set_xticks(range(k), class_labels(names), rotation=90)
+        axes.set_yticks(range(k), class_labels(names))
     if k <= _MEETING_COUNTS:
         _number_cells(axes, meetings, "d", 7, (meetings > 0) & (np.log1p(meetings) <= 0.7 * np.log1p(most)))
     crosses = ", red: not pushed apart" if missing else ""
@@ -246,7 +249,8 @@ def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -
             axes.barh(row, rest, left=1 - rest, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
         word = "piece" if len(pieces) == 1 else "pieces"
         axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
-    axes.set_yticks(range(len(shown)), [plain(certificate.classes[c].name) for c in shown])
+    labels = class_labels([report.name for report in certificate.classes])
+    axes.set_yticks(range(len(shown)), [labels[c] for c in shown])
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
     axes.set_xlim(0, 1.45)
     axes.spines["bottom"].set_bounds(0, 1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
 
 if TYPE_CHECKING:
+    from orthoframe.geometry import Confusion
     from orthoframe.reporting._run import Run
     from orthoframe.training import Measurement
 
@@ -21,7 +22,7 @@ SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")  # colours of parts from 0 to 1
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
-_TRAIN, _SIZE = "#a9c6e8", "#b8c0ca"  # training accuracy, class sizes
+_TRAIN, _VALIDATION, _SIZE = "#a9c6e8", "#5f93cc", "#b8c0ca"  # accuracies beside that of the test, class sizes
 _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
@@ -107,6 +108,26 @@ class ClassBars:
     legend: bool = True
 
 
+@dataclass(frozen=True)
+class ConfusionMap:
+    """Which classes the rows of each class were taken for; the worst class first."""
+
+    classes: tuple[str, ...]
+    rows: tuple[int, ...]
+    counts: NDArray[np.int64]  # [k, k], the class below, the one that was predicted to the right
+
+
+def confusion_map(confusion: "Confusion") -> ConfusionMap:
+    """All classes by their accuracy; those without rows come last."""
+    names, rows, k = class_names(confusion.names), confusion.rows, len(confusion.names)
+    counts = np.zeros((k, k), np.int64)
+    for true, predicted, count in confusion.cells:
+        counts[true, predicted] = count
+    np.fill_diagonal(counts, np.array(rows) - counts.sum(1))
+    order = sorted(range(k), key=lambda c: (not rows[c], counts[c, c] / max(1, rows[c])))
+    return ConfusionMap(tuple(names[c] for c in order), tuple(rows[c] for c in order), counts[np.ix_(order, order)])
+
+
 def loss_curves(runs: Sequence["Run"]) -> Curves:
     """The loss and its floor; for one run also the loss of features that are all alike."""
     lines: list[Curve | None] = []
@@ -146,7 +167,7 @@ def collapse_curves(runs: Sequence["Run"]) -> Curves:
 
 def geometry_curves(run: "Run") -> Curves:
     """Distance to a frame and beta_NC in one picture."""
-    columns = {"delta_of": "distance to a frame", "beta_nc": "beta_NC"}
+    columns = {"delta_of": "distance to a frame (0: orthogonal)", "beta_nc": "beta_NC"}
     return _log_curves("geometry", "Geometry of the class means", "", [run], columns)
 
 
@@ -172,10 +193,14 @@ def ownership_map(classes: Iterable[int | str], owners: Sequence[int], purity: S
     return OwnershipMap(class_names(classes), tuple(live), *ordered)
 
 
-def accuracy_bars(measurement: "Measurement") -> ClassBars:
-    """Train and test accuracy of each class, the largest class first, above the sizes."""
+def accuracy_bars(run: "Run") -> ClassBars:
+    """Accuracy of each class on test, validation and training images, the largest class first, above the sizes."""
+    measurement, (kind, others) = run.measurements[-1], run.accuracy
     sizes = _sizes(measurement)
-    found = (("test", measurement.test, ACCENT), ("train", measurement.train.accuracy, _TRAIN))
+    found = [(kind, others, ACCENT)] if kind != "training" else []
+    if kind == "test":
+        found.append(("validation", measurement.validation, _VALIDATION))
+    found.append(("train", measurement.train.accuracy, _TRAIN))
     accuracies = [
         Series(name, colour, dict(zip(sizes, accuracy.by_class, strict=True)))
         for name, accuracy, colour in found
@@ -191,7 +216,7 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
         if not run.measurements:
             continue
         end, (colour, _) = run.measurements[-1], _run_style(number)
-        sizes, found = _sizes(end), end.test or end.train.accuracy
+        sizes, (_, found) = _sizes(end), run.accuracy
         if found is not None:
             accuracies.append(Series(run.name, colour, dict(zip(sizes, found.by_class, strict=True))))
         # Runs on the same data have the same sizes, which are drawn once.

@@ -161,6 +161,29 @@ def _(picture: pictures.OwnershipMap) -> Plot:
 
 
 @plot.register
+def _(picture: pictures.ConfusionMap) -> Plot:
+    k, names = len(picture.classes), _categories(picture.classes)
+    shares = picture.counts / np.maximum(1, np.array(picture.rows))[:, None]
+    trace = _heat_map(names, names, _numbers(shares), 0, pictures.SEQUENTIAL, "%{y} as %{x}: %{customdata}")
+    trace["customdata"] = [
+        [f"{count:,} of {rows:,}" for count in row]
+        for row, rows in zip(picture.counts.tolist(), picture.rows, strict=True)
+    ]
+    # A cell without images says nothing, and zeros would hide the others.
+    trace["text"] = [[f"{count:,}" if count else "" for count in row] for row in picture.counts.tolist()]
+    trace |= {"texttemplate": "%{text}", "textfont": {"size": 11 if k <= pictures.NUMBERED else 9}}
+    trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.25}
+    square: dict[str, Any] = {"constrain": "domain", "showline": False}
+    labels = [f"{_text(name)} ({rows:,})" for name, rows in zip(picture.classes, picture.rows, strict=True)]
+    layout = _layout(
+        margin={"l": 20, "r": 10, "t": 20, "b": 20},
+        xaxis=_class_axis(picture.classes, turned=k > 5, title="taken for", **square),
+        yaxis=_class_axis(picture.classes, labels, scaleanchor="x", autorange="reversed", title="class", **square),
+    )
+    return Plot("plot-confusion", "Which classes the test images of each class were taken for", 560, [trace], layout)
+
+
+@plot.register
 def _(picture: pictures.ClassBars) -> Plot:
     points = len(picture.accuracies) * len(picture.classes) > _MOST_BARS
     data = [_bars(picture.classes, series, "%{x}: %{y:.4f}", points) for series in picture.accuracies]

@@ -8,7 +8,6 @@ from dataclasses import asdict, replace
 from typing import IO, Any
 
 from orthoframe.errors import InputError
-from orthoframe.geometry import Accuracy
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING, RUN_COLOURS
 from orthoframe.reporting._pages import write_page
@@ -46,9 +45,13 @@ def _one(run: Run) -> dict[str, Any]:
         names, owned = [entry.name for entry in end.train.classes], end.train.ownership
         plots["cosines"] = plot(pictures.cosine_slider(run.measurements))
         plots["ownership"] = plot(pictures.ownership_map(names, owned.owners, owned.purity))
-        plots["accuracy"] = plot(pictures.accuracy_bars(end))
+        plots["accuracy"] = plot(pictures.accuracy_bars(run))
+    test = run.verdict.test
+    if test is not None and 1 < len(test.confusion.names) <= pictures.NAMED:
+        plots["confusion"] = plot(pictures.confusion_map(test.confusion))
     return {
         "run": run,
+        "test": test,
         "listed": _LISTED,
         "end": end,
         "named": end is not None and len(end.train.classes) <= pictures.NAMED,
@@ -87,7 +90,7 @@ def _shared(runs: Sequence[Run]) -> dict[str, Any]:
     """What the parts of both pages need."""
     return {
         "status": _status,
-        "accuracies": [_accuracy(run) for run in runs],
+        "accuracies": [run.accuracy for run in runs],
         "seconds": [sum(value for _, value in run.column("seconds")) for run in runs],
         "floors": any(run.last("floor") is not None for run in runs),
         "below": sum(value < 0 for run in runs for _, value in run.column("gap")),
@@ -101,14 +104,6 @@ def _charts(runs: Sequence[Run]) -> dict[str, Plot]:
         "frame": plot(pictures.frame_curves(runs)),
         "collapse": plot(pictures.collapse_curves(runs)),
     }
-
-
-def _accuracy(run: Run) -> tuple[str, Accuracy | None]:
-    """Of the test set if there is one, at the last measured epoch."""
-    if not run.measurements:
-        return "training", None
-    end = run.measurements[-1]
-    return ("test", end.test) if end.test is not None else ("training", end.train.accuracy)
 
 
 def _status(verdict: VerdictRecord) -> str:

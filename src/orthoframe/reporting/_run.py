@@ -14,12 +14,14 @@ import msgspec
 
 from orthoframe._untrusted import count_entries, csv_rows, few_entries, parsed, read_small
 from orthoframe.errors import InputError, brief
+from orthoframe.geometry import Accuracy
 from orthoframe.training import (
     NON_FINITE_FILE,
     CertificateRecord,
     EpochRecord,
     Measurement,
     RunEnvironment,
+    TestRecord,
     VerdictRecord,
     unfinished,
 )
@@ -51,6 +53,20 @@ class Run:
     certificate: CertificateRecord | None
     verdict: VerdictRecord
     environment: RunEnvironment | None = None
+
+    @property
+    def accuracy(self) -> tuple[str, Accuracy | None]:
+        """Of the images that say most about others, and which these are: test, validation or training.
+
+        Where there are validation images, test images are looked at once, at the end.
+        """
+        if self.verdict.test is not None:
+            return "test", self.verdict.test.accuracy
+        if not self.measurements:
+            return "training", None
+        end = self.measurements[-1]
+        found = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
+        return next(((kind, each) for kind, each in found.items() if each is not None), ("training", None))
 
     def column(self, name: str) -> list[tuple[int, float]]:
         """Epoch and value, for each epoch that has a finite value."""
@@ -86,12 +102,15 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     else:
         non_finite = (path / NON_FINITE_FILE).exists()
         verdict = unfinished(path, len(epochs), config.get("epochs", len(epochs)), non_finite=non_finite)
+    measurements = _read_measurements(path / "geometry.jsonl")
+    if verdict.test is not None:
+        _check_test(verdict.test, measurements, str(path / "verdict.json"))
     certificate, environment = path / "certificate.json", path / "run.json"
     return Run(
         name=path.resolve().name or str(path),
         config=config,
         epochs=epochs,
-        measurements=_read_measurements(path / "geometry.jsonl"),
+        measurements=measurements,
         certificate=_read_json(certificate, CertificateRecord) if certificate.exists() else None,
         verdict=verdict,
         environment=_read_json(environment, RunEnvironment) if environment.exists() else None,
@@ -195,9 +214,21 @@ def _check_shapes(measurement: Measurement, where: str) -> None:
         "train.ownership.purity": (len(train.ownership.purity), d),
         "train.accuracy.by_class": (len(train.accuracy.by_class) if train.accuracy else k, k),
         "test.by_class": (len(measurement.test.by_class) if measurement.test else k, k),
+        "validation.by_class": (len(measurement.validation.by_class) if measurement.validation else k, k),
     }
     for place, (entries, expected) in shapes.items():
         if entries != expected:
             raise InputError(f"{where}: {place} has {entries} entries, not {expected}")
     if any(not -1 <= owner < k for owner in train.ownership.owners):
         raise InputError(f"{where}: train.ownership.owners must be -1 or the position of one of {k} classes")
+
+
+def _check_test(test: TestRecord, measurements: Sequence[Measurement], where: str) -> None:
+    """Pictures rely on these, too."""
+    k, found = len(test.confusion.names), test.confusion
+    if not len(found.rows) == len(test.accuracy.by_class) == k:
+        raise InputError(f"{where}: test has {k} classes, rows of {len(found.rows)}, and accuracies of others")
+    if measurements and [str(name) for name in found.names] != [str(name) for name, _ in _classes(measurements[-1])]:
+        raise InputError(f"{where}: the classes of test are not those of geometry.jsonl")
+    if any(not (0 <= a < k and 0 <= b < k and 0 <= n <= found.rows[a]) for a, b, n in found.cells):
+        raise InputError(f"{where}: test.confusion.cells must be two of {k} classes, and no more rows than there are")

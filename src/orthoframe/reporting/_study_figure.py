@@ -15,6 +15,7 @@ from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._figures import draw_cosines
+from orthoframe.reporting._fonts import fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
 from orthoframe.reporting._study_layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
@@ -54,7 +55,7 @@ def study_figure(study: StudyResult) -> Figure:
             _draw_panel(figure.add_subplot(grid[2 * number, column]), chart, width)
         for legend in below:
             _draw_legend(figure.add_subplot(grid[2 * number + 1, legend.first : legend.last]), legend)
-    return figure
+    return fit_fonts(figure)
 
 
 def claim_figure(finding: Finding) -> Figure:

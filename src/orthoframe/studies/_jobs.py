@@ -60,6 +60,23 @@ def key(job: Job) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
+# Settings that are younger than stored results; while they have their defaults, these keep their names.
+_LATER = (
+    "path_column",
+    "label_column",
+    "split_column",
+    "group_column",
+    "size",
+    "fit",
+    "validation",
+    "flip",
+    "minutes",
+    "backbone",
+    "init",
+    "backbone_lr",
+)
+
+
 @dataclass(frozen=True)
 class Training:
     """A network is trained; its curve has one entry per measured epoch."""
@@ -69,8 +86,11 @@ class Training:
     def to_dict(self) -> dict[str, Any]:
         """The settings, without the place of the data."""
         settings = self.settings.to_dict()
-        for place in ("data_dir", "devices", "compile"):
+        for place in ("data_dir", "devices", "compile", "workers", "memory"):
             del settings[place]
+        for name in _LATER:
+            if settings[name] == getattr(Settings, name):
+                del settings[name]
         return {"kind": "training", **settings}
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:
@@ -216,7 +236,7 @@ def _labels(class_counts: Sequence[int]) -> list[int]:
 def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
     from orthoframe.batches import epochs_to_certify
 
-    found, test, last = outcome.evaluation.geometry, outcome.evaluation.test, outcome.records[-1]
+    found, test, last = outcome.evaluation.geometry, outcome.evaluation.tested, outcome.records[-1]
     measured = [record for record in outcome.records if record.delta_of is not None]
     names = ("epoch", "loss", "floor", "gap", "delta_of", "beta_nc", "test_balanced_accuracy", "test_worst_accuracy")
     curve = {name: [getattr(record, name) for record in measured] for name in names}

@@ -131,4 +131,4 @@ def _cost(job: Job) -> float:
     """A rough estimate: enough to start the long jobs first, so that none of them is left alone at the end."""
     if not isinstance(job, Training):
         return 0.0
-    return job.settings.epochs * job.settings.views * (1.0 if job.settings.model == "mlp" else 100.0)
+    return job.settings.num_epochs * job.settings.views * (1.0 if job.settings.model == "mlp" else 100.0)

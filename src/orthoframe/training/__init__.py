@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orthoframe.training._diagnosis import *
-    from orthoframe.training._folder import *
+    from orthoframe.training._encoder_file import *
     from orthoframe.training._loop import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
@@ -25,11 +25,11 @@ _NAMES = {
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_diagnosis": "diagnose Diagnosis LikelyCause",
-    "_folder": "load_encoder TrainedEncoder",
+    "_encoder_file": "load_encoder TrainedEncoder Architecture",
     "_onnx": "export_onnx images_of_run",
     "_records": "COLUMNS NON_FINITE_FILE EpochRecord Measurement GeometryMeasurement ClassMeasurement "
-    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord CauseRecord Signature Ending "
-    "Cause unfinished",
+    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord "
+    "Signature Ending Cause unfinished",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -112,9 +112,9 @@ class Checkpoint:
                 "or start a new run"
             )
         state, steps = progress.state, [len(values) for values in progress.batches.values()]
-        if not 0 <= state.epoch <= settings.epochs or len(state.records) != state.epoch:
+        if not 0 <= state.epoch <= settings.num_epochs or len(state.records) != state.epoch:
             raise ValueError("it counts epochs that do not exist")
-        most = len(task.plan.batches(state.epoch)) if state.epoch < settings.epochs else 0
+        most = len(task.plan.batches(state.epoch)) if state.epoch < settings.num_epochs else 0
         if not 0 <= state.steps <= most or steps != [state.steps] * 3:
             raise ValueError("it counts steps that do not exist")
         modules = task.modules()

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, Literal
 
+import torch
+
 from orthoframe.batches import RunCertificate
-from orthoframe.errors import Option, Part, spelled
-from orthoframe.geometry import COLLAPSE
+from orthoframe.errors import Option, Part, brief, spelled
+from orthoframe.geometry import COLLAPSE, Geometry
 from orthoframe.losses import fastest_temperature
-from orthoframe.training._records import Cause, CauseRecord, Ending, EpochRecord, Signature, VerdictRecord
+from orthoframe.training._records import Cause, CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Evaluation, Task
 
@@ -25,6 +27,10 @@ _NAMES: dict[Column, str] = {
 # Fractions of the way from features that are all alike to the floor: about none, half, and so much that the rest of the
 # way shows in the distance to the frame and no longer in the loss.
 _ALIKE, _BEGUN, _NEAR = 0.05, 0.5, 0.9
+# The loss is above that of features that are all alike by this fraction of the way.
+_MIXED = -0.1
+# The means of two classes share a direction with cosines above this; at most so many groups of so many are named.
+_SHARED, _GROUPS, _NAMED = 0.9, 3, 8
 # Exponents of the summed learning rate: twice as many epochs would take off a fifth, or 3 per cent.
 _FALLING, _SLOW = 0.3, 0.05
 # The end of a run is the last fifth of its summed learning rate.
@@ -59,7 +65,8 @@ class Diagnosis:
         delta_of: The distance to the frame.
         beta_nc: The collapse of the classes.
         spread: Mean squared distance to the class mean.
-        test_accuracy: Balanced, of the test images.
+        test: Of the test images: their accuracy, and what they were taken for.
+        merged: Groups of classes whose means point in one direction.
     """
 
     signature: Signature
@@ -68,7 +75,8 @@ class Diagnosis:
     delta_of: float
     beta_nc: float
     spread: float
-    test_accuracy: float
+    test: TestRecord
+    merged: tuple[tuple[int | str, ...], ...] = ()
 
     @property
     def reached(self) -> bool:
@@ -81,14 +89,17 @@ class Diagnosis:
         if self.spread > COLLAPSE >= self.beta_nc:
             numbers += f", mean squared distance to the class mean {self.spread:.2g}"
         said = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
-        return said + (f"; balanced test accuracy {self.test_accuracy:.3f}." if self.reached else ".")
+        if self.reached:
+            found = self.test.accuracy
+            said += f"; balanced test accuracy {found.balanced:.3f}{found.over()}"
+        return f"{said}{_merged_words(self.merged, len(self.test.confusion.names))}."
 
     def record(self, spell: Spell = str) -> VerdictRecord:
         """What `verdict.json` says, with options as the reader writes them."""
         causes = tuple(
             CauseRecord(likely.cause, likely.sentence(spell), spelled(likely.advice, spell)) for likely in self.causes
         )
-        return VerdictRecord(self.sentence(), self.reached, self.signature, self.ending, causes)
+        return VerdictRecord(self.sentence(), self.reached, self.signature, self.ending, causes, self.merged, self.test)
 
 
 def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecord], found: Evaluation) -> Diagnosis:
@@ -112,8 +123,37 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
     if signature is not Signature.FRAME:
         column: Column = "beta_nc" if geometry.orthogonal and records[-1].beta_nc is not None else "delta_of"
         causes, ending = _explain(task, certified, records, found, column)
-    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread, found.test.balanced
-    return Diagnosis(signature, ending, tuple(causes), *numbers)
+    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread
+    assert found.confusion is not None  # it is the last evaluation
+    test = TestRecord(found.tested, found.confusion, found.calibration_error)
+    return Diagnosis(signature, ending, tuple(causes), *numbers, test, _merged(geometry))
+
+
+def _merged(geometry: Geometry) -> tuple[tuple[int | str, ...], ...]:
+    """Groups of classes, each of which shares its direction with another of the group; the largest first."""
+    near = (geometry.cosines > _SHARED).fill_diagonal_(True).double()  # NaN is near nothing
+    while not torch.equal(wider := (near @ near > 0).double(), near):
+        near = wider
+    groups = {tuple(row.nonzero()[:, 0].tolist()) for row in near}
+    shared = sorted((group for group in groups if len(group) > 1), key=lambda group: (-len(group), group))
+    return tuple(tuple(geometry.names[c] for c in group) for group in shared)
+
+
+def _merged_words(groups: Sequence[Sequence[int | str]], classes: int) -> str:
+    """The groups in words: `; classes 3, 7 and 12 share a direction`."""
+    if not groups:
+        return ""
+    if len(groups[0]) == classes:
+        return f"; {'both' if classes == 2 else f'all {classes}'} classes share a direction"
+    words = []
+    for group in groups[:_GROUPS]:
+        names = [brief(name, 30) for name in group[:_NAMED]]
+        more = len(group) - len(names)
+        words.append(", ".join(names) + f" and {more} more" if more else f"{', '.join(names[:-1])} and {names[-1]}")
+    more = len(groups) - len(words)
+    others = f", and so do {more} more groups" if more > 1 else ", and so does one more group" if more else ""
+    first, *rest = words
+    return f"; classes {first} share a direction" + "".join(f", and so do {each}" for each in rest) + others
 
 
 def _explain(
@@ -133,9 +173,11 @@ def _explain(
     explained = bool(causes)
     causes += [] if certified.conclusive else uncertified
     if large or hot:  # more of the same would not help
-        return causes, Ending.ALIKE if done < _ALIKE else None
+        return causes, Ending.MIXED if done < _MIXED else Ending.ALIKE if done < _ALIKE else None
     if done < _ALIKE or (done < _BEGUN and progress is not Ending.STALLED):
-        ending = Ending.ALIKE if progress is Ending.STALLED else Ending.HARDLY_BEGUN
+        ending = Ending.HARDLY_BEGUN
+        if progress is Ending.STALLED:
+            ending = Ending.MIXED if done < _MIXED else Ending.ALIKE
         return [*causes, _hardly_begun(settings, done, last)], ending
     if progress is Ending.FALLING:
         falling = LikelyCause(Cause.STILL_FALLING, ("more ", Option("epochs")), {"quantity": _NAMES[column]})
@@ -219,6 +261,9 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord) -> LikelyC
     if settings.lr < Settings.lr / _FAR:
         advice = ("a larger learning rate, such as ", Option("lr", Settings.lr), ", or ", *more)
         return LikelyCause(Cause.SMALL_LR, advice, {"lr": Option("lr", settings.lr), "percent": percent})
+    if done < _MIXED:
+        values = {"loss": last.loss, "collapsed": last.collapsed}
+        return LikelyCause(Cause.MIXED, _either(more, ("a smaller ", Option("lr"))), values)
     if done < _ALIKE:
         values = {"loss": last.loss, "collapsed": last.collapsed}
         return LikelyCause(Cause.ALIKE, (*more, ", or another ", Option("lr")), values)
@@ -245,7 +290,7 @@ def _fastest(task: Task) -> float | None:
     settings = task.settings
     if settings.loss != "supcon" or settings.denominator == "negatives":
         return None
-    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.epochs - 1)
+    rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.num_epochs - 1)
     largest = max(task.class_counts) / len(task.train)
     positives, negatives = max(1.0, rows * largest - 1), max(1.0, rows * (1 - largest))
     if settings.denominator == "class-average":

@@ -8,12 +8,14 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from orthoframe.data import Data
 from orthoframe.errors import brief
 from orthoframe.training._settings import Settings
 
-_MAY_CHANGE = ("data_dir", "devices")  # where the data is, and how many processes share the run: not what is computed
+# Where the data is, how many processes share the run or decode images, how much memory they take: not what is computed.
+_MAY_CHANGE = ("data_dir", "devices", "workers", "memory")
 _SHOWN = 4  # settings that an error lists
 
 
@@ -45,17 +47,27 @@ class DataFingerprint:
     test_pixels: str
     test_labels: str
     images: str  # all of them with their labels, in any order
+    validation_pixels: str = ""
+    validation_labels: str = ""
 
     @classmethod
     def of(cls, data: Data) -> "DataFingerprint":
         """Those of labelled images; a third of a second for 200 MB."""
         digests, rows = {}, []
-        for name, part in (("training", data.train), ("test", data.test)):
-            pixels, labels = part.pixels.cpu().contiguous().numpy(), part.labels.cpu().numpy().astype("<u8")
-            digests[f"{name}_pixels"] = _digest(pixels.shape, pixels)
+        parts = {"training": data.train, "test": data.test}
+        if data.validation is not None:
+            parts["validation"] = data.validation
+        for name, part in parts.items():
+            labels = part.labels.cpu().numpy().astype("<u8")
+            if isinstance(part.pixels, Tensor):
+                pixels = part.pixels.cpu().contiguous().numpy()
+                # Only to recognise images in another order, so that a checksum is enough.
+                checksums = np.array([zlib.crc32(image) for image in pixels], dtype="<u8")
+            if part.checksums is not None:  # of files, whether their pixels are held or not
+                checksums = pixels = part.checksums.astype("<u8")
+            digests[f"{name}_pixels"] = _digest(tuple(part.pixels.shape), pixels)
             digests[f"{name}_labels"] = _digest(part.classes, labels)
-            # Only to recognise images in another order, so that a checksum is enough.
-            rows.append(np.array([zlib.crc32(image) for image in pixels], dtype="<u8") << np.uint64(32) | labels)
+            rows.append(checksums << np.uint64(32) | labels)
         return cls(images=_digest(data.train.classes, np.sort(np.concatenate(rows))), **digests)
 
     def changes(self, now: "DataFingerprint") -> str:
@@ -63,7 +75,7 @@ class DataFingerprint:
         old, new = asdict(self), asdict(now)
         names = [name.replace("_", " ") for name in old if new[name] != old[name]]
         if names and self.images == now.images:
-            parts = [part for part in ("training", "test") if any(name.startswith(part) for name in names)]
+            parts = dict.fromkeys(name.partition(" ")[0] for name in names)
             return f"the {' and '.join(parts)} images are in another order"
         return ", ".join(name for name in names if name != "images") + " differ" if names else ""
 

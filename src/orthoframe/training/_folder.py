@@ -4,34 +4,25 @@ import csv
 import errno
 import io
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from safetensors import safe_open
-from safetensors.torch import save
-from torch import Tensor
 
 from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import few_entries, parsed, read_small
-from orthoframe.data import MOST_PIXELS, Normaliser
-from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_frame_encoder
+from orthoframe._untrusted import parsed, read_small
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
-from orthoframe.geometry import NearestCentre
-from orthoframe.options import Activation, Head, Model
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Task, encode
 
 CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
-_ENCODER, _CENTRES = "encoder.safetensors", "class_means"
-_ENCODER_SETTINGS = ("width", "head", "features", "activation")
+
+
 _environment = msgspec.json.Decoder(RunEnvironment)
 
 
@@ -159,99 +150,3 @@ class RunFolder:
                 "that, or start a new run"
             )
         return None, []
-
-
-@dataclass(frozen=True)
-class TrainedEncoder:
-    """An encoder with the class means of its training images."""
-
-    encoder: FrameEncoder
-    centres: Tensor  # [k, dim]
-    classes: tuple[str, ...]
-    image_shape: tuple[int, ...]
-    normaliser: Normaliser
-
-    def features(self, pixels: Tensor) -> Tensor:
-        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
-        return encode(self.encoder, pixels, self.normaliser)
-
-    def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
-        scores = NearestCentre(self.centres).scores(features)
-        return scores, scores.argmax(1)
-
-
-def save_encoder(folder: Path, task: Task, centres: Tensor) -> None:
-    """Write the encoder and the class means `[k, dim]` to the folder."""
-    about = {
-        **{name: getattr(task.settings, name) for name in ("model", *_ENCODER_SETTINGS)},
-        "image_shape": list(task.train.pixels.shape[1:]),
-        "classes": list(task.train.classes),
-        "mean": list(task.normaliser.mean),
-        "std": list(task.normaliser.std),
-    }
-    weights = task.encoder.state_dict().items()
-    tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
-    tensors[_CENTRES] = centres.contiguous()
-    # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _ENCODER, save(tensors, metadata={"orthoframe": json.dumps(about)}))
-
-
-def load_encoder(folder: Path) -> TrainedEncoder:
-    """Read the encoder of a run.
-
-    Args:
-        folder: That of the run, or the file itself.
-
-    Returns:
-        The encoder, in evaluation mode, and all that is needed to classify images with it.
-
-    Raises:
-        TrainingError: If there is none, or it is broken.
-    """
-    path = folder / _ENCODER if os.path.isdir(folder) else folder
-    try:
-        return parsed(_read_encoder, path)
-    except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or brief(error, 200)
-        raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
-
-
-@dataclass(frozen=True)
-class _EncoderFile:
-    """What the file says beside its tensors."""
-
-    model: Model
-    width: int | None
-    head: Head
-    features: int | None
-    activation: Activation
-    image_shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-
-def _read_encoder(path: Path) -> TrainedEncoder:
-    with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(
-            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderFile
-        )
-        "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-        channels, height, width = about.image_shape
-        if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
-            raise ValueError(f"images of the shape {brief(list(about.image_shape), 60)}")
-        if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
-            raise ValueError(f"mean and std must be {channels} finite numbers")
-        parts = {name: getattr(about, name) for name in _ENCODER_SETTINGS}
-        # It takes memory when its shapes have been compared with those of the tensors.
-        encoder = make_frame_encoder(about.model, about.image_shape, **parts, weights=False)
-        load_weights(encoder, file)
-        centres = file.get_tensor(_CENTRES).clone()
-    if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
-        raise ValueError(
-            f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "
-            f"and class means of shape {brief(list(centres.shape), 60)}"
-        )
-    encoder.eval()
-    return TrainedEncoder(encoder, centres, about.classes, about.image_shape, Normaliser(about.mean, about.std))

@@ -4,6 +4,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -22,7 +23,7 @@ from orthoframe.training._task import Evaluation, Task
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-_MOMENTUM, _MEASUREMENTS = 0.9, 40
+_MOMENTUM = 0.9
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
 _SHOWN = 4  # samples of a batch that an error lists
 READ_STEPS = 50
@@ -74,16 +75,32 @@ class Loop:
         if task.classifier is not None:
             self.parts.add_module("classifier", task.classifier)
         optimizer = torch.optim.SGD(
-            self.parts.parameters(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
+            self._groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
         )
         self.model, self.optimizer = fabric.setup(self.parts, optimizer)
         self.criterion = SupConLoss(denominator=settings.denominator)
         self.meter = GapMeter.of(self.criterion)
-        self.pixels, self.labels = task.train.pixels.to(fabric.device), task.train.labels.to(fabric.device)
+        self.images = task.train
+        if isinstance(self.images.pixels, Tensor):
+            self.images = replace(self.images, pixels=self.images.pixels.to(fabric.device))
+        self.labels = task.train.labels.to(fabric.device)
         self.keys: tuple[Tensor, ...] = ()  # prototypes, and their classes
         if task.prototypes is not None:
             self.keys = task.prototypes.to(fabric.device), torch.arange(len(task.prototypes), device=fabric.device)
         self.state = State()
+        self._final: Evaluation | None = None
+
+    def _groups(self) -> list[dict[str, Any]]:
+        """Weights, and their share of the learning rate."""
+        settings, backbone = self.task.settings, list(self.task.encoder.backbone.parameters())
+        if settings.backbone_lr is None:
+            return [{"params": list(self.parts.parameters()), "share": 1.0}]
+        of_backbone = {id(weight) for weight in backbone}
+        others = [weight for weight in self.parts.parameters() if id(weight) not in of_backbone]
+        groups = [{"params": others, "share": 1.0}]
+        if settings.backbone_lr:
+            groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
+        return groups
 
     def run_epoch(self, on_step: Callable[[], None] | None = None) -> EpochRecord:
         """Train one epoch, measure if it is due, and keep its record.
@@ -99,11 +116,12 @@ class Loop:
         start = time.perf_counter() - state.seconds
         batches = self.task.plan.batches(epoch)
         temperature = self._set_temperature(epoch)
-        rates = [settings.learning_rate((epoch + n / len(batches)) / settings.epochs) for n in range(len(batches))]
-        for number in range(state.steps, len(batches)):
+        rates = [settings.learning_rate((epoch + n / len(batches)) / settings.num_epochs) for n in range(len(batches))]
+        stream = self.images.batches(batches[state.steps :], self.fabric.device)
+        for number, pixels in enumerate(stream, start=state.steps):
             for group in self.optimizer.param_groups:
-                group["lr"] = rates[number]
-            loss = self.step(batches[number], epoch, number)
+                group["lr"] = rates[number] * group["share"]
+            loss = self.step(batches[number], pixels, epoch, number)
             self.meter.add(loss, *self._row_labels(batches[number], epoch))
             self._unread += 1
             state.steps, state.seconds = number + 1, time.perf_counter() - start
@@ -119,16 +137,15 @@ class Loop:
         columns: dict[str, Any] = {}
         if settings.loss == "supcon":
             columns = {"floor": found.floor, "gap": found.gap, "collapsed": found.collapsed}
-        every = settings.measure_every or max(1, settings.epochs // _MEASUREMENTS)
-        if epoch in (1, settings.epochs) or epoch % every == 0:
+        if epoch in (1, settings.num_epochs) or epoch % settings.measured_every == 0:
             columns |= self._measure()
         seconds = round(time.perf_counter() - start, 4)
         self.state.records.append(EpochRecord(epoch, seconds, rates[-1], temperature, found.loss, **columns))
         return self.state.records[-1]
 
-    def step(self, batch: Integers, epoch: int, number: int) -> Tensor:
+    def step(self, batch: Integers, pixels: Tensor, epoch: int, number: int) -> Tensor:
         """Draw, encode, compare, update; the loss before the update, over all processes."""
-        images, labels = self.draw(batch, epoch, number)
+        images, labels = self.draw(batch, pixels, epoch, number)
         loss = self._loss(images, labels, len(batch) * self.task.settings.views_in(epoch))
         value = loss.detach().clone()  # a sum over processes is taken in place
         if self.fabric.world_size > 1:
@@ -161,20 +178,19 @@ class Loop:
         batches = self.task.plan.batches(epoch)
         return math.fsum(self.meter.bounds(*self._row_labels(batch, epoch))[0] for batch in batches) / len(batches)
 
-    def draw(self, batch: Integers, epoch: int, number: int) -> tuple[Tensor, Tensor]:
-        """This process's images and labels of a batch.
+    def draw(self, batch: Integers, pixels: Tensor, epoch: int, number: int) -> tuple[Tensor, Tensor]:
+        """This process's images and labels of a batch, given its pixels.
 
         What is drawn depends on the seed, the epoch and the batch alone: a resumed run, and one that another number of
         processes share, sees the same images.
         """
         settings, fabric = self.task.settings, self.fabric
-        index = torch.from_numpy(batch).to(fabric.device)
-        chosen, labels = self.pixels.index_select(0, index), self.labels.index_select(0, index)
+        labels = self.labels.index_select(0, torch.from_numpy(batch).to(fabric.device))
         seeds = np.random.SeedSequence([settings.seed, _AUGMENT, epoch, number])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
         augment = Augment(0, flip=False) if settings.clean(epoch) else self.task.augment
         views = settings.views_in(epoch)
-        images = torch.cat([augment(chosen, generator) for _ in range(views)])
+        images = torch.cat([augment(pixels, generator) for _ in range(views)])
         mine = slice(fabric.global_rank, None, fabric.world_size)
         return self.task.normaliser(images[mine]), labels.repeat(views)[mine]
 
@@ -186,8 +202,13 @@ class Loop:
         return float(answers) > 0  # type: ignore[arg-type]
 
     def evaluate(self) -> Evaluation:
-        """The geometry and the accuracies as they are now."""
-        return self.task.evaluate(self.parts[0])
+        """The geometry and the accuracies as they are now; at the end those of all images, once."""
+        if self._final is not None:
+            return self._final
+        final = self.state.epoch == self.task.settings.num_epochs
+        found = self.task.evaluate(self.parts[0], final=final)
+        self._final = found if final else None
+        return found
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to go on from here."""
@@ -215,11 +236,11 @@ class Loop:
         self.optimizer.load_state_dict(optimizer)
         self.fabric.strategy.precision.load_state_dict(progress.precision)
         self.meter.load_state_dict(progress.batches)
-        self.state, self._unread = progress.state, 0
+        self.state, self._unread, self._final = progress.state, 0, None
 
     def _set_temperature(self, epoch: int) -> float:
         settings = self.task.settings
-        temperature = settings.temperature.at(epoch, settings.epochs)
+        temperature = settings.temperature.at(epoch, settings.num_epochs)
         self.criterion.temperature = temperature
         return temperature
 
@@ -249,7 +270,8 @@ class Loop:
         """Name the batch of a step whose loss was not finite."""
         batch, encoder = self.task.plan.batches(epoch)[number], self.task.encoder
         with torch.no_grad(), self.fabric.autocast():
-            images, _ = self.draw(batch, epoch, number)
+            pixels = next(self.images.batches([batch], self.fabric.device))
+            images, _ = self.draw(batch, pixels, epoch, number)
             found = encoder.head.before_norm(encoder.backbone(images)).abs().max()
         largest = float(self.fabric.all_gather(found).max())  # type: ignore[union-attr]
         finite = largest if math.isfinite(largest) else None

@@ -8,15 +8,17 @@ import warnings
 from contextlib import redirect_stdout
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from orthoframe._atomic import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
-from orthoframe.data import load_data
 from orthoframe.errors import OrthoframeError, TrainingError
-from orthoframe.training._folder import RunFolder, TrainedEncoder
+from orthoframe.training._encoder_file import TrainedEncoder
+from orthoframe.training._folder import RunFolder
+from orthoframe.training._task import load_task_data
 
 _OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
 _RANDOM, _REAL = 32, 64  # images that are compared
@@ -84,12 +86,12 @@ def images_of_run(folder: Path, trained: TrainedEncoder) -> Tensor | None:
     """Some test images of a run, if its data is available locally; nothing is downloaded."""
     try:
         settings = RunFolder(folder).settings()
-        data = load_data(settings.data, settings.data_dir, seed=settings.seed, download=False)
+        test = load_task_data(settings, download=False).test
     except (OSError, OrthoframeError):
         return None
-    pixels = data.test.pixels
-    chosen = pixels[torch.linspace(0, len(pixels) - 1, min(_REAL, len(pixels))).long()]
-    return chosen if tuple(chosen.shape[1:]) == trained.image_shape else None
+    if test.image_shape != trained.image_shape:
+        return None
+    return next(test.batches([np.linspace(0, len(test) - 1, min(_REAL, len(test))).astype(np.int64)]))
 
 
 def _graph(trained: TrainedEncoder) -> bytes:
@@ -121,6 +123,7 @@ def _graph(trained: TrainedEncoder) -> bytes:
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         part.ClearField("metadata_props")  # where each node was in our source: paths of this machine
     about = {"classes": json.dumps(trained.classes), "image_shape": json.dumps(trained.image_shape)}
+    about["preparation"] = json.dumps(trained.preparation.description())
     onnx.helper.set_model_props(model, {"orthoframe": __version__, **about})
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from orthoframe.batches import ClassReport
 from orthoframe.errors import Option, spelled
-from orthoframe.geometry import Accuracy
+from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.losses import Gap
 
 
@@ -29,6 +29,8 @@ class EpochRecord:
     worst_accuracy: float | None = None
     test_balanced_accuracy: float | None = None
     test_worst_accuracy: float | None = None
+    validation_balanced_accuracy: float | None = None
+    validation_worst_accuracy: float | None = None
     dead_rows: int | None = None  # training images without a feature above zero
     live_dimensions: int | None = None  # that are above zero for some training image
 
@@ -91,11 +93,12 @@ class GeometryMeasurement:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A line of `geometry.jsonl`: the training images after an epoch, and the accuracy of the test images."""
+    """A line of `geometry.jsonl`: the training images after an epoch, and the accuracy of others."""
 
     epoch: int
     train: GeometryMeasurement
     test: Accuracy | None = None
+    validation: Accuracy | None = None
 
 
 @dataclass(frozen=True)
@@ -171,6 +174,7 @@ class Ending(_Coded):
     STALLED = "stalled", "the run had stopped approaching the frame"
     HARDLY_BEGUN = "hardly-begun", "the loss has hardly begun to fall"
     ALIKE = "features-alike", "features are all alike"
+    MIXED = "classes-mixed", "the loss is above that of features that are all alike"
     NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
     NON_FINITE = "loss-not-finite", "the loss was not finite"
 
@@ -193,6 +197,11 @@ class Cause(_Coded):
     LARGE_LR = "large-lr", "{lr} is large, and the loss has gone only {percent:.0f} % of the way to its floor"
     SMALL_LR = "small-lr", "{lr} is small, and the loss has gone only {percent:.0f} % of the way to its floor"
     ALIKE = "features-alike", "the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}"
+    MIXED = (
+        "classes-mixed",
+        "the loss, {loss:.4f}, is far above that of features that are all alike, {collapsed:.4f}: images of one class "
+        "are no closer to each other than to the others",
+    )
     HARDLY_BEGUN = (
         "hardly-begun",
         "the loss has gone {percent:.0f} % of the way from features that are all alike to its floor",
@@ -229,6 +238,17 @@ class CauseRecord:
 
 
 @dataclass(frozen=True)
+class TestRecord:
+    """The test images at the end of a run."""
+
+    __test__ = False  # for pytest, to which the name looks like a test
+
+    accuracy: Accuracy
+    confusion: Confusion
+    calibration_error: float | None = None  # of confidences; None without validation images
+
+
+@dataclass(frozen=True)
 class VerdictRecord:
     """`verdict.json`: how a run ended."""
 
@@ -237,6 +257,8 @@ class VerdictRecord:
     signature: Signature | None  # None for a run that has not finished
     ending: Ending | None  # None where the frame is reached or the causes explain everything
     causes: tuple[CauseRecord, ...]  # likely ones, most severe first
+    merged: tuple[tuple[int | str, ...], ...] = ()  # classes whose means point in one direction
+    test: TestRecord | None = None  # which earlier versions did not have
 
     @property
     def label(self) -> str:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -16,16 +16,18 @@ import torch
 from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
-from orthoframe.data import Progress
+from orthoframe.data import Data, Progress
 from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, summary, unwritable
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder, save_encoder
+from orthoframe.training._encoder_file import save_encoder
+from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
 from orthoframe.training._processes import check_precision, find_processes, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Evaluation, Task, make_task
+from orthoframe.training._throughput import epochs_in
 
 _SAVE_SECONDS = 15.0  # between two checkpoints
 
@@ -47,7 +49,7 @@ class RunListener:
         on_step: After each step, with the loop.
         on_epoch: After each epoch, with its record.
         on_note: With the parts of a sentence that the user should read.
-        on_data: While data is downloaded: the name of a file, the bytes that are there, and those that it will have.
+        on_data: While data is downloaded or read; see `orthoframe.data.Progress`.
     """
 
     on_start: Callable[[Task, RunCertificate, float | None], None] = _nothing
@@ -71,7 +73,12 @@ class RunResult:
 
 
 def train(
-    settings: Settings, out: Path, listener: RunListener | None = None, *, report: bool = True
+    settings: Settings,
+    out: Path,
+    listener: RunListener | None = None,
+    *,
+    data: Data | None = None,
+    report: bool = True,
 ) -> RunResult | None:
     """Train, and keep everything in a folder.
 
@@ -81,6 +88,8 @@ def train(
         settings: What to do.
         out: The folder; it must not have a run in it.
         listener: Receives progress.
+        data: Images from Python instead of those that `settings.data` names; `as_data` makes them of a `Dataset` of
+            torch.
         report: Whether to write `report.html` and `figures/training.png` at the end.
 
     Returns:
@@ -93,21 +102,42 @@ def train(
     """
     settings.check()
     # Absolute paths, because it may be resumed from elsewhere.
-    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report)
+    if data is not None:
+        settings = replace(settings, data=data.name)
+    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data)
 
 
-def resume(out: Path, listener: RunListener | None = None, *, report: bool = True) -> RunResult | None:
+def resume(
+    out: Path,
+    listener: RunListener | None = None,
+    *,
+    data: Data | None = None,
+    report: bool = True,
+    code: bool = False,
+) -> RunResult | None:
     """Resume the run in a folder, with the settings that it has; see `train`.
 
     A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
     of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
+
+    With `code`, a Python function that the settings name as their backbone is imported and called; a folder from
+    somebody else may name any.
     """
     folder = RunFolder(Path(out))
-    return _run(folder.settings(), folder, True, listener or RunListener(), report)
+    return _run(folder.settings(), folder, True, listener or RunListener(), report, data, code)
 
 
-def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunListener, report: bool) -> RunResult | None:
+def _run(
+    settings: Settings,
+    folder: RunFolder,
+    resumed: bool,
+    listener: RunListener,
+    report: bool,
+    data: Data | None,
+    code: bool = True,
+) -> RunResult | None:
     """From the settings to the report, in each of the processes that share the run."""
+    begun = time.monotonic()
     before = folder.environment() if resumed else None
     processes = find_processes(settings.devices if before is None else before.processes, resumed)
     with _stopping(folder.path), ExitStack() as held:
@@ -120,7 +150,7 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
             check_precision(settings.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
                 folder.load_checkpoint(lambda found: found.check_settings(settings))
-            task = make_task(settings, processes.count, listener.on_data)
+            task = make_task(settings, processes.count, listener.on_data, data, code=code)
             if processes.first:
                 held.enter_context(folder.opened(resumed))
             if resumed:
@@ -131,7 +161,10 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
 
-        certified = task.certificate()
+        if settings.minutes is not None:
+            left = 60 * settings.minutes - (time.monotonic() - begun)
+            task = task.lasting(fabric.broadcast(epochs_in(left, task, fabric)))
+        settings, certified = task.settings, task.certificate()
         loop = Loop(task, fabric)
         if checkpoint is not None:
             loop.restore(checkpoint)
@@ -157,7 +190,7 @@ def _run(settings: Settings, folder: RunFolder, resumed: bool, listener: RunList
 
         evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-        save_encoder(folder.path, task, evaluation.centres)
+        save_encoder(folder.path, task.handed_out(evaluation))
         write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
         if report:
             _write_report(folder.path)
@@ -179,7 +212,7 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
 def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
     """Epoch after epoch, with a checkpoint from time to time and at the end."""
     saved, first = time.monotonic(), loop.fabric.global_rank == 0
-    epochs, told = loop.task.settings.epochs, loop.state.epoch
+    epochs, told = loop.task.settings.num_epochs, loop.state.epoch
 
     def save() -> None:
         nonlocal saved

@@ -5,13 +5,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
+    OWN_FILES,
     Activation,
     Binding,
     Denominator,
+    Fit,
     Head,
     Imbalance,
     LearningRateSchedule,
@@ -27,7 +29,9 @@ from orthoframe.options import (
     check_temperature,
 )
 
+_PLACES = ("data_dir", "init")  # settings that are paths
 _BEYOND = 1e38  # float32 ends at 3.4e38
+_MEASUREMENTS = 40  # in a run, if nothing else is said
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
 
@@ -70,23 +74,43 @@ class Settings:
     """The settings of a run; the same settings give the same bytes."""
 
     data: str = "digits"
-    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class) or npz:PATH."""
+    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class), csv:FILE or npz:FILE."""
     data_dir: Path | None = None
     """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
-    imbalance: Imbalance = "step"
-    """Which classes are made small: the second half (step), gradually more (long-tail), or none."""
+    path_column: str = "path"
+    """In a CSV file, the column of image files, relative to it."""
+    label_column: str = "label"
+    """In a CSV file, the column of class names."""
+    split_column: str | None = None
+    """In a CSV file, the column that says train, validation or test (default: a part of each class is held out)."""
+    group_column: str | None = None
+    """In a CSV file, the column of groups, such as videos, that stay together when images are held out."""
+    size: tuple[int, int] | None = None
+    """Height and width that image files get (default: chosen from them)."""
+    fit: Fit = "pad"
+    """How image files get their size: pad (nothing is lost or distorted), crop or stretch."""
+    validation: float | None = None
+    """Part of the training images held out for choices during training (default: 0.1 of your own, none of others)."""
+    imbalance: Imbalance | None = None
+    """Which classes are made small: the second half (step), gradually more (long-tail), or none (default: none for your
+    own images, step for the benchmark sets)."""
     ratio: float = 10.0
-    """Size of the largest class divided by that of the smallest."""
+    """Size of the largest class divided by that of the smallest, where classes are made small."""
     majority: int | None = None
     """Samples of the largest class (default: all that there are)."""
-    model: Model = "mlp"
-    """The encoder."""
+    model: Model | None = None
+    """The encoder (default: resnet18 for your own images from 16 pixels on, else mlp)."""
+    backbone: str | None = None
+    """Another network instead: hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python function)."""
+    init: Path | None = None
+    """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
     width: int | None = None
-    """Width of the encoder (default: its own)."""
+    """Width of the encoder (default: its own; 16 where the encoder is chosen)."""
     head: Head = "linear"
     """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly."""
     features: int | None = None
-    """Dimensions of the features, with a linear head (default: those of the encoder)."""
+    """Dimensions of the features, with a linear head (default: those of the encoder; for your own images at least 64,
+    and two per class)."""
     activation: Activation = "relu"
     """Of the features: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
     loss: Loss = "supcon"
@@ -113,10 +137,17 @@ class Settings:
     """Crop and flip images at random."""
     clean_fraction: float = 0.4
     """The last fraction of the epochs, in which images are not augmented and the learning-rate schedule restarts."""
-    epochs: int = 1000
-    """Passes over the data."""
+    flip: bool = False
+    """Exchange left and right at random, too; photographs and clothes of the benchmark sets are flipped anyway."""
+    epochs: int | None = None
+    """Passes over the data (default: 1000; for your own images as many as 2000 steps make)."""
+    minutes: float | None = None
+    """As many epochs as this time allows, by the speed of the first steps."""
     lr: float = 0.1
     """Largest learning rate of SGD with Nesterov momentum 0.9."""
+    backbone_lr: float | None = None
+    """Largest learning rate of the encoder without its head; 0 leaves it as it is (default: that of all, and 0 with
+    another backbone)."""
     lr_schedule: LearningRateSchedule = "cosine"
     """How the learning rate falls: cosine (after a warm-up of 5 %), or step (by ten after each third)."""
     weight_decay: float = 5e-4
@@ -127,6 +158,10 @@ class Settings:
     """Processes that share each batch (CPU cores or GPUs); torchrun and SLURM set their own number."""
     compile: bool = False
     """Compile the encoder with torch.compile."""
+    workers: int | None = None
+    """Processes that decode image files (default: one per core)."""
+    memory: float | None = None
+    """GiB for the pixels of image files; more are decoded whenever they are needed (default: a quarter of all)."""
     test_images: int | None = None
     """Test images per class (default: all)."""
     measure_every: int | None = None
@@ -137,9 +172,20 @@ class Settings:
     def __post_init__(self) -> None:
         object.__setattr__(self, "temperature", TemperatureSchedule.of(self.temperature))
 
+    @property
+    def num_epochs(self) -> int:
+        """The number of epochs, once it is decided."""
+        assert self.epochs is not None
+        return self.epochs
+
+    @property
+    def measured_every(self) -> int:
+        """Epochs between two measurements of the geometry."""
+        return self.measure_every or max(1, self.num_epochs // _MEASUREMENTS)
+
     def clean(self, epoch: int) -> bool:
         """Whether images are not augmented in an epoch."""
-        return epoch >= (1 - self.clean_fraction) * self.epochs
+        return epoch >= (1 - self.clean_fraction) * self.num_epochs
 
     def views_in(self, epoch: int) -> int:
         """Views of each sample in an epoch: one while images are not augmented."""
@@ -162,8 +208,12 @@ class Settings:
     def absolute(self) -> "Settings":
         """The same settings with absolute paths."""
         kind, _, path = self.data.partition(":")
-        data = f"{kind}:{_absolute(path)}" if kind in ("folder", "npz") and path else self.data
-        return replace(self, data=data, data_dir=None if self.data_dir is None else Path(_absolute(self.data_dir)))
+        data = f"{kind}:{_absolute(path)}" if kind in OWN_FILES and path else self.data
+        places = {name: getattr(self, name) for name in _PLACES}
+        absolute: dict[str, Any] = {
+            name: None if place is None else Path(_absolute(place)) for name, place in places.items()
+        }
+        return replace(self, data=data, **absolute)
 
     def check(self) -> None:
         """Refuse values that are not allowed or contradict each other.
@@ -174,6 +224,18 @@ class Settings:
         self._check_values()
         if self.imbalance == "none" and self.ratio not in (Settings.ratio, 1):
             raise OptionError(Option("imbalance", "none"), " has no ", Option("ratio"), "; leave one of them out")
+        if self.epochs is not None and self.minutes is not None:
+            raise OptionError(Option("minutes"), " decides the number of epochs; leave ", Option("epochs"), " out")
+        if not self.augment and self.flip:
+            raise OptionError(Option("flip"), " is a part of augmentation; leave one of them out")
+        if not self.data.startswith("csv:"):
+            for name in ("path_column", "label_column", "split_column", "group_column"):
+                if getattr(self, name) != getattr(Settings, name):
+                    raise OptionError(Option(name), " needs ", Option("data", "csv:FILE"))
+        if self.backbone is not None:
+            for name in ("model", "width", "init"):
+                if getattr(self, name) is not None:
+                    raise OptionError(Option("backbone"), " takes the place of ", Option(name), "; leave one out")
         if self.head == "none" and self.features is not None:
             otherwise = "; without it the width decides the dimension"
             raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
@@ -196,29 +258,55 @@ class Settings:
     def _check_values(self) -> None:
         for name, kind in get_type_hints(Settings).items():
             value = getattr(self, name)
-            if get_origin(kind) is Literal:
-                check_choice(name, value, kind)
+            choice = next((each for each in (kind, *get_args(kind)) if get_origin(each) is Literal), None)
+            if choice is not None:
+                if value is not None or choice is kind:
+                    check_choice(name, value, choice)
+            elif name == "workers":
+                value is None or check_count(name, value, 0)
             elif kind is int or (kind == int | None and value is not None):
                 check_count(name, value, 0) if name == "seed" else check_size(name, value)
             elif kind is bool and not isinstance(value, bool):
                 raise OptionError(Option(name), f" must be true or false, not {value!r}")
         if not isinstance(self.data, str):
             raise OptionError(Option("data"), f" must be a string, not {self.data!r}")
-        if not isinstance(self.data_dir, Path | str | None):
-            raise OptionError(Option("data_dir"), f" must be a folder, not {self.data_dir!r}")
+        for name in _PLACES:
+            if not isinstance(getattr(self, name), Path | str | None):
+                raise OptionError(Option(name), f" must be a folder, not {getattr(self, name)!r}")
         if self.seed >= 2**63:
             raise OptionError(Option("seed"), f" must be below 2^63, not {brief(self.seed, 30)}")
         check_number("ratio", self.ratio, least=1)
         check_number("lr", self.lr, above=0, below=_BEYOND)
+        if self.backbone_lr is not None:
+            check_number("backbone_lr", self.backbone_lr, least=0, below=_BEYOND)
+            if self.backbone_lr == 0 and self.head == "none":
+                raise OptionError(Option("backbone_lr", 0), " leaves nothing to train; use ", Option("head", "linear"))
         check_number("weight_decay", self.weight_decay, least=0, below=_BEYOND)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)
+        if self.validation is not None:
+            check_number("validation", self.validation, least=0, below=1)
+        if self.minutes is not None:
+            check_number("minutes", self.minutes, above=0)
+        if self.memory is not None:
+            check_number("memory", self.memory, least=0)
+        if self.size is not None:
+            if not (isinstance(self.size, tuple) and len(self.size) == 2):
+                raise OptionError(Option("size"), f" must be a height and a width, not {brief(repr(self.size), 60)}")
+            for side in self.size:
+                check_size("size", side)
+        if not isinstance(self.backbone, str | None):
+            raise OptionError(Option("backbone"), f" must be a name, not {brief(repr(self.backbone), 60)}")
+        for name in ("path_column", "label_column", "split_column", "group_column"):
+            value = getattr(self, name)
+            if not (isinstance(value, str) or (value is None and getattr(Settings, name) is None)):
+                raise OptionError(Option(name), f" must be the name of a column, not {brief(repr(value), 60)}")
         for tau in (self.temperature.first, self.temperature.last):
             check_temperature(tau)
 
     def to_dict(self) -> dict[str, Any]:
         """Types that JSON has: a temperature is a number, or a list of the first and the last."""
         data = asdict(self)
-        data["data_dir"] = None if self.data_dir is None else str(self.data_dir)
+        data |= {name: None if data[name] is None else str(data[name]) for name in _PLACES}
         tau = self.temperature
         data["temperature"] = tau.first if tau.constant else [tau.first, tau.last]
         return data
@@ -228,7 +316,10 @@ class Settings:
         """The settings that `to_dict` wrote; unknown entries are ignored."""
         known = {field.name for field in fields(Settings)}
         own = {name: value for name, value in data.items() if name in known}
-        return replace(Settings(**own), data_dir=None if own.get("data_dir") is None else Path(own["data_dir"]))
+        if isinstance(own.get("size"), list):
+            own["size"] = tuple(own["size"])
+        places: dict[str, Any] = {name: None if own.get(name) is None else Path(own[name]) for name in _PLACES}
+        return replace(Settings(**own), **places)
 
 
 RECIPES: dict[Recipe, dict[str, Any]] = {

@@ -1,18 +1,21 @@
 """What is trained, on which images, in which batches, and how it is evaluated."""
 
 from collections import OrderedDict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import (
     Augment,
+    Columns,
     Data,
     LabelledImages,
     Normaliser,
+    Preparation,
     Progress,
     default_augmentation,
     imbalanced_indices,
@@ -20,26 +23,56 @@ from orthoframe.data import (
     long_tail_counts,
     step_counts,
 )
-from orthoframe.encoders import FrameEncoder, make_frame_encoder
-from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError
-from orthoframe.geometry import Accuracy, Geometry, NearestCentre, accuracy_of, measure_parts
+from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
+from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
+from orthoframe.geometry import (
+    Accuracy,
+    Calibration,
+    Confusion,
+    Geometry,
+    NearestCentre,
+    accuracy_of,
+    calibration_error,
+    measure_parts,
+)
+from orthoframe.options import is_own_data
+from orthoframe.training._defaults import after_loading, before_loading
+from orthoframe.training._encoder_file import Architecture, TrainedEncoder
 from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._settings import Settings
+from orthoframe.training._start import Start
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
+_MEASURED = 10_000  # image files that are measured during training, about
+_COUNTED = 5000  # image files whose pixels give mean and deviation
+_GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The geometry of the training images, and the accuracy of the test images by the nearest class mean."""
+    """The geometry of the training images, and the accuracy of others by the nearest class mean."""
 
     geometry: Geometry
-    test: Accuracy
+    test: Accuracy | None  # None if they were not looked at: that happens once, if there are validation images
     centres: Tensor  # [k, dim], the class means; NaN for a class without training images
+    validation: Accuracy | None = None  # None if there are no validation images
+    calibration: Calibration | None = None  # fitted to the validation images, at the end
+    confusion: Confusion | None = None  # of the test images, at the end, as is the next
+    calibration_error: float | None = None  # None without a calibration
+
+    @property
+    def tested(self) -> Accuracy:
+        """The accuracy of the test images, at the end of a run."""
+        assert self.test is not None
+        return self.test
 
     def measurement(self, epoch: int) -> dict[str, Any]:
         """A line of `geometry.jsonl`."""
-        return {"epoch": epoch, "train": self.geometry.to_dict(), "test": asdict(self.test)}
+        found = {"epoch": epoch, "train": self.geometry.to_dict()}
+        for name, accuracy in (("validation", self.validation), ("test", self.test)):
+            if accuracy is not None:
+                found[name] = asdict(accuracy)
+        return found
 
     def columns(self) -> dict[str, Any]:
         """The columns of `metrics.csv` that this fills."""
@@ -51,11 +84,17 @@ class Evaluation:
             "beta_nc": found.beta_nc,
             "balanced_accuracy": accuracy.balanced,
             "worst_accuracy": accuracy.worst,
-            "test_balanced_accuracy": self.test.balanced,
-            "test_worst_accuracy": self.test.worst,
+            **_accuracies("validation", self.validation),
+            **_accuracies("test", self.test),
             "dead_rows": found.dead_rows,
             "live_dimensions": found.dim - found.ownership.dead,
         }
+
+
+def _accuracies(part: str, found: Accuracy | None) -> dict[str, float]:
+    if found is None:
+        return {}
+    return {f"{part}_balanced_accuracy": found.balanced, f"{part}_worst_accuracy": found.worst}
 
 
 @dataclass(frozen=True)
@@ -64,19 +103,28 @@ class Task:
 
     settings: Settings
     data: DataFingerprint  # of all images, before some were chosen
+    images: int  # for training, before some were chosen
     train: LabelledImages
+    validation: LabelledImages | None
     test: LabelledImages
+    preparation: Preparation  # of image files
     normaliser: Normaliser
     augment: Augment
     plan: BatchPlan
     encoder: FrameEncoder
     classifier: nn.Linear | None = None  # for cross-entropy
     prototypes: Tensor | None = None  # [k, dim], rows that every batch is compared with
+    directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
 
     @property
     def class_counts(self) -> list[int]:
         """Training images of each class."""
-        return torch.bincount(self.train.labels, minlength=len(self.train.classes)).tolist()
+        return self.train.class_counts
+
+    @property
+    def encoder_name(self) -> str:
+        """The model, or the backbone that takes its place."""
+        return self.settings.model or str(getattr(self.encoder.backbone, "name", "encoder"))
 
     def modules(self) -> nn.Sequential:
         """Everything that is trained."""
@@ -86,84 +134,161 @@ class Task:
         return nn.Sequential(parts)
 
     def notes(self) -> list[tuple[Part, ...]]:
-        """What is not quite as it was asked for."""
+        """What the user may not expect: images that are left out, classes that are not looked at."""
+        notes: list[tuple[Part, ...]] = []
+        if len(self.train) < self.images and is_own_data(self.settings.data):
+            notes.append((f"kept {len(self.train):,} of {self.images:,} training images",))
+        for part, images in (("validation", self.validation), ("test", self.test)):
+            counts = [] if images is None else images.class_counts
+            absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
+            if absent:
+                seen = f"{len(counts) - len(absent)} of {len(counts)}"
+                named = brief(", ".join(absent), 80)
+                notes.append((f"no {part} images of {named}: balanced {part} accuracy is over {seen} classes",))
         ratio, largest, smallest = self.settings.ratio, max(self.class_counts), min(self.class_counts)
-        if self.settings.imbalance == "none" or largest >= ratio * smallest:
-            return []
-        reason = f" is not reached: the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
-        return [(Option("ratio", ratio), reason)]
+        if self.settings.imbalance != "none" and largest < ratio * smallest:
+            sizes = f"the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
+            notes.append((Option("ratio", ratio), f" is not reached: {sizes}"))
+        return notes
+
+    def lasting(self, epochs: int) -> "Task":
+        """The same task for another number of epochs, which is now decided."""
+        settings = replace(self.settings, epochs=epochs, minutes=None)
+        return replace(self, settings=settings, plan=_plan(settings, self.train))
 
     def certificate(self) -> RunCertificate:
         """What the batches of the run guarantee; about the fewest views, because more are at least as good."""
         settings, plan = self.settings, self.plan
         names = [self.train.classes[c] for c in plan.labels.names]
         return certify_run(
-            plan, settings.epochs, denominator=settings.denominator, prototypes=settings.prototypes, names=names
+            plan, settings.num_epochs, denominator=settings.denominator, prototypes=settings.prototypes, names=names
         )
 
-    def evaluate(self, encoder: nn.Module) -> Evaluation:
-        """Measure the training images, and classify the test images."""
-        classes, labels = self.train.classes, self.train.labels.cpu()
-        features = encode(encoder, self.train.pixels, self.normaliser)
+    def _looked_at(self) -> LabelledImages:
+        """The training images that are measured during training: of many files as many as the others of each class."""
+        if self.train.checksums is None or len(self.train) <= _MEASURED:
+            return self.train
+        counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
+        return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
+
+    def handed_out(self, found: Evaluation) -> TrainedEncoder:
+        """The encoder, and what others need to use it."""
+        settings, backbone = self.settings, getattr(self.encoder.backbone, "config", None)
+        made = Architecture(
+            settings.model, settings.width, settings.head, settings.features, settings.activation, backbone
+        )
+        classes, centres = self.train.classes, found.centres
+        return TrainedEncoder(
+            self.encoder, centres, classes, self.preparation, self.normaliser, made, found.calibration
+        )
+
+    def evaluate(self, encoder: nn.Module, *, final: bool = False) -> Evaluation:
+        """Measure the training images, and classify the validation images.
+
+        The test images are looked at at the end, or where there are no others to look at; and all training images are,
+        of which many files may have to be decoded.
+        """
+        train = self.train if final else self._looked_at()
+        classes, labels = train.classes, train.labels.cpu()
+        features = encode(encoder, train, self.normaliser)
         geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
         counts = torch.bincount(labels, minlength=len(classes))
         centres = torch.full((len(classes), features.shape[1]), torch.nan, dtype=torch.float64)
+        if self.directions is not None:  # known classes may have no images here
+            centres = self.directions.double()  # a copy
         centres[counts > 0] = geometry.means
-        scores = NearestCentre(centres).scores(encode(encoder, self.test.pixels, self.normaliser))
-        return Evaluation(geometry, accuracy_of(scores, self.test.labels.cpu(), classes, counts), centres)
+        rule = NearestCentre(centres)
+
+        def look(images: LabelledImages) -> tuple[Tensor, Accuracy]:
+            scores = rule.scores(encode(encoder, images, self.normaliser))
+            return scores, accuracy_of(scores, images.labels.cpu(), classes, counts)
+
+        validation, calibration = None, None
+        if self.validation is not None:
+            scores, validation = look(self.validation)
+            if final:
+                calibration = Calibration.fitted(scores, self.validation.labels.cpu())
+        test, confusion, error = None, None, None
+        if final or self.validation is None:
+            scores, test = look(self.test)
+            if final:
+                confusion = Confusion.of(scores, self.test.labels, classes)
+            if calibration is not None:
+                error = calibration_error(calibration.confidences(scores), self.test.labels.cpu())
+        return Evaluation(geometry, test, centres, validation, calibration, confusion, error)
 
 
 @torch.no_grad()
-def encode(encoder: nn.Module, pixels: Tensor, normaliser: Normaliser) -> Tensor:
-    """Features `[n, dim]` of uint8 images, in evaluation mode, on the CPU."""
+def encode(encoder: nn.Module, images: LabelledImages, normaliser: Normaliser) -> Tensor:
+    """Features `[n, dim]` of images, in evaluation mode, on the CPU."""
     training, device = encoder.training, next(encoder.parameters()).device
     encoder.eval()
-    parts = [encoder(normaliser(part.to(device))).float().cpu() for part in torch.split(pixels, _ROWS)]
+    order = np.arange(len(images))
+    batches = [order[start : start + _ROWS] for start in range(0, len(order), _ROWS)]
+    parts = [encoder(normaliser(pixels)).float().cpu() for pixels in images.batches(batches, device)]
     encoder.train(training)
     return torch.cat(parts)
 
 
-def make_task(settings: Settings, processes: int = 1, progress: Progress | None = None) -> Task:
+def make_task(
+    settings: Settings,
+    processes: int = 1,
+    progress: Progress | None = None,
+    given: Data | None = None,
+    *,
+    code: bool = True,
+) -> Task:
     """Load the data, make it imbalanced, plan the batches and make the encoder.
 
     Args:
         settings: What to do.
         processes: How many processes share each batch.
-        progress: Called while data is downloaded; see `load_data`.
+        progress: Called while data is downloaded or read; see `load_data`.
+        given: Data that is there already.
+        code: Whether a Python function may be called that the settings name as their backbone.
 
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
     """
     settings.check()
+    settings = before_loading(settings)
     try:
-        data = load_data(settings.data, settings.data_dir, seed=settings.seed, progress=progress)
-        train = data.train.subset(_chosen(settings, data))
-        test = data.test
+        start = None if settings.init is None else Start.of(settings)
+        settings = settings if start is None else start.settings
+        backbone = None if settings.backbone is None else _backbone(settings, code)
+        fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
+        data = given or load_task_data(settings, progress, image_shape=fixed)
+        data = data if start is None else start.data(data)
+        chosen = _chosen(settings, data)
+        train, test = data.train.subset(chosen), data.test
         if settings.test_images is not None:
-            there = torch.bincount(test.labels, minlength=len(test.classes)).clamp(max=settings.test_images)
-            test = test.subset(imbalanced_indices(test.labels, there.tolist(), seed=settings.seed))
-        shape = tuple(train.pixels.shape[1:])
+            there = [min(count, settings.test_images) for count in test.class_counts]
+            test = test.subset(imbalanced_indices(test.labels, there, seed=settings.seed))
+        settings = after_loading(settings, data, len(train))
+        shape = train.image_shape
         k = len(train.classes)
-        encoder = make_frame_encoder(
-            settings.model,
-            shape,
-            width=settings.width,
-            head=settings.head,
-            features=settings.features,
-            activation=settings.activation,
-            num_classes=k,
-            seed=settings.seed,
-        )
-        plan = BatchPlan(
-            train.labels.numpy(),
-            None if settings.scheme == "full" else settings.batch_size,
-            scheme=settings.scheme,
-            binding=settings.binding,
-            seed=settings.seed,
-            views=settings.views_in(settings.epochs - 1),
-            bound_examples=settings.bound_examples,
-            bound_classes=settings.bound_classes,
-        )
+        directions = None
+        if start is not None:
+            encoder, directions, normaliser = start.grown(k, settings.seed)
+            wider = settings.head == "linear" and encoder.out_features
+            new = k > len(start.trained.classes)
+            settings = replace(settings, features=wider or None, prototypes=settings.prototypes or new)
+        else:
+            normaliser = _normaliser(train) if backbone is None else Normaliser(backbone.mean, backbone.std)
+            encoder = make_frame_encoder(
+                settings.model,
+                shape,
+                backbone=backbone,
+                width=settings.width,
+                head=settings.head,
+                features=settings.features,
+                activation=settings.activation,
+                num_classes=k,
+                seed=settings.seed,
+            )
+        if settings.backbone_lr == 0:
+            encoder.freeze_backbone()
+        plan = _plan(settings, train)
         _check_batch_norm(plan, encoder, processes)
     except OrthoframeError:
         raise
@@ -174,10 +299,90 @@ def make_task(settings: Settings, processes: int = 1, progress: Progress | None 
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
             classifier = nn.Linear(encoder.out_features, k)
-    prototypes = _prototypes(k, encoder.out_features) if settings.prototypes else None
-    augment = default_augmentation(settings.data, shape[1]) if settings.augment else Augment(0, flip=False)
-    fingerprint, normaliser = DataFingerprint.of(data), Normaliser.of(train)
-    return Task(settings, fingerprint, train, test, normaliser, augment, plan, encoder, classifier, prototypes)
+    prototypes = None
+    if settings.prototypes:
+        prototypes = _prototypes(k, encoder.out_features) if directions is None else directions
+    return Task(
+        settings,
+        DataFingerprint.of(data),
+        len(data.train),
+        train,
+        data.validation,
+        test,
+        data.preparation,
+        normaliser,
+        _augmentation(settings, shape[1]),
+        plan,
+        encoder,
+        classifier,
+        prototypes,
+        directions,
+    )
+
+
+def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
+    return BatchPlan(
+        train.labels.numpy(),
+        None if settings.scheme == "full" else settings.batch_size,
+        scheme=settings.scheme,
+        binding=settings.binding,
+        seed=settings.seed,
+        views=settings.views_in(settings.num_epochs - 1),
+        bound_examples=settings.bound_examples,
+        bound_classes=settings.bound_classes,
+    )
+
+
+def _backbone(settings: Settings, code: bool) -> Backbone:
+    """Somebody else's network; a Python function is called only if that is allowed."""
+    assert settings.backbone is not None
+    if not (code or settings.backbone.startswith("hf:")):
+        name = brief(settings.backbone, 60)
+        raise OptionError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
+    return load_backbone(settings.backbone, seed=settings.seed)
+
+
+def load_task_data(
+    settings: Settings,
+    progress: Progress | None = None,
+    *,
+    image_shape: tuple[int, int, int] | None = None,
+    download: bool = True,
+) -> Data:
+    """The images that the settings name, before some of them are chosen; files in a shape that an encoder needs."""
+    channels, height, width = (None, None, None) if image_shape is None else image_shape
+    files = settings.data.partition(":")[0] in ("folder", "csv")
+    size = settings.size if height is None or width is None or not files else (height, width)
+    if settings.size not in (None, size):
+        raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
+    return load_data(
+        settings.data,
+        settings.data_dir,
+        validation=settings.validation or 0.0,
+        size=size,
+        channels=channels,
+        fit=settings.fit,
+        columns=Columns(settings.path_column, settings.label_column, settings.split_column, settings.group_column),
+        memory=None if settings.memory is None else settings.memory * _GIB,
+        workers=settings.workers,
+        seed=settings.seed,
+        download=download,
+        progress=progress,
+    )
+
+
+def _normaliser(train: LabelledImages) -> Normaliser:
+    """Of all images; of many files a part is enough, and the same part whether they are held in memory or not."""
+    if train.checksums is None or len(train) <= _COUNTED:
+        return Normaliser.of(train)
+    return Normaliser.of(train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64)))
+
+
+def _augmentation(settings: Settings, height: int) -> Augment:
+    if not settings.augment:
+        return Augment(0, flip=False)
+    augment = default_augmentation(settings.data, height)
+    return replace(augment, flip=augment.flip or settings.flip)
 
 
 def _prototypes(k: int, dim: int) -> Tensor:

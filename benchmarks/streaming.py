@@ -1,0 +1,156 @@
+"""Images that do not fit into memory: how fast they arrive, in how much memory, and what a kill costs.
+
+Generates JPEGs of 224 x 224 pixels in a temporary folder (or in `--folder`, which is kept), and then
+
+- reads them as training does, in turns with a bare DataLoader with as many workers, which opens, decodes and stacks;
+- trains one epoch on all of them with a limit of 2 GiB on the data of each process, and watches the memory of all;
+- trains again, kills the command at a random moment with SIGKILL, resumes, and compares the bytes.
+
+    python benchmarks/streaming.py --json docs/results/streaming.json
+"""
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch.utils.data import DataLoader, Dataset
+
+from orthoframe.data import load_data
+
+SIDE, CLASSES, LIMIT = 224, 10, 2 * 2**30
+READ, BATCH, REPEATS = 3000, 128, 5
+_RUN = [sys.executable, "-c", "import sys; from orthoframe.cli import main; sys.exit(main())"]
+_SETTINGS = ["--model", "resnet18", "--width", "4", "--epochs", "1", "--memory", "0.25", "--no-augment"]
+_SAME = ("encoder.safetensors", "geometry.jsonl", "certificate.json", "verdict.json", "config.json")
+
+
+def generate(folder: Path, count: int) -> None:
+    """Smooth random images, whose files have about the size of photographs; what is there is kept."""
+    generator = np.random.default_rng(0)
+    for number in range(count):
+        path = folder / f"class{number % CLASSES}" / f"{number:06}.jpg"
+        coarse = generator.integers(0, 256, (14, 14, 3), dtype=np.uint8)
+        coarse[..., number % 3] = (number % CLASSES) * 25
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(coarse).resize((SIDE, SIDE), Image.Resampling.BICUBIC).save(path, quality=85)
+
+
+class Bare(Dataset[torch.Tensor]):
+    """What one writes without a library."""
+
+    def __init__(self, paths: tuple[Path, ...]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, position: int) -> torch.Tensor:
+        with Image.open(self.paths[position]) as image:
+            return torch.from_numpy(np.array(image.convert("RGB"))).permute(2, 0, 1).contiguous()
+
+
+def speeds(folder: Path, workers: int) -> dict[str, float]:
+    """Images per second of both, in turns: the best of several."""
+    data = load_data(f"folder:{folder}", memory=0, workers=workers)
+    pixels: Any = data.train.pixels
+    chosen = np.linspace(0, len(data.train) - 1, READ).astype(np.int64)
+    np.random.default_rng(0).shuffle(chosen)
+    batches = [chosen[start : start + BATCH] for start in range(0, READ, BATCH)]
+    positions = [pixels.positions[batch].tolist() for batch in batches]
+    bare = Bare(pixels.items.paths)
+    best = {"ours": 0.0, "bare": 0.0}
+    for _ in range(REPEATS):
+        for name in best:
+            start, seen = time.perf_counter(), 0
+            if name == "ours":
+                seen = sum(len(each) for each in data.train.batches(batches))
+            else:
+                loader = DataLoader(bare, batch_sampler=positions, num_workers=workers, prefetch_factor=4)
+                seen = sum(len(each) for each in loader)
+            best[name] = max(best[name], seen / (time.perf_counter() - start))
+    return best
+
+
+def memory_of(process: int) -> int:
+    """Bytes that a process and its children have in memory; what they share counts once."""
+    total, waiting = 0, [process]
+    while waiting:
+        number = waiting.pop()
+        try:
+            lines = Path(f"/proc/{number}/smaps_rollup").read_text().splitlines()
+            total += next(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+            for task in Path(f"/proc/{number}/task").iterdir():
+                waiting += map(int, (task / "children").read_text().split())
+        except (OSError, StopIteration):  # it has just ended
+            continue
+    return total
+
+
+def train(words: list[str], kill_after: float | None = None) -> tuple[int, int, float]:
+    """The status, the most memory, and the seconds of a command."""
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (LIMIT, LIMIT))
+
+    start, most = time.monotonic(), 0
+    command = [*_RUN, "train", *words]
+    with subprocess.Popen(command, preexec_fn=limited, stdout=subprocess.DEVNULL, start_new_session=True) as process:
+        while process.poll() is None:
+            most = max(most, memory_of(process.pid))
+            if kill_after is not None and time.monotonic() - start > kill_after:
+                os.killpg(process.pid, signal.SIGKILL)
+            time.sleep(0.5)
+    return process.returncode, most, time.monotonic() - start
+
+
+def main() -> None:
+    """Measure, print, and write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=50_000)
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = given.folder or Path(temporary) / "images"
+        generate(folder, given.images)
+        found: dict[str, Any] = {"images": given.images, "workers": given.workers, **speeds(folder, given.workers)}
+        found["ratio"] = found["ours"] / found["bare"]
+        miss = "" if found["ratio"] >= 0.9 else " !"
+        print(
+            f"{found['ours']:.0f} images/s, a bare DataLoader {found['bare']:.0f}: {found['ratio']:.2f}{miss}",
+            flush=True,
+        )
+        words = ["--data", f"folder:{folder}", *_SETTINGS, "--workers", str(given.workers)]
+        runs = [Path(temporary) / name for name in ("whole", "killed")]
+        status, most, seconds = train([*words, "--out", str(runs[0])])
+        assert status == 0, status
+        found |= {"memory": most, "seconds": seconds}
+        print(f"an epoch in {seconds:.0f} s, at most {most / 2**30:.2f} GiB in all processes", flush=True)
+        moment = random.Random(0).uniform(0.3, 0.7) * seconds
+        status, _, _ = train([*words, "--out", str(runs[1])], kill_after=moment)
+        assert status == -signal.SIGKILL, status
+        status, _, _ = train(["--resume", str(runs[1])])
+        assert status == 0, status
+        same = all((runs[0] / name).read_bytes() == (runs[1] / name).read_bytes() for name in _SAME)
+        found |= {"killed_after": moment, "same_bytes": same}
+        print(f"killed after {moment:.0f} s and resumed: {'the same bytes' if same else 'OTHER BYTES !'}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

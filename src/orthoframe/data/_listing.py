@@ -1,0 +1,214 @@
+"""Which image files there are, of which class and for what: from folders, or from a table."""
+
+import csv
+import os
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from orthoframe.data._preparation import IMAGE_ENDINGS, ImageHead, read_head
+from orthoframe.errors import DataError, Option, brief
+
+_PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+_PARTS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
+_MOST_BYTES = 2**33  # of files whose content is looked at before a run, to recognise them later
+_SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # that are chosen from
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The names of the columns of a table of images.
+
+    Attributes:
+        path: Of the file, relative to the table.
+        label: The name of its class.
+        split: `train`, `test` or `validation`; None if the table does not say.
+        group: Images with the same entry, such as frames of one video, stay together when some are held out.
+    """
+
+    path: str = "path"
+    label: str = "label"
+    split: str | None = None
+    group: str | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Listing:
+    """Image files, before any is decoded.
+
+    Attributes:
+        paths: The files.
+        labels: int64, [n].
+        classes: The names of the classes.
+        parts: Positions of the images for `train`, `test` and `validation`; all for `train` if nothing says.
+        groups: [n], images that stay together; None if each stands alone.
+    """
+
+    paths: tuple[Path, ...]
+    labels: NDArray[np.int64]
+    classes: tuple[str, ...]
+    parts: Mapping[str, NDArray[np.int64]]
+    groups: tuple[str, ...] | None = None
+
+    def heads(self) -> Iterator[ImageHead]:
+        """Sizes and colours of all files.
+
+        Raises:
+            DataError: At the end, if some of them cannot be read.
+        """
+        broken: list[str] = []
+        for path in self.paths:
+            try:
+                yield read_head(path)
+            except DataError as error:
+                broken.append(str(error))
+                yield ImageHead((0, 0), True)
+        if broken:
+            others = f"; {len(broken) - 1} more of {len(self.paths)} cannot be read either" if len(broken) > 1 else ""
+            raise DataError(f"{broken[0]}{others}")
+
+    def checksums(self) -> NDArray[np.uint64]:
+        """Of each file, by which it is recognised: of its content, or of its size alone where that is too much."""
+        sizes = [os.path.getsize(path) for path in self.paths]
+        if sum(sizes) > _MOST_BYTES:
+            return np.array(sizes, dtype=np.uint64)
+        return np.array([zlib.crc32(path.read_bytes()) for path in self.paths], dtype=np.uint64)
+
+
+def chosen_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Height and width for images of many sizes.
+
+    That of all images if they agree and are not above 224 x 224; else a square, with the largest usual side that at
+    least half of the images fill.
+
+    Examples:
+        >>> chosen_size([(40, 60), (50, 50), (300, 200)])
+        (48, 48)
+    """
+    largest = _SIDES[-1]
+    if len(set(sizes)) == 1 and max(sizes[0]) <= largest:
+        return sizes[0]
+    side = float(np.median([(height * width) ** 0.5 for height, width in sizes]))
+    chosen = max((each for each in _SIDES if each <= side), default=_SIDES[0])
+    return chosen, chosen
+
+
+def list_folder(path: Path) -> Listing:
+    """Images from `path/CLASS/*`, or from `path/train/CLASS/*` and `path/test/CLASS/*`, perhaps with a validation part.
+
+    Other files, and those whose name starts with a dot, are ignored.
+    """
+    if not path.is_dir():
+        raise DataError(f"{path}: no such folder")
+    folders = {_PARTS.get(folder.name.lower(), ""): folder for folder in _folders(path) if not _images(folder)}
+    if "train" in folders and len(folders.keys() - {""}) > 1:
+        parts = {name: folders[name] for name in ("train", "test", "validation") if name in folders}
+    else:
+        parts = {"train": path}
+    classes = tuple(folder.name for folder in _folders(parts["train"]))
+    if not classes:
+        raise DataError(f"{parts['train']}: expected a sub-folder of images for each class, and there is none")
+    paths: list[Path] = []
+    labels: list[int] = []
+    ends = [0]
+    for part in parts.values():
+        for folder in _folders(part):
+            if folder.name not in classes:
+                known = brief(", ".join(classes))
+                raise DataError(f"{folder}: the training images have no such class; classes are {known}")
+            found = _images(folder)
+            if not found:
+                _refuse_empty(path, part, folder)
+            paths += found
+            labels += [classes.index(folder.name)] * len(found)
+        ends.append(len(paths))
+    for part, first, last in zip(parts.values(), ends, ends[1:], strict=False):
+        if first == last:
+            raise DataError(f"{part}: there is no sub-folder of images in it")
+    places: dict[str, NDArray[np.int64]] = {
+        name: np.arange(first, last) for name, first, last in zip(parts, ends, ends[1:], strict=False)
+    }
+    return Listing(tuple(paths), np.array(labels, dtype=np.int64), classes, places)
+
+
+def _folders(path: Path) -> list[Path]:
+    found = path.iterdir() if path.is_dir() else ()
+    return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
+
+
+def _images(folder: Path) -> list[Path]:
+    entries = (entry for entry in folder.iterdir() if entry.suffix.lower() in IMAGE_ENDINGS)
+    return sorted(entry for entry in entries if not entry.name.startswith(".") and entry.is_file())
+
+
+def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
+    """Say what is wrong with a folder without images: the user may have meant another level."""
+    deeper = [each for each in _folders(path) if not _images(each) and any(map(_images, _folders(each)))]
+    if part == path and deeper:
+        raise DataError(f"{folder}: there are no images in it; did you mean folder:{deeper[0]}?")
+    kinds = ", ".join(IMAGE_ENDINGS)
+    raise DataError(f"{folder}: there are no images in it ({kinds}), and each sub-folder of {part} is a class")
+
+
+def list_table(path: Path, columns: Columns) -> Listing:
+    """Images from a CSV file with a row for each."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file, strict=True)
+            names = list(reader.fieldnames or [])
+            wanted = {"path_column": columns.path, "label_column": columns.label}
+            wanted |= {"split_column": columns.split} if columns.split else {}
+            wanted |= {"group_column": columns.group} if columns.group else {}
+            for option, name in wanted.items():
+                if name not in names:
+                    there = brief(", ".join(names)) or "none"
+                    raise DataError(f"{path}: there is no column {name!r}, but {there}; name it with ", Option(option))
+            rows = [{name: row[name] for name in wanted.values()} for row in reader]
+    except OSError as error:
+        raise DataError(f"{path}: {error.strerror or error}") from None
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a table in CSV and UTF-8 ({brief(error, 80)})") from None
+    if not rows:
+        raise DataError(f"{path}: there is no row in it below the names of the columns")
+    for number, row in enumerate(rows, start=2):
+        missing = next((name for name, value in row.items() if value is None or not value.strip()), None)
+        if missing is not None:
+            raise DataError(f"{path}: line {number} has no entry in the column {missing!r}")
+    splits = [_PARTS.get(row[columns.split].strip().lower(), "") if columns.split else "train" for row in rows]
+    if "" in splits:
+        number = splits.index("")
+        given = brief(repr(rows[number][columns.split or ""]), 40)
+        raise DataError(f"{path}: line {number + 2}: a split is train, validation or test, not {given}")
+    labels = [row[columns.label].strip() for row in rows]
+    trained = {label for label, split in zip(labels, splits, strict=True) if split == "train"}
+    unknown = next((label for label in labels if label not in trained), None)
+    if unknown is not None:
+        raise DataError(f"{path}: class {brief(repr(unknown), 60)} has no training image")
+    classes = sorted_classes(trained)
+    numbers = {name: number for number, name in enumerate(classes)}
+    parts: dict[str, NDArray[np.int64]] = {
+        name: np.flatnonzero(np.array(splits) == name) for name in ("train", "test", "validation") if name in splits
+    }
+    return Listing(
+        tuple(path.parent / row[columns.path].strip() for row in rows),
+        np.array([numbers[label] for label in labels], dtype=np.int64),
+        classes,
+        parts,
+        tuple(row[columns.group] for row in rows) if columns.group else None,
+    )
+
+
+def sorted_classes(names: set[str]) -> tuple[str, ...]:
+    """In the order of the alphabet, or of the numbers if all of them are whole numbers.
+
+    Examples:
+        >>> sorted_classes({"10", "9"}), sorted_classes({"b", "10", "a"})
+        (('9', '10'), ('10', 'a', 'b'))
+    """
+    if all(name.isascii() and name.isdigit() and len(name) < 18 for name in names):
+        return tuple(sorted(names, key=lambda name: (int(name), name)))
+    return tuple(sorted(names))

@@ -1,0 +1,177 @@
+"""One image file as pixels: turned upright, without transparency, in the size and colours that an encoder takes."""
+
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BufferedReader, BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orthoframe.errors import DataError, brief
+from orthoframe.options import Fit, check_choice
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
+"""Of the files that are taken for images."""
+# What these endings stand for. Pillow knows more, such as EPS, for which it would start another program.
+_FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
+MOST_PIXELS = 2**25
+"""The most pixels of an image file; a larger one is refused before it is decoded."""
+_BACKGROUND = 255  # white, behind what is transparent and beside what is padded
+_ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values that exchange height and width
+
+
+@dataclass(frozen=True)
+class ImageHead:
+    """What the head of an image file says."""
+
+    size: tuple[int, int]  # height and width, upright
+    grey: bool
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How an image file becomes the pixels that an encoder takes; kept with the encoder, so that others do the same.
+
+    The image is turned upright as its EXIF orientation says, what is transparent becomes white, 16 bits per channel
+    become their upper 8, and grey and colour are converted to what is asked for. Of an animation the first image is
+    taken. Then the image gets its size:
+
+    - `pad`: scaled until it fits inside, and centred on white. Nothing is lost or distorted, so this is the default.
+    - `crop`: scaled until it covers everything, and what is over on two sides is cut off.
+    - `stretch`: height and width are scaled each by their own factor.
+
+    Args:
+        image_shape: Channels (1 grey, 3 colour), height and width.
+        fit: `"pad"`, `"crop"` or `"stretch"`.
+
+    Examples:
+        >>> Preparation((3, 32, 48)).fit
+        'pad'
+    """
+
+    image_shape: tuple[int, int, int]
+    fit: Fit = "pad"
+
+    def __post_init__(self) -> None:
+        check_choice("fit", self.fit, Fit)
+        channels, height, width = self.image_shape
+        if channels not in (1, 3) or min(height, width) < 1 or height * width > MOST_PIXELS:
+            raise ValueError(
+                "image_shape must be 1 or 3 channels, and a height and width of at least 1 and at most "
+                f"{MOST_PIXELS} pixels in all, not {brief(list(self.image_shape), 60)}"
+            )
+
+    def __call__(self, path: Path) -> Tensor:
+        """The pixels of a file, uint8 `[channels, height, width]`.
+
+        Raises:
+            DataError: If it cannot be read, has more than `MOST_PIXELS`, or more than 16 bits per channel.
+        """
+        with _opened(path, whole=True) as image:
+            return self.pixels_of(image)
+
+    def description(self) -> dict[str, Any]:
+        """What another program needs to prepare image files in the same way."""
+        channels, height, width = self.image_shape
+        return {
+            "height": height,
+            "width": width,
+            "colour": "RGB" if channels == 3 else "grey",
+            "fit": self.fit,
+            "background": _BACKGROUND,
+            "orientation": "EXIF",
+            "resampling": "bilinear, antialiased",
+        }
+
+    def pixels_of(self, image: "Image") -> Tensor:
+        """The pixels of an image of Pillow."""
+        from PIL import ImageOps
+        from PIL.Image import Resampling
+
+        channels, height, width = self.image_shape
+        # A JPEG is decoded at an eighth, a quarter or half of its size, if that is still as large as needed.
+        image.draft("L" if channels == 1 else "RGB", (2 * width, 2 * height))
+        if image.getexif().get(_ORIENTATION, 1) != 1:  # otherwise it would be copied
+            image = ImageOps.exif_transpose(image)
+        image, mode = _opaque(image), "L" if channels == 1 else "RGB"
+        image = image if image.mode == mode else image.convert(mode)
+        if image.size != (width, height):
+            size, method = (width, height), Resampling.BILINEAR
+            if self.fit == "stretch":
+                image = image.resize(size, method)
+            elif self.fit == "crop":
+                image = ImageOps.fit(image, size, method)
+            else:
+                image = ImageOps.pad(image, size, method, color=(_BACKGROUND,) * channels)
+        pixels = np.array(image).reshape(height, width, channels)
+        return torch.from_numpy(pixels).permute(2, 0, 1).contiguous()
+
+
+def read_head(path: Path) -> ImageHead:
+    """Size and colours of an image file; its pixels are not decoded."""
+    with _opened(path) as image:
+        height, width = image.height, image.width
+        if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+            height, width = width, height
+        return ImageHead((height, width), image.mode in ("1", "L", "LA", "I;16", "I;16B", "I;16L"))
+
+
+def _opaque(image: "Image") -> "Image":
+    """On a white background, with at most 8 bits per channel."""
+    from PIL.Image import fromarray, new
+
+    if image.mode.startswith("I;16"):
+        return fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
+        image = image.convert("RGBA")
+        behind = new("RGBA", image.size, (_BACKGROUND,) * 4)
+        behind.alpha_composite(image)
+        return behind
+    return image
+
+
+class _NoMore(BufferedReader):
+    """Reads no more than there is: for a length that a file promises, Python would take memory before it reads."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(left if size is None or size < 0 else min(size, left))
+
+
+@contextmanager
+def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
+    """An image with at most 16 bits per channel, which is decoded when its pixels are asked for.
+
+    The file is read at once if the whole of it is needed: Pillow reads in small pieces.
+    """
+    from PIL.Image import DecompressionBombError, open
+
+    too_large = DataError(f"{path}: more than {MOST_PIXELS} pixels, which is the limit for one image; make it smaller")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
+            with path.open("rb", buffering=0) as file:
+                content = BytesIO(file.readall()) if whole else _NoMore(file)
+                with open(content, formats=_FORMATS) as image:
+                    if image.height * image.width > MOST_PIXELS:
+                        raise too_large
+                    if image.mode in ("I", "F"):
+                        raise DataError(f"{path}: more than 16 bits per channel (mode {image.mode}); save it with 8")
+                    yield image
+    except DataError:
+        raise
+    except DecompressionBombError:
+        raise too_large from None
+    except Exception as error:  # a broken image can fail in any way
+        reason = error.strerror if isinstance(error, OSError) else None
+        what = brief(error) or type(error).__name__
+        raise DataError(f"{path}: {reason or f'the image is broken ({what})'}") from None

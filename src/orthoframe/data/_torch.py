@@ -1,0 +1,144 @@
+"""Images from Python: a `Dataset` of torch as labelled images."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from orthoframe.data._images import Data, LabelledImages
+from orthoframe.data._imbalance import VALIDATION, hold_out
+from orthoframe.data._listing import sorted_classes
+from orthoframe.data._preparation import Preparation
+from orthoframe.data._stream import StreamedPixels, available_cores, most_held
+from orthoframe.errors import DataError, brief
+from orthoframe.options import Fit, check_number
+
+_TEST = 0.2
+
+
+def as_data(
+    train: Any,
+    test: Any = None,
+    *,
+    name: str = "images",
+    validation: float = 0.1,
+    size: tuple[int, int] | None = None,
+    fit: Fit = "pad",
+    workers: int | None = None,
+    memory: float | None = None,
+    seed: int = 0,
+) -> Data:
+    """Labelled images from a `torch.utils.data.Dataset`, for `train(settings, out, data=...)`.
+
+    Items are pairs of an image and a label. Images are PIL images of any size, or uint8 tensors
+    `[channels, height, width]` of one size; labels are whole numbers or names. Augmentation and normalisation happen in
+    training: leave them out of the data set.
+
+    Args:
+        train: The data set.
+        test: That of the test images; without one, 20 % of each class are held out.
+        name: What the run calls it.
+        validation: The fraction of the training images of each class that is held out for validation.
+        size: Height and width (default: those of the first image).
+        fit: How PIL images get their size.
+        workers: Processes that ask for images (default: one per core).
+        memory: Bytes that pixels may take before they are asked for again each time (default: a quarter of the memory).
+        seed: Decides which images are held out.
+
+    Raises:
+        DataError: For items of another kind.
+
+    Examples:
+        >>> items = [(torch.full((1, 8, 8), i, dtype=torch.uint8), "ab"[i % 2]) for i in range(40)]
+        >>> data = as_data(items)
+        >>> len(data.train), len(data.validation), len(data.test), data.train.classes
+        (28, 4, 8, ('a', 'b'))
+    """
+    check_number("validation", validation, least=0, below=1)
+    if not len(train):
+        raise DataError(f"{name}: the data set is empty")
+    first = _checked(train[0], 0, name)[0]
+    shape = _shape(first, size, name)
+    preparation = Preparation(shape, fit)
+    parts = [_DatasetPixels(train, preparation, name)]
+    if test is not None:
+        parts.append(_DatasetPixels(test, preparation, f"{name}, test"))
+    labels = [part.labels() for part in parts]
+    classes = sorted_classes(set(labels[0]))
+    unknown = set(labels[-1]) - set(classes)
+    if unknown:
+        raise DataError(f"{name}: the training images have no class {brief(sorted(unknown)[0], 60)!r}")
+    numbers = {label: number for number, label in enumerate(classes)}
+    images = []
+    for part, names in zip(parts, labels, strict=True):
+        count = available_cores() if workers is None else workers
+        streamed = StreamedPixels(part, np.arange(len(names)), shape, count)
+        held = len(names) * int(np.prod(shape)) <= (most_held() if memory is None else memory)
+        images.append(
+            LabelledImages(
+                streamed.held() if held else streamed,
+                torch.tensor([numbers[each] for each in names]),
+                classes,
+                checksums=None if held else np.zeros(len(names), dtype=np.uint64),
+            )
+        )
+    if len(images) == 1:
+        images = [images[0].subset(part) for part in hold_out(images[0].labels.numpy(), _TEST, seed)]
+    trained, tested = images
+    checked = None
+    if validation:
+        kept, held_out = hold_out(trained.labels.numpy(), validation, seed, stream=VALIDATION)
+        trained, checked = trained.subset(kept), trained.subset(held_out)
+    return Data(trained, tested, f"dataset:{name}", checked, fit)
+
+
+class _DatasetPixels:
+    """The pixels of a data set, by position."""
+
+    def __init__(self, items: Any, preparation: Preparation, name: str) -> None:
+        self.items, self.preparation, self.name = items, preparation, name
+
+    def labels(self) -> list[str]:
+        """Of all items: `targets`, where the data set has them, because to ask for items means to decode images."""
+        targets = getattr(self.items, "targets", None)
+        if targets is None:
+            targets = (self.items[position] for position in range(len(self.items)))
+            return [str(_checked(item, number, self.name)[1]) for number, item in enumerate(targets)]
+        return [str(_label(label, number, self.name)) for number, label in enumerate(targets)]
+
+    def __getitem__(self, position: int) -> Tensor:
+        image, _ = _checked(self.items[position], position, self.name)
+        if not isinstance(image, Tensor):
+            return self.preparation.pixels_of(image)
+        if image.dtype != torch.uint8 or tuple(image.shape) != self.preparation.image_shape:
+            wanted = list(self.preparation.image_shape)
+            raise DataError(
+                f"{self.name}: image {position} is {image.dtype} of shape {list(image.shape)}, and uint8 of {wanted} "
+                "is needed; give PIL images if their sizes differ"
+            )
+        return image
+
+
+def _checked(item: Any, position: int, name: str) -> tuple[Any, int | str]:
+    from PIL.Image import Image
+
+    if not (isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], Tensor | Image)):
+        raise DataError(f"{name}: item {position} is not a pair of an image (PIL, or a uint8 tensor) and a label")
+    return item[0], _label(item[1], position, name)
+
+
+def _label(given: Any, position: int, name: str) -> int | str:
+    label = given.item() if isinstance(given, Tensor | np.generic) else given
+    if isinstance(label, bool) or not isinstance(label, int | str):
+        raise DataError(f"{name}: label {position} is {brief(repr(label), 60)}, not a whole number or a name")
+    return label
+
+
+def _shape(image: Any, size: tuple[int, int] | None, name: str) -> tuple[int, int, int]:
+    if isinstance(image, Tensor):
+        if image.ndim != 3 or image.shape[0] not in (1, 3):
+            raise DataError(f"{name}: images must be [1 or 3 channels, height, width], not {list(image.shape)}")
+        return image.shape[0], image.shape[1], image.shape[2]
+    height, width = size or (image.height, image.width)
+    return 1 if image.mode in ("1", "L", "LA") else 3, height, width

@@ -1,0 +1,251 @@
+"""Other people's backbones: models of transformers, and whatever a Python function returns."""
+
+import math
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import reduce
+from importlib import import_module
+from typing import Any
+
+import msgspec
+import torch
+from torch import Tensor, nn
+
+from orthoframe._atomic import json_ready
+from orthoframe.encoders import _hugging_face
+from orthoframe.encoders._encoder import Encoder
+from orthoframe.encoders._weights import shapes_only
+from orthoframe.errors import DataError, Option, OptionError, brief, summary
+from orthoframe.options import check_count
+
+_HUGGING_FACE = "hf:"
+_SIDE = 224  # of images, where nothing says it
+
+
+@dataclass(frozen=True)
+class _Description:
+    """All that is needed to make a backbone again, but for its weights."""
+
+    name: str
+    image_shape: tuple[int, int, int]
+    out_features: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    model: dict[str, Any] | None = None  # of transformers: its config
+    pooler: bool = True  # whether its own pooler is used
+
+
+class Backbone(Encoder):
+    """Somebody else's network as an encoder: normalised images to features, which may have either sign.
+
+    Made by `load_backbone` and `make_backbone`.
+
+    Attributes:
+        mean: Of each channel, on the scale from 0 to 1: images are to be (pixel / 255 - mean) / std.
+        std: Of each channel, on the same scale.
+        config: What `make_backbone` needs to make it again, in types that JSON knows.
+    """
+
+    def __init__(self, network: nn.Module, description: _Description) -> None:
+        super().__init__(description.image_shape, description.out_features, nonnegative=False)
+        self.network, self._description = network, description
+        self.mean, self.std = description.mean, description.std
+
+    @property
+    def name(self) -> str:
+        """As it was asked for."""
+        return self._description.name
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What `make_backbone` needs to make it again, in types that JSON knows."""
+        described: dict[str, Any] = json_ready(asdict(self._description))
+        return described
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[batch, out_features]` of normalised images `[batch, channels, height, width]`."""
+        self.check(images)
+        features: Tensor = self.network(images)
+        wanted = (images.shape[0], self.out_features)  # not len(), which an export would take for a constant
+        if features.shape != wanted:
+            raise ValueError(f"{self.name} gives features of shape {list(features.shape)} instead of {list(wanted)}")
+        return features
+
+    def fill_buffers(self) -> None:
+        """Compute what is in no file of weights, such as indices of positions, if there are only shapes so far."""
+        empty = {name for name, value in self.network.named_buffers() if value.is_meta}
+        if not empty:
+            return
+        with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+            other = _made(self._description)
+        for name, value in other.named_buffers():
+            if name in empty:
+                place, _, last = name.rpartition(".")
+                setattr(self.network.get_submodule(place), last, value)
+
+
+def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backbone:
+    """Load a network that others made, to train a frame head on it or to embed images with it.
+
+    | name | what |
+    |---|---|
+    | `hf:FOLDER` or `hf:NAME` | an image model of transformers, from a folder or the Hugging Face hub: its pooled output, or the mean of its tokens or maps; size and normalisation are those of its image processor |
+    | `MODULE:FACTORY` | a function without arguments in a Python module (here or installed) that returns an `nn.Module`: images `[b, c, h, w]` to features `[b, d]` |
+
+    The module of a factory may have the attributes `image_size` (224 if it has not), `mean` and `std` (one entry per
+    channel; three channels from 0 to 1 if it has not).
+
+    Weights of transformers are read from safetensors files only, and no code that comes with a model is run. A factory
+    is code: name only those that you trust.
+
+    Args:
+        name: One of these.
+        pretrained: Whether a model of transformers gets its weights; a factory decides by itself.
+        seed: Decides the weights that are drawn. The global generators are left as they were.
+
+    Returns:
+        The backbone, on the CPU, in evaluation mode.
+
+    Raises:
+        DataError: If there is no such backbone, it is not a network of images, or a package is not installed.
+        OptionError: If the name is neither.
+
+    Examples:
+        >>> load_backbone("resnet50")
+        Traceback (most recent call last):
+        orthoframe.errors.OptionError: backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not 'resnet50'
+    """  # noqa: E501
+    check_count("seed", seed, 0)
+    kind, colon, rest = name.partition(":")
+    if not colon or not kind or not rest:
+        given = brief(repr(name), 80)
+        raise OptionError(Option("backbone"), f" must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not {given}")
+    with torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        if name.startswith(_HUGGING_FACE):
+            model = _hugging_face.load_model(rest, pretrained)
+            does = _hugging_face.read_processing(rest)
+            network: nn.Module = model
+            config = _hugging_face.model_config(model)
+            described = _Description(name, does.image_shape, 1, does.mean, does.std, config, model.pooler)
+        else:
+            network = _called(name)
+            described = _from_attributes(name, network)
+        network.eval()
+        return Backbone(network, replace(described, out_features=_dimension(network, described))).eval()
+
+
+def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int = 0, code: bool = False) -> Backbone:
+    """Make a backbone from its description, without the folder it came from and without the network.
+
+    Args:
+        config: The `config` of a backbone.
+        weights: Whether it gets random weights; otherwise only shapes, for weights from a file: see `load_weights`.
+        seed: Decides the weights.
+        code: Whether a factory that the description names may be imported and called. It is code, and a file from
+            somebody else may name any.
+
+    Raises:
+        DataError: If the description is broken, or names a factory without `code`.
+
+    Examples:
+        >>> make_backbone({"name": "os:abort", "image_shape": [3, 8, 8], "out_features": 4, "mean": [0], "std": [1]})
+        Traceback (most recent call last):
+        orthoframe.errors.DataError: mean and std of a backbone must be 3 finite numbers each, and std positive
+    """
+    try:
+        described = msgspec.convert(dict(config), _Description)
+    except msgspec.ValidationError as error:
+        raise DataError(f"this does not describe a backbone ({brief(error, 120)})") from None
+    _check_normalisation(described)
+    if min(described.image_shape) < 1 or described.out_features < 1:
+        raise DataError("a backbone must have positive sizes")
+    if described.model is None and not code:
+        name = brief(described.name, 60)
+        raise DataError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
+    with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return Backbone(_made(described), described).eval()
+
+
+def _made(described: _Description) -> nn.Module:
+    if described.model is None:
+        return _called(described.name)
+    return _hugging_face.make_model(described.model, described.pooler)
+
+
+def _called(name: str) -> nn.Module:
+    """What a factory returns."""
+    place, _, path = name.partition(":")
+    with _current_folder():
+        try:
+            module = import_module(place)
+        except Exception as error:  # a module may fail in any way
+            raise DataError(f"{name}: the module {brief(place, 60)} cannot be imported ({summary(error)})") from None
+        try:
+            factory: Any = reduce(getattr, path.split("."), module)
+        except AttributeError:
+            raise DataError(f"{name}: the module {brief(place, 60)} has no {brief(path, 60)}") from None
+        if not callable(factory):
+            raise DataError(f"{name}: {brief(path, 60)} cannot be called; name a function that returns an nn.Module")
+        try:
+            network = factory()
+        except Exception as error:
+            raise DataError(f"{name}: called without arguments, it fails ({summary(error)})") from error
+    if not isinstance(network, nn.Module):
+        raise DataError(f"{name}: it must return an nn.Module, not {type(network).__name__}")
+    return network
+
+
+@contextmanager
+def _current_folder() -> Iterator[None]:
+    """Modules of the current folder can be imported, as with `python -m`; the command would not find them."""
+    sys.path.append("")
+    try:
+        yield
+    finally:
+        sys.path.remove("")
+
+
+def _from_attributes(name: str, network: nn.Module) -> _Description:
+    """What the module of a factory says of itself; its dimension is not known yet."""
+    side = getattr(network, "image_size", _SIDE)
+    mean, std = getattr(network, "mean", None), getattr(network, "std", None)
+    try:
+        height, width = (side, side) if isinstance(side, int) else map(int, side)
+        means = (0.0, 0.0, 0.0) if mean is None else tuple(map(float, mean))
+        stds = (1.0,) * len(means) if std is None else tuple(map(float, std))
+    except (TypeError, ValueError):
+        wanted = "image_size must be a number or height and width, mean and std one number per channel"
+        raise DataError(f"{name}: of the module that it returns, {wanted}") from None
+    described = _Description(name, (len(means), height, width), 1, means, stds)
+    _check_normalisation(described)
+    return described
+
+
+def _check_normalisation(described: _Description) -> None:
+    channels, numbers = described.image_shape[0], described.mean + described.std
+    right = len(described.mean) == len(described.std) == channels and all(map(math.isfinite, numbers))
+    if not right or min(described.std, default=0) <= 0:
+        raise DataError(f"mean and std of a backbone must be {channels} finite numbers each, and std positive")
+
+
+def _dimension(network: nn.Module, described: _Description) -> int:
+    """The dimension of the features of two images, which must be the same each time."""
+    # Not all pixels are equal: models that mask patches at random would not be found out.
+    images = torch.linspace(0, 1, math.prod(described.image_shape)).view(1, *described.image_shape).repeat(2, 1, 1, 1)
+    name = described.name
+    shape = brief([2, *described.image_shape], 60)
+    try:
+        with torch.no_grad():
+            first, again = network(images), network(images)
+    except Exception as error:  # a network may fail in any way
+        raise DataError(f"{name}: it does not take images of shape {shape} ({summary(error)})") from None
+    if not isinstance(first, Tensor) or not first.is_floating_point() or first.ndim != 2 or len(first) != 2:
+        found = f"a tensor of shape {list(first.shape)}" if isinstance(first, Tensor) else type(first).__name__
+        raise DataError(f"{name}: of images of shape {shape} it makes {found}; features [2, dim] are needed")
+    if not torch.allclose(first, again, equal_nan=True):
+        raise DataError(f"{name}: it gives other features each time, as models do that mask a part of the image")
+    return int(first.shape[1])

@@ -1,0 +1,205 @@
+"""Image models of transformers: their weights, their pooled features, and what their image processors do."""
+
+import logging
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_module_registration_hook
+
+from orthoframe._atomic import json_ready
+from orthoframe.errors import DataError, brief
+
+_EXTRA = "pip install 'orthoframe[transformers]'"
+_SIDE = 512  # pixels of the images that a processor is asked about
+_PROCESSOR = ("preprocessor_config.json", "processor_config.json")
+_MOST_MODULES = 20_000  # of a network that a file describes
+# Not about shapes; or it would have something looked for elsewhere when a network is made.
+_LEFT_OUT = {"id2label", "label2id", "dtype", "torch_dtype", "auto_map", "quantization_config", "architectures"}
+_LEFT_OUT |= {"transformers_version", "name_or_path", "attn_implementation"}
+_FETCHING = ("backbone", "use_pretrained_backbone", "use_timm_backbone")
+
+
+class PooledModel(nn.Module):
+    """An image model of transformers, as a function from images to one row of features for each.
+
+    The features are its `pooler_output`, or else the mean over tokens or pixels of its `last_hidden_state`.
+
+    Args:
+        model: The model.
+        pooler: Whether it has a pooler with weights of its own that is to be used; otherwise it is taken away.
+    """
+
+    def __init__(self, model: Any, pooler: bool = True) -> None:
+        super().__init__()
+        self.model, self.pooler = model, pooler
+        if not pooler and isinstance(getattr(model, "pooler", None), nn.Module):
+            model.pooler = None  # nothing would train it
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[batch, dim]` of images."""
+        found = self.model(pixel_values=images)
+        pooled = getattr(found, "pooler_output", None) if self.pooler else None
+        if pooled is not None and pooled.numel() == pooled.shape[0] * pooled.shape[1]:  # [b, d], or [b, d, 1, 1]
+            flat: Tensor = pooled.flatten(1)
+            return flat
+        last: Tensor = found.last_hidden_state
+        return last.mean((2, 3)) if last.ndim == 4 else last.mean(1)
+
+
+@dataclass(frozen=True)
+class Processing:
+    """What an image processor does, apart from cropping: the size, and (pixel / 255 - mean) / std."""
+
+    image_shape: tuple[int, int, int]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+def load_model(name: str, pretrained: bool) -> PooledModel:
+    """A model from a folder or the hub, with the weights of its safetensors file or random ones."""
+    with _quietly(name) as transformers:
+        place, local = _place(name)
+        config = transformers.AutoConfig.from_pretrained(place, local_files_only=local, trust_remote_code=False)
+        config = getattr(config, "vision_config", config)  # of a model of images and text, the part for images
+        if type(config) not in transformers.models.auto.modeling_auto.MODEL_MAPPING:
+            raise DataError(f"hf:{name}: transformers has no model of the kind {brief(config.model_type, 40)!r}")
+        if not pretrained:
+            return PooledModel(_image_model(name, transformers.AutoModel.from_config(config, dtype=torch.float32)))
+        if local and not any(Path(place).glob("*.safetensors")):
+            raise DataError(f"hf:{name}: there is no model.safetensors in it; save it with model.save_pretrained")
+        model, told = transformers.AutoModel.from_pretrained(
+            place,
+            config=config,
+            use_safetensors=True,
+            local_files_only=local,
+            trust_remote_code=False,
+            dtype=torch.float32,
+            output_loading_info=True,
+        )
+    _image_model(name, model)
+    missing = sorted(told["missing_keys"])
+    others = [key for key in missing if not key.startswith("pooler.")]
+    if others:
+        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+        raise DataError(f"hf:{name}: the file has no weights for {brief(others[0], 80)}{more}, which would be random")
+    return PooledModel(model, pooler=not missing)
+
+
+def model_config(model: PooledModel) -> dict[str, Any]:
+    """All that is needed to make the model again, in types that JSON knows."""
+    given = model.model.config.to_dict()
+    kept = {key: value for key, value in given.items() if key not in _LEFT_OUT and not key.startswith("_")}
+    described: dict[str, Any] = json_ready(kept)
+    return described
+
+
+def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:
+    """A model from what `model_config` says, without the folder it came from and without the network.
+
+    Under `shapes_only` it has shapes only.
+    """
+    kind = config.get("model_type")
+    given = {key: value for key, value in config.items() if key not in _LEFT_OUT and not key.startswith("_")}
+    given.pop("model_type", None)
+    if not isinstance(kind, str) or kind.startswith("timm") or any(given.get(key) for key in _FETCHING):
+        raise DataError(f"a model of the kind {brief(kind, 40)!r} cannot be made from its description")
+    with _quietly(kind) as transformers, ExitStack() as stack:
+        from transformers import initialization
+
+        if torch.get_default_device().type == "meta":
+            stack.enter_context(initialization.no_init_weights())
+            stack.enter_context(initialization.meta_device_safe_creation_ops())
+        stack.enter_context(_few_modules())
+        made = transformers.AutoConfig.for_model(kind, **given)
+        return PooledModel(_image_model(kind, transformers.AutoModel.from_config(made, dtype=torch.float32)), pooler)
+
+
+def read_processing(name: str) -> Processing:
+    """What an image processor does, from what it makes of black, white and red: its settings have too many names."""
+    from PIL.Image import new
+
+    with _quietly(name) as transformers:
+        place, local = _place(name)
+        if local and not any((Path(place) / file).is_file() for file in _PROCESSOR):
+            what = f"there is no {_PROCESSOR[0]} in it, which says the size of images"
+            raise DataError(f"hf:{name}: {what}; save its image processor beside it with save_pretrained")
+        given = {"local_files_only": local, "trust_remote_code": False}
+        processor = transformers.AutoImageProcessor.from_pretrained(place, **given)
+        asked = [new("RGB", (_SIDE, _SIDE), colour) for colour in ("black", "white", "red")]
+        pixels = processor(asked, return_tensors="pt")["pixel_values"]
+    if pixels.ndim != 4 or pixels.shape[1] != 3:
+        raise DataError(f"hf:{name}: its image processor makes {brief(list(pixels.shape[1:]), 60)} of a colour image")
+    black, white, red = pixels[:, :, pixels.shape[2] // 2, pixels.shape[3] // 2].double()
+    if not torch.equal(red, torch.stack([white[0], black[1], black[2]])):
+        raise DataError(f"hf:{name}: its image processor exchanges or mixes colours, which is not supported")
+    # Seven digits, as many as float32 has: 0.485 instead of 0.48500001.
+    std = [float(f"{value:.7g}") for value in (1 / (white - black)).tolist()]
+    mean = [float(f"{value:.7g}") + 0.0 for value in (-black / (white - black)).tolist()]
+    return Processing((3, int(pixels.shape[2]), int(pixels.shape[3])), tuple(mean), tuple(std))
+
+
+def _image_model(name: str, model: Any) -> Any:
+    if getattr(model, "main_input_name", None) != "pixel_values":
+        raise DataError(f"hf:{name}: {type(model).__name__} is not a model of images; give one that takes pixel_values")
+    return model
+
+
+def _place(name: str) -> tuple[str, bool]:
+    """Where transformers finds a model, and whether that is a folder; a `DataError` for a path that is not there."""
+    folder = os.path.expanduser(name)
+    if os.path.isdir(folder):
+        return folder, True
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise DataError(f"hf:{name}: no such folder")
+    return name, False
+
+
+@contextmanager
+def _quietly(name: str) -> Iterator[Any]:
+    """The package, without its progress bars and reports; what goes wrong in it is told in one sentence."""
+    try:
+        transformers: Any = import_module("transformers")
+        words: Any = import_module("transformers.utils.logging")
+    except ImportError as absent:
+        raise DataError(f"hf:{name} needs transformers ({brief(absent, 80)}): {_EXTRA}") from None
+    level, bars = words.get_verbosity(), words.is_progress_bar_enabled()
+    words.set_verbosity(logging.CRITICAL)
+    words.disable_progress_bar()
+    try:
+        yield transformers
+    except DataError:
+        raise
+    except Exception as error:  # of a broken folder, a name that the hub does not know, or no network
+        reason = brief(str(error).partition("\n")[0], 120) or type(error).__name__
+        local = os.path.isdir(os.path.expanduser(name))
+        what = "transformers cannot use it" if local else "no such folder, and no model that transformers finds"
+        raise DataError(f"hf:{brief(name, 80)}: {what} ({reason})") from None
+    finally:
+        words.set_verbosity(level)
+        if bars:
+            words.enable_progress_bar()
+
+
+@contextmanager
+def _few_modules() -> Iterator[None]:
+    """A description of two numbers may ask for a billion layers."""
+    count = 0
+
+    def counted(*_: Any) -> None:
+        nonlocal count
+        count += 1
+        if count > _MOST_MODULES:
+            raise ValueError(f"more than {_MOST_MODULES} layers")
+
+    hook = register_module_module_registration_hook(counted)
+    try:
+        yield
+    finally:
+        hook.remove()

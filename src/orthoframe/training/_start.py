@@ -1,0 +1,89 @@
+"""A run that starts from a trained encoder, with its classes or with new ones beside them."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from orthoframe._rows import unit_rows
+from orthoframe.data import Data, LabelledImages, Normaliser
+from orthoframe.encoders import FrameEncoder, FrameHead
+from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.training._encoder_file import TrainedEncoder, load_encoder
+from orthoframe.training._settings import Settings
+
+_SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
+_DECIDED = ("model", "width", "head", "activation")  # by the encoder
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a run starts from.
+
+    Attributes:
+        trained: The encoder as it was handed out.
+        settings: Those of the new run, with what the encoder decides.
+    """
+
+    trained: TrainedEncoder
+    settings: Settings
+
+    @classmethod
+    def of(cls, settings: Settings) -> "Start":
+        """Load the encoder that `settings.init` names.
+
+        Raises:
+            OptionError: If the settings say otherwise than the encoder.
+        """
+        assert settings.init is not None
+        trained = load_encoder(Path(settings.init))
+        decided = {name: getattr(trained.architecture, name) for name in _DECIDED}
+        for name, made in decided.items():
+            if getattr(settings, name) not in (made, getattr(Settings, name)):
+                raise OptionError(Option(name), " is that of the encoder, ", Option("init"), "; leave it out")
+        return cls(trained, replace(settings, **decided, fit=trained.preparation.fit))
+
+    def data(self, data: Data) -> Data:
+        """The images with the known classes first, and then the new ones."""
+        wanted, found = list(self.trained.image_shape), list(data.train.image_shape)
+        if wanted != found:
+            raise DataError(f"{data.name}: images have [channels, height, width] = {found}, the encoder takes {wanted}")
+        known = self.trained.classes
+        classes = (*known, *(name for name in data.train.classes if name not in known))
+        numbers = torch.tensor([classes.index(name) for name in data.train.classes])
+
+        def renamed(images: LabelledImages) -> LabelledImages:
+            return replace(images, labels=numbers[images.labels], classes=classes)
+
+        validation = None if data.validation is None else renamed(data.validation)
+        return replace(data, train=renamed(data.train), test=renamed(data.test), validation=validation)
+
+    def grown(self, num_classes: int, seed: int) -> tuple[FrameEncoder, Tensor, Normaliser]:
+        """The encoder, a direction for each class `[k, dim]`, and the scale of its pixels.
+
+        Known classes keep the directions of their means. Each new class gets dimensions of its own, which are appended
+        to the head, as many as a known class has.
+        """
+        trained = self.trained
+        trained.encoder.train()
+        known, new = len(trained.classes), num_classes - len(trained.classes)
+        means = unit_rows(trained.centres.nan_to_num().double())[0]
+        if not new:
+            return trained.encoder, means.float(), trained.normaliser
+        linear = trained.encoder.head.linear
+        if linear is None:
+            raise OptionError("new classes need new dimensions, which only ", Option("head", "linear"), " can get")
+        old = linear.out_features
+        block = max(1, old // known)
+        added = new * block
+        wider = FrameHead(linear.in_features, old + added, trained.architecture.activation)
+        assert wider.linear is not None
+        fresh = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            wider.linear.weight.copy_(torch.cat([linear.weight, fresh * (_SCALE * linear.weight.std())]))
+            wider.linear.bias.copy_(torch.cat([linear.bias, torch.zeros(added)]))
+        directions = torch.zeros(num_classes, old + added, dtype=torch.float64)
+        directions[:known, :old] = means
+        directions[known:, old:] = torch.eye(new).repeat_interleave(block, dim=1) * block**-0.5
+        return FrameEncoder(trained.encoder.backbone, wider), directions.float(), trained.normaliser

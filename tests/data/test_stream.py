@@ -1,0 +1,86 @@
+"""Pixels that are read when they are needed: the same as those that are held."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from orthoframe.data import Normaliser, StreamedPixels, as_data, load_data
+from orthoframe.errors import DataError
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("images")
+    for name in ("a", "b"):
+        (path / name).mkdir()
+        for i in range(400):
+            pixels = RANDOM.integers(0, 256, (16 + i % 5, 20, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(path / name / f"{i:03}.jpg")
+    return path
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_streamed_images_are_those_that_are_held(folder, workers):
+    held = load_data(f"folder:{folder}", validation=0.1)
+    streamed = load_data(f"folder:{folder}", validation=0.1, memory=0, workers=workers)
+    for part in ("train", "validation", "test"):
+        ours, theirs = getattr(held, part), getattr(streamed, part)
+        assert isinstance(theirs.pixels, StreamedPixels)
+        assert torch.equal(ours.labels, theirs.labels)
+        assert np.array_equal(ours.checksums, theirs.checksums)
+        batches = [RANDOM.integers(0, len(ours), 7) for _ in range(100)]
+        for one, other in zip(ours.batches(batches), theirs.batches(batches), strict=True):
+            assert torch.equal(one, other)
+    assert Normaliser.of(held.train) == Normaliser.of(streamed.train)
+
+
+def test_a_file_that_breaks_later_is_named(folder, tmp_path):
+    path = tmp_path / "c"
+    for name in ("a", "b"):
+        (path / name).mkdir(parents=True)
+        for i in range(400):
+            (path / name / f"{i:03}.jpg").write_bytes((folder / name / f"{i:03}.jpg").read_bytes())
+    data = load_data(f"folder:{path}", memory=0, workers=2)
+    for file in path.glob("a/*"):
+        file.write_bytes(b"")
+    with pytest.raises(DataError, match=r"\.jpg: the image is broken") as caught:
+        list(data.train.batches([np.arange(len(data.train))] * 2))
+    assert "Traceback" not in str(caught.value)
+
+
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self, folder):
+        self.files = sorted(folder.glob("*/*.jpg"))
+
+    def __len__(self):
+        return len(self.files)
+
+    def __getitem__(self, i):
+        with Image.open(self.files[i]) as image:
+            return image.convert("RGB"), self.files[i].parent.name
+
+
+def test_a_dataset_of_torch(folder):
+    held, streamed = (as_data(Pictures(folder), size=(16, 16), memory=memory) for memory in (None, 0))
+    assert held.train.classes == ("a", "b")
+    assert (len(held.train), len(held.validation), len(held.test)) == (576, 64, 160)
+    index = np.arange(50)
+    assert torch.equal(next(held.test.batches([index])), next(streamed.test.batches([index])))
+
+
+@pytest.mark.parametrize(
+    ("items", "said"),
+    [
+        ([], "is empty"),
+        ([1, 2], "item 0 is not a pair"),
+        ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
+        ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 4, 4), 0)], r"image 0 is torch\.float32"),
+        ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
+    ],
+)
+def test_items_of_another_kind_are_refused(items, said):
+    with pytest.raises(DataError, match=said):
+        as_data(items)

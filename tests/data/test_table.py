@@ -1,0 +1,71 @@
+"""Images that a CSV file lists."""
+
+import csv
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from orthoframe.data import Columns, load_data
+from orthoframe.errors import DataError
+
+RANDOM = np.random.default_rng(0)
+
+
+def table(folder, rows, names=("path", "label")):
+    for row in rows:
+        path = folder / row[0]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(RANDOM.integers(0, 256, (9, 9), dtype=np.uint8)).save(path)
+    with (folder / "images.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([names, *rows])
+    return f"csv:{folder / 'images.csv'}"
+
+
+def test_labels_are_text_and_paths_are_relative_to_the_table(tmp_path):
+    rows = [(f"sub/{i}.png", str(8 + i % 4)) for i in range(40)]
+    data = load_data(table(tmp_path, rows), validation=0.125)
+    assert data.train.classes == ("8", "9", "10", "11")
+    assert [part.class_counts for part in (data.train, data.validation, data.test)] == [[7] * 4, [1] * 4, [2] * 4]
+
+
+def test_splits_and_other_names(tmp_path):
+    rows = [(f"{i}.png", "ab"[i % 2], ("train", "Train", "val", "test")[i // 2 % 4]) for i in range(16)]
+    name = table(tmp_path, rows, ("file", "kind", "part"))
+    data = load_data(name, columns=Columns("file", "kind", "part"), validation=0.5)
+    assert (len(data.train), len(data.validation), len(data.test)) == (8, 4, 4)
+    with pytest.raises(DataError, match="there is no column 'path', but file, kind, part; name it with path_column"):
+        load_data(name)
+
+
+def test_frames_of_one_video_stay_together(tmp_path):
+    rows = [(f"{i}.png", "ab"[i // 5 % 2], f"video {i // 5}") for i in range(200)]
+    name = table(tmp_path, rows, ("path", "label", "video"))
+    data = load_data(name, columns=Columns(group="video"), validation=0.2)
+    parts = [{rows[i][2] for i in part.origins(range(len(part)))} for part in (data.train, data.validation, data.test)]
+    assert sum(map(len, parts)) == len(parts[0] | parts[1] | parts[2]) == 40
+    assert data.test.class_counts == [20, 20]
+    assert data.validation.class_counts == [15, 15]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "there is no column 'path', but none"),
+        (b"path,label\n", "there is no row in it"),
+        (b"path,label\na.png,\n", "line 2 has no entry in the column 'label'"),
+        (b"path,label\na.png\n", "line 2 has no entry in the column 'label'"),
+        (b"path,label,split\na.png,x,dev-null\n", "line 2: a split is train, validation or test, not 'dev-null'"),
+        (b"path,label,split\na.png,x,test\n", "class 'x' has no training image"),
+        (b"path,label\n\xff,x\n", "not a table in CSV and UTF-8"),
+        (b'path,label\n"a.png,x\n', "not a table in CSV and UTF-8"),
+        (b"path,label\nnone.png,x\n", "none.png: No such file or directory"),
+    ],
+)
+def test_tables_that_are_refused(tmp_path, content, said):
+    (tmp_path / "images.csv").write_bytes(content)
+    columns = Columns(split="split") if b"split" in content else Columns()
+    with pytest.raises(DataError, match=said):
+        load_data(f"csv:{tmp_path / 'images.csv'}", columns=columns)
+    with pytest.raises(DataError, match=r"none\.csv: No such file"):
+        load_data(f"csv:{tmp_path / 'none.csv'}")

@@ -1,0 +1,293 @@
+"""Images to shards of features: the same bytes however often they are stopped and however many processes write."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from orthoframe.data import Normaliser, Preparation
+from orthoframe.embedding import Embedder, ImageList, ProcessShare, embed, list_images, process_share, read_embedding
+from orthoframe.errors import DataError, OptionError
+
+CLASSES = {"green": 20, "red": 9, "yellow": 4}
+COMMAND = [sys.executable, "-c", "import sys; from orthoframe.cli import main; sys.exit(main())"]
+SLOW = """
+import time
+from torch import nn
+
+class Network(nn.Module):
+    image_size = 8
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(192, 4)
+
+    def forward(self, images):
+        time.sleep(SECONDS)
+        return self.linear(images.flatten(1))
+"""
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """A folder for each class, of images of several sizes."""
+    rng = np.random.default_rng(0)
+    for name, number in CLASSES.items():
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for place in range(number):
+            pixels = rng.integers(0, 255, (8 + place % 3, 10, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{place:02d}.png")
+    return tmp_path / "photos"
+
+
+def small(seed=0, name="small", mean=0.5):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 5), torch.nn.BatchNorm1d(5))
+    return Embedder(name, network, (3, 8, 8), 5, (mean,) * 3, (0.25,) * 3)
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_features_are_those_of_the_network(photos, tmp_path):
+    images, embedder = list_images([f"folder:{photos}"]), small()
+    result = embed(images, embedder, tmp_path / "out", batch_size=4, shard_size=10)
+    assert (result.rows, result.dim, result.shards, result.written, result.missing) == (33, 5, 4, 4, 0)
+    assert result.failed == ()
+    found = read_embedding(tmp_path / "out")
+    assert found.classes == tuple(CLASSES)
+    assert np.bincount(found.labels).tolist() == list(CLASSES.values())
+    assert found.paths[0] == "green/00.png"
+    assert found.splits is None
+    pixels = torch.stack([Preparation((3, 8, 8), "crop")(photos / path) for path in found.paths])
+    with torch.no_grad():
+        wanted = embedder.network(Normaliser(embedder.mean, embedder.std)(pixels))
+    assert np.allclose(found.features, wanted.numpy(), atol=1e-6)
+
+
+def test_many_images_are_decoded_by_workers(photos, tmp_path):
+    images = list_images([f"folder:{photos}"])
+    times = 20
+    names = tuple(f"{turn}/{name}" for turn in range(times) for name in images.names)
+    many = ImageList("many", images.paths * times, names)
+    for workers in (0, 2):
+        embed(many, small(), tmp_path / str(workers), shard_size=300, workers=workers)
+    assert contents(tmp_path / "0") == contents(tmp_path / "2")
+    found = read_embedding(tmp_path / "2")
+    assert len(found.features) == 660
+    assert found.labels is None
+
+
+def test_any_number_of_processes_write_the_same(photos, tmp_path):
+    images = list_images([f"folder:{photos}"])
+    embed(images, small(), tmp_path / "one", shard_size=10)
+    for place, missing in ((1, 3), (0, 1), (2, 0)):
+        result = embed(images, small(), tmp_path / "three", shard_size=10, share=ProcessShare(place, 3))
+        assert result.missing == missing
+    assert contents(tmp_path / "three") == contents(tmp_path / "one")
+
+
+def test_what_is_there_stays(photos, tmp_path):
+    images, out = list_images([f"folder:{photos}"]), tmp_path / "out"
+    embed(images, small(), out, shard_size=10)
+    before = contents(out)
+    (out / "features-00002.npz").unlink()
+    (out / ".orthoframe.half").write_bytes(b"PK")
+    times = {path: path.stat().st_mtime_ns for path in out.glob("*.npz")}
+    assert embed(images, small(), out, shard_size=10).written == 1
+    assert contents(out) == before
+    assert {path: path.stat().st_mtime_ns for path in times} == times
+
+
+def test_others_are_refused_by_name(photos, tmp_path):
+    images, out = list_images([f"folder:{photos}"]), tmp_path / "out"
+    embed(images, small(), out)
+    before = contents(out)
+    embed(images, small(name="the same under another name"), out)
+    refused = [
+        (r"has features of small, and other is another backbone; choose another out", images, small(1, "other"), {}),
+        (r"has features of small, and it has changed since", images, small(1), {}),
+        (r"has features of small, and it has changed since", images, small(mean=0.4), {}),
+        (r"of the images folder:.*photos, and .*photos has other ones", list_images([str(photos)]), small(), {}),
+        (r"it was made with fit='crop', not fit='pad'", images, small(), {"fit": "pad"}),
+        (r"it was made with shard_size=4096, not shard_size=9", images, small(), {"shard_size": 9}),
+    ]
+    for sentence, given, embedder, options in refused:
+        with pytest.raises(DataError, match=sentence):
+            embed(given, embedder, out, **options)
+    Image.new("RGB", (30, 30)).save(photos / "red" / "00.png")
+    with pytest.raises(DataError, match="and these have changed since"):
+        embed(list_images([f"folder:{photos}"]), small(), out)
+    assert contents(out) == before
+    (out / "manifest.json").unlink()
+    with pytest.raises(DataError, match=r"it has features and no manifest.json"):
+        embed(images, small(), out)
+
+
+def test_networks_without_weights_are_told_apart():
+    def digest(network):
+        return Embedder("", network, (3, 8, 8), 3, (0.0,) * 3, (1.0,) * 3).digest()
+
+    assert digest(torch.nn.Flatten()) != digest(torch.nn.Flatten(2))
+    assert digest(torch.nn.Flatten()) == digest(torch.nn.Flatten())
+
+
+def test_bad_images_are_left_out_and_named(photos, tmp_path):
+    (photos / "green" / "03.png").write_bytes(b"no image")
+    for path in (photos / "yellow").iterdir():
+        path.write_bytes(path.read_bytes()[:60])
+    images, out = list_images([f"folder:{photos}"]), tmp_path / "out"
+    for written in (9, 0):  # told again when nothing is left to do
+        result = embed(images, small(), out, batch_size=2, shard_size=4)
+        assert result.written == written
+        assert len(result.failed) == 5
+        assert result.failed[0].startswith(f"{photos / 'green' / '03.png'}: the image is broken")
+    found = read_embedding(out)
+    assert found.features.shape == (28, 5)
+    assert "green/03.png" not in found.paths
+    assert np.bincount(found.labels).tolist() == [19, 9]
+
+
+def test_labels_and_splits_of_a_table(photos, tmp_path):
+    from orthoframe.data import Columns
+
+    rows = ["file,kind,part", "photos/red/00.png,warm,train", "photos/green/01.png,cold,train"]
+    rows += ["photos/red/02.png,warm,test", f"{photos}/green/00.png,cold,dev"]
+    (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
+    embed(list_images([f"csv:{tmp_path / 'table.csv'}"], Columns("file", "kind", "part")), small(), tmp_path / "out")
+    found = read_embedding(tmp_path / "out")
+    assert found.classes == ("cold", "warm")
+    assert found.labels.tolist() == [1, 0, 1, 0]
+    assert found.splits.tolist() == ["train", "train", "test", "validation"]
+    assert found.paths.tolist()[0] == "photos/red/00.png"
+
+
+def test_splits_of_folders(photos, tmp_path):
+    for part in ("train", "test"):
+        shutil.copytree(photos, tmp_path / "divided" / part)
+    images = list_images([f"folder:{tmp_path / 'divided'}"])
+    assert images.splits.tolist() == ["train"] * 33 + ["test"] * 33
+    assert images.names[33] == "test/green/00.png"
+
+
+def test_images_without_labels(photos, tmp_path):
+    images = list_images([str(photos)])
+    assert len(images) == 33
+    assert images.labels is None
+    assert images.names[0] == "green/00.png"
+    files = [str(photos / "red" / "01.png"), str(photos / "green")]
+    assert list_images(files).names[0] == files[0]
+    assert len(list_images(files)) == 21
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ([], "which images"),
+        (["nowhere"], "nowhere: no such file or folder"),
+        (["folder:nowhere"], "nowhere: no such folder"),
+        (["folder:a", "b"], "folder:a must be given alone, without b"),
+        (["."], "there are no images in it"),
+    ],
+)
+def test_images_that_are_not_there(given, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=sentence):
+        list_images(given)
+
+
+def test_folders_that_are_not_whole(photos, tmp_path):
+    images, out = list_images([f"folder:{photos}"]), tmp_path / "out"
+    embed(images, small(), out, shard_size=10)
+    whole = (out / "features-00001.npz").read_bytes()
+    (out / "features-00001.npz").unlink()
+    with pytest.raises(DataError, match="1 of 4 shards are missing; run embed again to go on"):
+        read_embedding(out)
+    (out / "features-00001.npz").write_bytes(whole[:200])
+    with pytest.raises(DataError, match=r"features-00001.npz: not a shard that embed wrote"):
+        read_embedding(out)
+    np.savez(out / "features-00001.npz", features=np.zeros((2, 9), np.float32), paths=["a", "b"], labels=[0, 1])
+    with pytest.raises(DataError, match="not a shard of this folder"):
+        read_embedding(out)
+    (out / "manifest.json").write_text("{}")
+    with pytest.raises(DataError, match=r"manifest.json: not what embed wrote"):
+        read_embedding(out)
+    with pytest.raises(DataError, match=r"manifest.json: No such file"):
+        read_embedding(tmp_path)
+
+
+def test_which_process_this_is(monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    assert process_share() == ProcessShare(3, 4, 1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert process_share() == ProcessShare(1, 2, 0)
+    monkeypatch.setenv("RANK", "2")
+    with pytest.raises(OptionError, match="RANK must be below WORLD_SIZE, which is 2, not 2"):
+        process_share()
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(OptionError, match="the environment variable RANK must be a whole number, not 'one'"):
+        process_share()
+
+
+def command(*words, launcher=()):
+    """A process of the command, in the folder of the test."""
+    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [*launcher, *COMMAND, *map(str, words)],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_killed_command_goes_on(photos, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
+    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 4]
+    process = command(*words, "--out", "out")
+    deadline = time.monotonic() + 60
+    while not Path("out/features-00001.npz").exists():
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    there = sorted(Path("out").glob("features-*.npz"))
+    assert 2 <= len(there) < 9
+    again = command(*words, "--out", "out")
+    told, _ = again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert f"{9 - len(there)} of 9 shards written now" in told
+    whole = command(*words, "--out", "whole")
+    whole.communicate(timeout=60)
+    assert contents(Path("out")) == contents(Path("whole"))
+
+
+def test_torchrun_and_a_broken_image(photos, tmp_path, monkeypatch):
+    """The process that ends first must not fail, or torchrun would end the other."""
+    monkeypatch.chdir(tmp_path)
+    Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
+    (photos / "green" / "00.png").write_bytes(b"no image")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 12]
+    process = command(*words, "--out", "out", launcher=launcher)
+    told, complaints = process.communicate(timeout=120)
+    assert process.returncode == 1, complaints
+    assert "left out: photos/green/00.png: the image is broken" in complaints
+    assert "process 0 of 2: 2 of 3 shards written now" in told
+    assert len(read_embedding(Path("out")).features) == 32

@@ -1,0 +1,43 @@
+"""Which classes are taken for which, counted one by one."""
+
+import numpy as np
+import torch
+
+from orthoframe.geometry import Accuracy, Confusion, accuracy_of
+
+
+def test_counts_are_those_of_the_obvious_way():
+    random = np.random.default_rng(0)
+    scores, labels = random.normal(size=(200, 6)), random.integers(0, 5, 200)
+    names = ["a", "b", "c", "d", "e", "f"]
+    found = Confusion.of(scores, labels, names)
+    counted = {}
+    for row, label in zip(scores, labels, strict=True):
+        if row.argmax() != label:
+            counted[label, row.argmax()] = counted.get((label, row.argmax()), 0) + 1
+    assert {(a, b): n for a, b, n in found.cells} == counted
+    assert [n for _, _, n in found.cells] == sorted(counted.values(), reverse=True)
+    assert found.wrong == sum(counted.values())
+    assert found.rows == (*np.bincount(labels), 0)
+    assert accuracy_of(scores, labels, names).overall == (200 - found.wrong) / 200
+    a, b, n = found.cells[0]
+    assert found.sentences(1) == [f"{names[a]} as {names[b]}: {n} of {found.rows[a]}"]
+
+
+def test_many_classes_keep_the_largest_cells():
+    labels = torch.arange(50).repeat_interleave(49)
+    predicted = torch.cat([torch.tensor([p for p in range(50) if p != c]) for c in range(50)])
+    predicted, labels = torch.cat([predicted, torch.tensor([7, 7])]), torch.cat([labels, torch.tensor([3, 3])])
+    found = Confusion.of(predicted, labels, range(50))
+    assert (len(found.cells), found.wrong, found.cells[0]) == (1000, 2452, (3, 7, 3))
+
+
+def test_nothing_is_confused():
+    found = Confusion.of(torch.arange(3), torch.arange(3), range(3))
+    assert (found.cells, found.wrong, found.sentences()) == ((), 0, [])
+
+
+def test_over_how_many_classes():
+    known = {"overall": 1, "balanced": 1, "worst": 1, "worst_class": 0, "majority": 1, "minority": 1}
+    assert Accuracy(**known, by_class=(1.0, 1.0)).over() == ""
+    assert Accuracy(**known, by_class=(1.0, None, 1.0)).over() == " (over 2 of 3 classes)"

@@ -1,0 +1,181 @@
+"""A user's own pictures: taken as they are, streamed or held, with a validation split."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.training.runs import interrupt, json_of, lines_of, resume, rows_of, train
+
+from orthoframe.data import as_data
+from orthoframe.errors import DataError, OrthoframeError, TrainingError
+from orthoframe.training import RunListener, Settings, load_encoder, make_task
+
+RANDOM = np.random.default_rng(0)
+COUNTS = {"circle": 60, "square": 30, "stripes": 10, "zebra": 1}
+
+
+def picture(kind, side):
+    """Something that a network can tell apart."""
+    pixels = RANDOM.integers(0, 60, (side, side + 4, 3)).astype(np.uint8)
+    if kind == "circle":
+        y, x = np.ogrid[:side, : side + 4]
+        pixels[(y - side / 2) ** 2 + (x - side / 2) ** 2 < (side / 3) ** 2] += 150
+    elif kind == "square":
+        pixels[side // 4 : -side // 4, side // 4 : -side // 4, 0] += 150
+    else:
+        pixels[:, ::4] += 150
+    return Image.fromarray(pixels)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("pictures") / "shapes"
+    for kind, count in COUNTS.items():
+        (path / kind).mkdir(parents=True)
+        for i in range(count):
+            picture(kind, 18 + i % 7).save(path / kind / f"{i:03}.png")
+    return path
+
+
+@pytest.fixture
+def settings(folder):
+    return Settings(data=f"folder:{folder}", width=4, epochs=2, batch_size=32, seed=3)
+
+
+def noted(notes):
+    return RunListener(on_note=lambda note: notes.append("".join(map(str, note))))
+
+
+def test_the_images_are_taken_as_they_are(settings, tmp_path):
+    notes = []
+    outcome = train(settings, tmp_path / "run", noted(notes))
+    found = outcome.settings
+    assert (found.imbalance, found.model, found.validation, found.features) == ("none", "resnet18", 0.1, 64)
+    assert json_of(tmp_path / "run" / "config.json")["model"] == "resnet18"
+    rows = sum(entry["rows"] for entry in lines_of(tmp_path / "run" / "geometry.jsonl")[-1]["train"]["classes"])
+    assert rows == 43 + 22 + 7 + 1
+    assert notes == [
+        "no validation images of zebra: balanced validation accuracy is over 3 of 4 classes",
+        "no test images of zebra: balanced test accuracy is over 3 of 4 classes",
+    ]
+    first, last = rows_of(tmp_path / "run")
+    assert "test_balanced_accuracy" not in first  # it is looked at once
+    assert "validation_balanced_accuracy" in first
+    assert last["test_balanced_accuracy"] == outcome.evaluation.tested.balanced
+    trained = load_encoder(tmp_path / "run")
+    assert trained.preparation.fit == "pad"
+    assert trained.image_shape == (3, 16, 16)
+    assert trained.calibration.rows == 5 + 2 + 1
+
+
+def test_what_is_left_out_is_said(settings, tmp_path):
+    notes = []
+    train(replace(settings, imbalance="step", ratio=20), tmp_path / "run", noted(notes))
+    assert "kept 42 of 73 training images" in notes
+
+
+def test_streamed_or_held_killed_or_not_the_bytes_are_the_same(settings, tmp_path):
+    train(settings, tmp_path / "held")
+    streamed = replace(settings, memory=0.0, workers=1)
+    interrupt(streamed, tmp_path / "streamed", epoch=1, steps=2)
+    resume(tmp_path / "streamed")
+    names = ("encoder.safetensors", "geometry.jsonl", "certificate.json", "verdict.json")
+    for name in names:
+        assert (tmp_path / "held" / name).read_bytes() == (tmp_path / "streamed" / name).read_bytes()
+
+
+def test_changed_files_are_noticed(settings, folder, tmp_path):
+    interrupt(replace(settings, memory=0.0), tmp_path / "run", epoch=1, steps=1)
+    file = folder / "circle" / "000.png"
+    before = file.read_bytes()
+    picture("stripes", 20).save(file)
+    try:
+        with pytest.raises(TrainingError, match="pixels differ"):
+            resume(tmp_path / "run")
+    finally:
+        file.write_bytes(before)
+
+
+def test_as_many_epochs_as_there_is_time_for(settings, tmp_path):
+    start = time.monotonic()
+    outcome = train(replace(settings, epochs=None, minutes=0.15), tmp_path / "run")
+    assert time.monotonic() - start < 25
+    assert outcome.settings.minutes is None
+    assert outcome.settings.epochs == len(outcome.records) > 2
+
+
+def test_a_dataset_of_python(folder, tmp_path):
+    items = [(Image.open(file).convert("RGB"), file.parent.name) for file in sorted(folder.glob("*/*.png"))]
+    data = as_data(items, size=(16, 16), name="shapes")
+    settings = Settings(width=4, epochs=1, batch_size=32)
+    outcome = train(settings, tmp_path / "run", data=data)
+    assert outcome.settings.data == "dataset:shapes"
+    assert outcome.settings.model == "resnet18"
+    with pytest.raises(DataError, match="dataset:shapes comes from Python"):
+        resume(tmp_path / "run")
+    assert resume(tmp_path / "run", data=data).records == outcome.records
+
+
+def shapes(path, kinds, side=16):
+    """Images of some of the shapes as arrays in a file."""
+    pixels = [np.asarray(picture(kind, side).resize((side, side))) for kind in kinds for _ in range(12)]
+    np.savez(path, x=np.stack(pixels), y=np.repeat(kinds, 12))
+    return f"npz:{path}"
+
+
+def test_new_classes_get_dimensions_of_their_own(tmp_path):
+    old = Settings(data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=2, features=6)
+    train(old, tmp_path / "old")
+    before = load_encoder(tmp_path / "old")
+    new = Settings(data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old")
+    interrupt(new, tmp_path / "new", epoch=1, steps=1)
+    outcome = resume(tmp_path / "new")
+    assert outcome.settings.prototypes
+    assert outcome.settings.features == 9
+    after = load_encoder(tmp_path / "new")
+    assert after.classes == ("circle", "square", "stripes")
+    assert after.normaliser == before.normaliser
+    task = make_task(new)
+    assert torch.allclose(task.directions @ task.directions.T - torch.eye(3), grams(before, 3), atol=1e-6)
+    assert torch.equal(task.encoder.head.linear.weight[:6], before.encoder.head.linear.weight)
+    # Without images, a known class keeps the direction that it had.
+    assert torch.allclose(after.centres[1].float(), task.directions[1])
+
+
+def grams(trained, k):
+    """Cosines of known means less the identity; nothing else is off the axes."""
+    means = torch.nn.functional.normalize(trained.centres.float())
+    found = torch.zeros(k, k)
+    found[: len(means), : len(means)] = means @ means.T - torch.eye(len(means))
+    return found
+
+
+def test_the_same_classes_and_a_frozen_backbone(tmp_path):
+    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="resnet18", width=2, epochs=1)
+    train(old, tmp_path / "old")
+    train(replace(old, model=None, width=None, init=tmp_path / "old", backbone_lr=0.0, epochs=3), tmp_path / "new")
+    before, after = load_encoder(tmp_path / "old").encoder, load_encoder(tmp_path / "new").encoder
+    for name, value in before.backbone.state_dict().items():  # statistics of BatchNorm too
+        assert torch.equal(value, after.backbone.state_dict()[name]), name
+    assert not torch.equal(before.head.linear.weight, after.head.linear.weight)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"model": "vit"}, "model is that of the encoder, init; leave it out"),
+        ({"width": 3}, "width is that of the encoder"),
+        ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
+        ({"init": "nothing"}, "nothing: not an encoder that orthoframe trained"),
+    ],
+)
+def test_starts_that_are_refused(tmp_path, options, said):
+    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
+    train(old, tmp_path / "old")
+    given = {"data": old.data, "init": tmp_path / "old", "epochs": 1, **options}
+    with pytest.raises(OrthoframeError, match=said):
+        train(Settings(**given), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
