@@ -53,7 +53,7 @@ def write(path: Path, data: Data, counts: dict[int, int], seed: int) -> str:
     rows = np.concatenate([random.permutation(np.flatnonzero(labels == c))[:n] for c, n in counts.items()])
     tests = np.flatnonzero(np.isin(data.test.labels.numpy(), list(counts)))
     parts = ((data.train, rows, "train"), (data.test, tests, "test"))
-    arrays = {f"x_{name}": next(part.batches([index]))[:, 0].numpy() for part, index, name in parts}
+    arrays: dict[str, Any] = {f"x_{name}": next(part.batches([index]))[:, 0].numpy() for part, index, name in parts}
     arrays |= {f"y_{name}": names[part.labels.numpy()[index]] for part, index, name in parts}
     np.savez(path, **arrays)
     return f"npz:{path}"

@@ -52,7 +52,7 @@ def write_split(path: Path, data: Data, kept: Sequence[int]) -> None:
     arrays = {}
     for name, images in (("train", data.train), ("test", data.test)):
         here = np.isin(images.labels.numpy(), kept)
-        arrays[f"x_{name}"] = images.pixels.numpy()[here].transpose(0, 2, 3, 1)
+        arrays[f"x_{name}"] = next(images.batches([np.flatnonzero(here)])).numpy().transpose(0, 2, 3, 1)
         arrays[f"y_{name}"] = images.labels.numpy()[here]
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
@@ -106,7 +106,7 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
     assert result is not None
     test = test_part(data.test)
     foreign = np.isin(test.labels.numpy(), held)
-    scores = scores_of(load_encoder(folder / "run"), folder / "run", test.pixels)
+    scores = scores_of(load_encoder(folder / "run"), folder / "run", next(test.batches([np.arange(len(test))])))
     return {
         "data": data.name,
         "model": model,
@@ -114,7 +114,7 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         "held_out": [data.train.classes[c] for c in held],
         "seconds": seconds,
         "delta_of": result.evaluation.geometry.delta_of,
-        "accuracy": result.evaluation.test.balanced,
+        "accuracy": result.evaluation.tested.balanced,
         "median_outside": {
             "trained": float(scores["outside"][torch.from_numpy(~foreign)].median()),
             "held_out": float(scores["outside"][torch.from_numpy(foreign)].median()),

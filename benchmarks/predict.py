@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -88,7 +89,7 @@ def main() -> None:
         paths = write_images(root / "images", arguments.images, [f"class {c}" for c in range(CLASSES)])
         write_images(root / "few", 20 * CLASSES, [f"class {c}" for c in range(CLASSES)])
         for model, width in MODELS.items():
-            options = {"model": model, "width": width, "epochs": 1, "size": SHAPE[1:]}
+            options: dict[str, Any] = {"model": model, "width": width, "epochs": 1, "size": SHAPE[1:]}
             train(Settings(data=f"folder:{root / 'few'}", **options), root / model, report=False)
         for _ in range(arguments.repeats):
             seconds.setdefault("decoding", []).append(decoded(paths, workers))

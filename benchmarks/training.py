@@ -48,7 +48,7 @@ class Bare:
 
     def __post_init__(self) -> None:
         settings = self.task.settings
-        shape = tuple(self.task.train.pixels.shape[1:])
+        shape = self.task.train.image_shape
         self.encoder = make_frame_encoder("resnet18", shape, width=settings.width, num_classes=10)
         self.optimizer = torch.optim.SGD(self.encoder.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
 
@@ -57,7 +57,8 @@ class Bare:
         generator = torch.Generator().manual_seed(epoch)
         for batch in self.task.plan.batches(epoch):
             index = torch.from_numpy(batch)
-            images = self.task.normaliser(self.task.augment(self.task.train.pixels.index_select(0, index), generator))
+            pixels = next(self.task.train.batches([batch]))
+            images = self.task.normaliser(self.task.augment(pixels, generator))
             loss = textbook_loss(self.encoder(images), self.task.train.labels[index], 0.1)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
@@ -126,7 +127,9 @@ def main() -> None:
     batches = task.plan.batches(0)
     rows = sum(map(len, batches)) / len(batches)
     step = epoch["ours"] / len(batches)
-    drawing = min(seconds(lambda: loop.draw(batches[0], 0, 0)) for _ in range(20))
+    drawing = min(
+        seconds(lambda: loop.draw(batches[0], next(loop.images.batches(batches[:1])), 0, 0)) for _ in range(20)
+    )
     ratio, pipeline = epoch["ours"] / epoch["bare"], step / drawing
     print(f"{len(task.train):,} images in {len(batches)} batches of {rows:.0f}")
     print(f"measuring {len(task.train) + len(task.test):,} images: {measuring:.2f} s, every tenth epoch")
