@@ -13,7 +13,7 @@ from typing import IO, Any, AnyStr, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.errors import brief
+from orthoframe.errors import DataError, brief
 
 _D = TypeVar("_D")
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ _LARGEST = 2**63  # bytes that no file has
 def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
     """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
 
-    Errors of the system, which are not about the data, come through.
+    Errors of the system, and about data that a file only names, come through.
 
     Examples:
         >>> import json
@@ -37,7 +37,7 @@ def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
     """
     try:
         return parse(data)
-    except OSError:
+    except (OSError, DataError):
         raise
     except Exception as error:  # nesting too deep, numbers too large, too little memory: broken data fails in any way
         raise ValueError(brief(error) or type(error).__name__) from None

@@ -79,8 +79,17 @@ def test_a_dataset_of_torch(folder):
         ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
         ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 4, 4), 0)], r"image 0 is torch\.float32"),
         ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
+        ([(Image.new("F", (4, 4)), 0)] * 2, r"more than 16 bits per channel \(mode F\)"),
     ],
 )
 def test_items_of_another_kind_are_refused(items, said):
     with pytest.raises(DataError, match=said):
         as_data(items)
+
+
+def test_names_of_classes_that_a_data_set_has():
+    class Named(list):
+        classes = ("dog", "cat")
+
+    items = Named((torch.zeros(1, 4, 4, dtype=torch.uint8), i % 2) for i in range(20))
+    assert as_data(items).train.classes == ("cat", "dog")

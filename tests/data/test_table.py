@@ -69,3 +69,21 @@ def test_tables_that_are_refused(tmp_path, content, said):
         load_data(f"csv:{tmp_path / 'images.csv'}", columns=columns)
     with pytest.raises(DataError, match=r"none\.csv: No such file"):
         load_data(f"csv:{tmp_path / 'none.csv'}")
+
+
+def test_few_groups(tmp_path):
+    """One of them is held out for each part, or the table is refused before anything is trained."""
+    rows = [(f"{i}.png", "ab"[i % 2], f"day {i // 10}") for i in range(40)]
+    name = table(tmp_path, rows, ("path", "label", "day"))
+    data = load_data(name, columns=Columns(group="day"), validation=0.1)
+    assert [len(part) for part in (data.train, data.validation, data.test)] == [20, 10, 10]
+    few = table(tmp_path, rows[:10], ("path", "label", "day"))
+    with pytest.raises(DataError, match="too few groups to hold test images out; use split_column"):
+        load_data(few, columns=Columns(group="day"))
+
+
+def test_a_group_on_both_sides_is_refused(tmp_path):
+    rows = [(f"{i}.png", "ab"[i % 2], "x", "train" if i < 4 else "test") for i in range(8)]
+    name = table(tmp_path, rows, ("path", "label", "day", "split"))
+    with pytest.raises(DataError, match="group 'x' is in train and in test; a group must be on one side"):
+        load_data(name, columns=Columns(split="split", group="day"))

@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from tests.training.runs import interrupt, json_of, lines_of, resume, rows_of, train
 
+import orthoframe.training
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
 from orthoframe.training import RunListener, Settings, load_encoder, make_task
@@ -145,6 +146,43 @@ def test_new_classes_get_dimensions_of_their_own(tmp_path):
     assert torch.allclose(after.centres[1].float(), task.directions[1])
 
 
+def test_classes_without_images_have_a_report(tmp_path):
+    """Known classes that the new images do not have; and names in a file that no image has."""
+    old = Settings(data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
+    train(old, tmp_path / "old")
+    new = Settings(data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old")
+    orthoframe.training.train(new, tmp_path / "new")
+    assert "square" in (tmp_path / "new" / "report.html").read_text()
+    pixels = RANDOM.integers(0, 255, (20, 8, 8)).astype(np.uint8)
+    np.savez(tmp_path / "names.npz", x=pixels, y=np.arange(20) % 2, classes=np.array(["a", "b", "c"]))
+    data = f"npz:{tmp_path / 'names.npz'}"
+    orthoframe.training.train(Settings(data=data, width=8, epochs=1), tmp_path / "named")
+    assert (tmp_path / "named" / "report.html").exists()
+
+
+def test_a_broken_test_file_is_named_when_it_is_met(tmp_path):
+    for part, number in (("train", 8), ("test", 2)):
+        for kind in ("circle", "square"):
+            (tmp_path / "p" / part / kind).mkdir(parents=True)
+            for i in range(number):
+                picture(kind, 20).save(tmp_path / "p" / part / kind / f"{i}.jpg")
+    broken = tmp_path / "p" / "test" / "circle" / "1.jpg"
+    broken.write_bytes(broken.read_bytes()[:500])
+    settings = Settings(data=f"folder:{tmp_path / 'p'}", width=2, epochs=1, memory=0.0, batch_size=8)
+    with pytest.raises(DataError, match=r"1\.jpg: the image is broken"):
+        train(settings, tmp_path / "run")
+
+
+def test_files_that_are_left_out_are_named(settings, folder, tmp_path):
+    notes = []
+    (folder / "circle" / "notes.heic").write_text("another kind")
+    try:
+        train(replace(settings, epochs=1), tmp_path / "run", noted(notes))
+    finally:
+        (folder / "circle" / "notes.heic").unlink()
+    assert notes[0].startswith("left out 1 file that are no images of a class folder, such as ")
+
+
 def grams(trained, k):
     """Cosines of known means less the identity; nothing else is off the axes."""
     means = torch.nn.functional.normalize(trained.centres.float())
@@ -166,10 +204,10 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"model": "vit"}, "model is that of the encoder, init; leave it out"),
-        ({"width": 3}, "width is that of the encoder"),
+        ({"model": "vit"}, "model is decided by init; leave it out"),
+        ({"width": 3}, "width is decided by init"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
-        ({"init": "nothing"}, "nothing: not an encoder that orthoframe trained"),
+        ({"init": "nothing"}, "nothing: there is no trained encoder in it"),
     ],
 )
 def test_starts_that_are_refused(tmp_path, options, said):

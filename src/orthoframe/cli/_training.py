@@ -76,6 +76,8 @@ def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -
         print(f"orthoframe: {spelled(note, flag)}", file=sys.stderr)
 
     def on_data(name: str, done: int, total: int | None) -> None:
+        if name not in downloads and bar.disable and "images" in name:
+            print(name, flush=True)  # before a wait, of which no bar tells
         if name not in downloads:
             downloads[name] = bar.add_task(name, total=total, words="")
         bar.update(downloads[name], completed=done, total=total)
@@ -150,6 +152,8 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
         f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.activation}, "
         f"precision {settings.precision}"
     )
+    if task.validation is not None:
+        print(f"{len(task.validation):,} more images are for validation, {len(task.test):,} for the test at the end.")
     if settings.loss == "supcon":
         print(f"{certified.certificate.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
     if floor is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from orthoframe.cli._files import writing
-from orthoframe.cli._terminal import progress
+from orthoframe.cli._terminal import Flag, progress
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Fit
 
@@ -48,6 +48,8 @@ class EmbedCommand:
     """Images for each file of features."""
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Processes that decode images (default: one per core)."""
+    code: Flag = False
+    """Allow the Python function that a run names as its backbone, if there is one, to be imported and called."""
     device: str = "auto"
     """Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1 and so on."""
     path_column: str = "path"
@@ -65,7 +67,7 @@ class EmbedCommand:
         share = process_share()
         images = list_images(self.images, Columns(self.path_column, self.label_column, self.split_column))
         device = _device(self.device, share)
-        embedder, fit = _embedder(self.backbone)
+        embedder, fit = _embedder(self.backbone, self.code)
         with writing(self.out, "out"), progress() as bar:
             task = bar.add_task("embedding", total=None)
             result = embed(
@@ -96,7 +98,7 @@ class EmbedCommand:
         return int(bool(result.failed))
 
 
-def _embedder(name: str) -> "tuple[Embedder, Fit]":
+def _embedder(name: str, code: bool) -> "tuple[Embedder, Fit]":
     """The network by its name, and how its images get their size if nothing is said."""
     from orthoframe.cli._encoder import encoder_of
     from orthoframe.embedding import Embedder
@@ -105,7 +107,7 @@ def _embedder(name: str) -> "tuple[Embedder, Fit]":
     kind, _, path = name.partition(":")
     if kind != "run" or not path:
         return Embedder.of(load_backbone(name)), "crop"
-    trained = encoder_of(Path(path))
+    trained = encoder_of(Path(path), code)
     shape, scale = trained.image_shape, trained.normaliser
     found = Embedder(name, trained.encoder, shape, trained.encoder.out_features, scale.mean, scale.std)
     return found, trained.preparation.fit

@@ -77,11 +77,11 @@ class FitCommand:
         from orthoframe.sklearn import FrameClassifier
 
         assert self.out is not None
-        with writing(self.out, "out"):
-            self.out.mkdir(parents=True, exist_ok=True)
         labels = table.labels
         if labels is None:
             raise InputError(f"{self.features}: there are no labels in it; name a file with the class of each row")
+        with writing(self.out, "out"):
+            self.out.mkdir(parents=True, exist_ok=True)
         train, test, how = divided(table, labels, self.seed)
         classifier = FrameClassifier(
             hidden=(_WIDTH, max(_WIDTH, len(np.unique(labels[train])))),

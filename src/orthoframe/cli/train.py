@@ -81,7 +81,7 @@ class TrainCommand(Settings):
     resume: Folder = None
     """Continue the run in this folder, with its own settings."""
     code: Flag = False
-    """With --resume: allow the Python function that the run names as its backbone to be imported and called."""
+    """Allow the Python function that a run (of --resume or --init) names as its backbone to be imported and called."""
     tensorboard: Flag = False
     """Also write the curves for TensorBoard, to the run folder."""
 
@@ -118,7 +118,8 @@ def _free_folder(settings: Settings) -> Path:
     if path:  # of the user's own
         words = [Path(path).expanduser().resolve().stem]
         words += [] if settings.imbalance in (None, "none") else [f"{settings.imbalance}{settings.ratio:g}"]
-        words += [settings.model or "", settings.loss]
+        words += [settings.model or "", Path((settings.backbone or "").partition(":")[2]).name, settings.loss]
+        words += [] if settings.init is None else [f"from-{Path(settings.init).resolve().name}"]
     else:
         made = settings.imbalance or "step"
         words = [kind, "balanced" if made == "none" else f"{made}{settings.ratio:g}"]

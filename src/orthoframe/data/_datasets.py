@@ -20,7 +20,7 @@ from orthoframe.data._listing import Columns, Listing, chosen_size, list_folder,
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
 from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, most_held
-from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.errors import DataError, Option, OptionError, brief
 from orthoframe.options import OWN_FILES, Fit, check_count, check_number
 
 Progress = Callable[[str, int, int | None], None]
@@ -170,7 +170,8 @@ def load_data(
     check_count("seed", seed, 0)
     check_number("validation", validation, least=0, below=1)
     kind, _, path = name.partition(":")
-    groups = None
+    groups: NDArray[Any] | None = None
+    left_out: tuple[str, ...] = ()
     if name == "digits":
         parts = {"train": _digits()}
     elif name in SOURCES:
@@ -180,25 +181,29 @@ def load_data(
     elif kind in OWN_FILES and path:
         file = Path(path).expanduser()
         listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
+        left_out = listing.left_out
         images = _from_files(listing, size, channels, fit, memory, workers, progress)
         whole = len(listing.parts) == 1  # then a subset would only be a copy
         parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
         if listing.groups is not None:
             groups = np.array(listing.groups)[listing.parts["train"]]
     elif kind == "dataset":
-        raise DataError(f"{name} comes from Python, which has to give it again: see ", Option("data"), " of resume")
+        raise DataError(f"{name} comes from Python, which has to give it again: resume(..., data=...)")
     else:
         known = ", ".join(["digits", *SOURCES])
+        if name and Path(name).expanduser().is_dir():
+            raise DataError(f"there is no data {brief(repr(name), 60)}; did you mean folder:{brief(name, 60)}?")
         raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH, csv:FILE or npz:FILE")
     if size is not None and kind not in ("folder", "csv"):
         raise OptionError(Option("size"), " is for image files, not for ", Option("data", name))
-    return _divided(name, parts, groups, validation, fit, seed)
+    return _divided(name, parts, groups, left_out, validation, fit, seed)
 
 
 def _divided(
     name: str,
     parts: dict[str, LabelledImages],
     groups: NDArray[Any] | None,
+    left_out: tuple[str, ...],
     validation: float,
     fit: Fit,
     seed: int,
@@ -213,7 +218,10 @@ def _divided(
     if "validation" not in parts and validation:
         kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION)
         parts["validation"], train = train.subset(held), train.subset(kept)
-    return Data(train, parts["test"], name, parts.get("validation"), fit)
+    for part, images in parts.items():
+        if not len(images):
+            raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
+    return Data(train, parts["test"], name, parts.get("validation"), fit, left_out)
 
 
 def _from_files(
@@ -242,8 +250,11 @@ def _from_files(
     pixels: Tensor | StreamedPixels = streamed
     size_of_all = number * math.prod(preparation.image_shape)
     if size_of_all <= (most_held() if memory is None else memory):
-        name = f"reading {number:,} images ({size_of_all / 2**30:.1f} GiB)"
+        name = f"reading {number:,} images ({size_of_all / 2**30:.1f} GiB as pixels)"
         pixels = streamed.held(lambda done: told(name, done, number))
+    else:
+        name = f"{number:,} images ({size_of_all / 2**30:.1f} GiB as pixels) are read when they are needed"
+        told(name, number, number)
     return LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
 
 

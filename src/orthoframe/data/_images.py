@@ -121,6 +121,7 @@ class Data:
         name: As it was asked for.
         validation: What is looked at during training, and what choices are made by; None if there is none.
         fit: How image files got their size.
+        left_out: Files in a folder that are not taken.
     """
 
     train: LabelledImages
@@ -128,6 +129,7 @@ class Data:
     name: str
     validation: LabelledImages | None = None
     fit: Fit = "pad"
+    left_out: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         named = {"test": self.test} if self.validation is None else {"test": self.test, "validation": self.validation}

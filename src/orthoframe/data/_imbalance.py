@@ -145,6 +145,10 @@ def _hold_out_groups(
         nearer = (np.abs(after - wanted) - np.abs(held - wanted))[here] / total[here]
         if nearer.sum() < 0 and (after < total)[here].all():
             held, chosen[number] = after, True
+    if not chosen.any() and len(names) > 1:  # the group that leaves something of each class, and is nearest
+        left = [g for g in range(len(names)) if (counts[g] < total)[counts[g] > 0].all()]
+        sums = counts.sum(1)
+        chosen[[min(left, key=lambda g: abs(sums[g] - fraction * sums.sum()))] if left else []] = True
     found = chosen[group]
     return np.flatnonzero(~found), np.flatnonzero(found)
 

@@ -46,6 +46,7 @@ class Listing:
         classes: The names of the classes.
         parts: Positions of the images for `train`, `test` and `validation`; all for `train` if nothing says.
         groups: [n], images that stay together; None if each stands alone.
+        left_out: Files in the folder that are not taken: not directly in the folder of a class, or of another kind.
     """
 
     paths: tuple[Path, ...]
@@ -53,6 +54,7 @@ class Listing:
     classes: tuple[str, ...]
     parts: Mapping[str, NDArray[np.int64]]
     groups: tuple[str, ...] | None = None
+    left_out: tuple[str, ...] = ()
 
     def heads(self) -> Iterator[ImageHead]:
         """Sizes and colours of all files.
@@ -104,8 +106,14 @@ def list_folder(path: Path) -> Listing:
     """
     if not path.is_dir():
         raise DataError(f"{path}: no such folder")
-    folders = {_PARTS.get(folder.name.lower(), ""): folder for folder in _folders(path) if not _images(folder)}
-    if "train" in folders and len(folders.keys() - {""}) > 1:
+    folders: dict[str, Path] = {}
+    for folder in _folders(path):
+        kind = _PARTS.get(folder.name.lower(), "")
+        if kind and not _images(folder):
+            if kind in folders:
+                raise DataError(f"{folder} and {folders[kind].name} both name the {kind} images; keep one of them")
+            folders[kind] = folder
+    if "train" in folders and len(folders) > 1:
         parts = {name: folders[name] for name in ("train", "test", "validation") if name in folders}
     else:
         parts = {"train": path}
@@ -132,7 +140,16 @@ def list_folder(path: Path) -> Listing:
     places: dict[str, NDArray[np.int64]] = {
         name: np.arange(first, last) for name, first, last in zip(parts, ends, ends[1:], strict=False)
     }
-    return Listing(tuple(paths), np.array(labels, dtype=np.int64), classes, places)
+    return Listing(tuple(paths), np.array(labels, dtype=np.int64), classes, places, left_out=_others(path, paths))
+
+
+def _others(path: Path, taken: Sequence[Path]) -> tuple[str, ...]:
+    """Files below a folder that are not taken, but for hidden ones."""
+    found = []
+    for place, folders, files in os.walk(path):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [os.path.join(place, name) for name in files if not name.startswith(".")]
+    return tuple(sorted(set(found) - set(map(str, taken))))
 
 
 def _folders(path: Path) -> list[Path]:
@@ -183,6 +200,13 @@ def list_table(path: Path, columns: Columns) -> Listing:
         number = splits.index("")
         given = brief(repr(rows[number][columns.split or ""]), 40)
         raise DataError(f"{path}: line {number + 2}: a split is train, validation or test, not {given}")
+    if columns.group:
+        sides: dict[str, str] = {}
+        for row, split in zip(rows, splits, strict=True):
+            other = sides.setdefault(row[columns.group], split)
+            if other != split:
+                group = brief(repr(row[columns.group]), 60)
+                raise DataError(f"{path}: group {group} is in {other} and in {split}; a group must be on one side")
     labels = [row[columns.label].strip() for row in rows]
     trained = {label for label, split in zip(labels, splits, strict=True) if split == "train"}
     unknown = next((label for label in labels if label not in trained), None)

@@ -122,14 +122,14 @@ def read_head(path: Path) -> ImageHead:
         height, width = image.height, image.width
         if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
             height, width = width, height
-        return ImageHead((height, width), image.mode in ("1", "L", "LA", "I;16", "I;16B", "I;16L"))
+        return ImageHead((height, width), image.mode in ("1", "L", "LA", "I") or image.mode.startswith("I;16"))
 
 
 def _opaque(image: "Image") -> "Image":
     """On a white background, with at most 8 bits per channel."""
     from PIL.Image import fromarray, new
 
-    if image.mode.startswith("I;16"):
+    if image.mode.startswith("I"):
         return fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
         image = image.convert("RGBA")
@@ -153,6 +153,7 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
 
     The file is read at once if the whole of it is needed: Pillow reads in small pieces.
     """
+    from PIL import UnidentifiedImageError
     from PIL.Image import DecompressionBombError, open
 
     too_large = DataError(f"{path}: more than {MOST_PIXELS} pixels, which is the limit for one image; make it smaller")
@@ -164,7 +165,7 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
                 with open(content, formats=_FORMATS) as image:
                     if image.height * image.width > MOST_PIXELS:
                         raise too_large
-                    if image.mode in ("I", "F"):
+                    if image.mode in ("I", "F") and image.format != "PPM":  # which has 16 bits in mode I
                         raise DataError(f"{path}: more than 16 bits per channel (mode {image.mode}); save it with 8")
                     yield image
     except DataError:
@@ -173,5 +174,6 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
         raise too_large from None
     except Exception as error:  # a broken image can fail in any way
         reason = error.strerror if isinstance(error, OSError) else None
-        what = brief(error) or type(error).__name__
+        what = "no image in a format that is read" if isinstance(error, UnidentifiedImageError) else brief(error)
+        what = what or type(error).__name__
         raise DataError(f"{path}: {reason or f'the image is broken ({what})'}") from None

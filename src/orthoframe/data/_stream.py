@@ -18,7 +18,7 @@ from orthoframe.errors import DataError
 
 _AHEAD = 4  # batches that each worker prepares ahead
 _FEW = 512  # images that are decoded sooner than a worker has started
-_PART = 4  # the images that are held take at most this part of the memory
+_PART = 4  # the images that are held take at most this part of the memory, and twice as much while they are divided
 
 
 @dataclass(frozen=True)

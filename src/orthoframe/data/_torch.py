@@ -11,8 +11,8 @@ from orthoframe.data._imbalance import VALIDATION, hold_out
 from orthoframe.data._listing import sorted_classes
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._stream import StreamedPixels, available_cores, most_held
-from orthoframe.errors import DataError, brief
-from orthoframe.options import Fit, check_number
+from orthoframe.errors import DataError, Option, brief
+from orthoframe.options import Fit, check_count, check_number
 
 _TEST = 0.2
 
@@ -31,8 +31,9 @@ def as_data(
 ) -> Data:
     """Labelled images from a `torch.utils.data.Dataset`, for `train(settings, out, data=...)`.
 
-    Items are pairs of an image and a label. Images are PIL images of any size, or uint8 tensors
-    `[channels, height, width]` of one size; labels are whole numbers or names. Augmentation and normalisation happen in
+    Items are pairs of an image and a label. Images are PIL images of any size, which become RGB, or uint8 tensors
+    `[channels, height, width]` of one size; labels are whole numbers or names, or positions in the `classes` of the
+    data set, if it has them. Augmentation and normalisation happen in
     training: leave them out of the data set.
 
     Args:
@@ -56,8 +57,10 @@ def as_data(
         (28, 4, 8, ('a', 'b'))
     """
     check_number("validation", validation, least=0, below=1)
-    if not len(train):
-        raise DataError(f"{name}: the data set is empty")
+    for part in (train,) if test is None else (train, test):
+        if not len(part):
+            raise DataError(f"{name}: the data set is empty")
+    workers = available_cores() if workers is None else check_count("workers", workers, 0)
     first = _checked(train[0], 0, name)[0]
     shape = _shape(first, size, name)
     preparation = Preparation(shape, fit)
@@ -72,15 +75,13 @@ def as_data(
     numbers = {label: number for number, label in enumerate(classes)}
     images = []
     for part, names in zip(parts, labels, strict=True):
-        count = available_cores() if workers is None else workers
-        streamed = StreamedPixels(part, np.arange(len(names)), shape, count)
+        streamed = StreamedPixels(part, np.arange(len(names)), shape, workers)
         held = len(names) * int(np.prod(shape)) <= (most_held() if memory is None else memory)
         images.append(
             LabelledImages(
                 streamed.held() if held else streamed,
                 torch.tensor([numbers[each] for each in names]),
                 classes,
-                checksums=None if held else np.zeros(len(names), dtype=np.uint64),
             )
         )
     if len(images) == 1:
@@ -104,12 +105,20 @@ class _DatasetPixels:
         targets = getattr(self.items, "targets", None)
         if targets is None:
             targets = (self.items[position] for position in range(len(self.items)))
-            return [str(_checked(item, number, self.name)[1]) for number, item in enumerate(targets)]
-        return [str(_label(label, number, self.name)) for number, label in enumerate(targets)]
+            return [self._named(_checked(item, number, self.name)[1]) for number, item in enumerate(targets)]
+        return [self._named(_label(label, number, self.name)) for number, label in enumerate(targets)]
+
+    def _named(self, label: int | str) -> str:
+        """The name of a class, if the data set has names for numbers, as those of torchvision do."""
+        names = getattr(self.items, "classes", None)
+        known = isinstance(names, list | tuple) and isinstance(label, int) and 0 <= label < len(names)
+        return str(names[label] if known else label)  # type: ignore[index]
 
     def __getitem__(self, position: int) -> Tensor:
         image, _ = _checked(self.items[position], position, self.name)
         if not isinstance(image, Tensor):
+            if image.mode in ("I", "F"):
+                raise DataError(f"{self.name}: image {position} has more than 16 bits per channel (mode {image.mode})")
             return self.preparation.pixels_of(image)
         if image.dtype != torch.uint8 or tuple(image.shape) != self.preparation.image_shape:
             wanted = list(self.preparation.image_shape)
@@ -139,6 +148,8 @@ def _shape(image: Any, size: tuple[int, int] | None, name: str) -> tuple[int, in
     if isinstance(image, Tensor):
         if image.ndim != 3 or image.shape[0] not in (1, 3):
             raise DataError(f"{name}: images must be [1 or 3 channels, height, width], not {list(image.shape)}")
+        if size not in (None, tuple(image.shape[1:])):
+            raise DataError(f"{name}: tensors keep their size; give PIL images for ", Option("size"))
         return image.shape[0], image.shape[1], image.shape[2]
     height, width = size or (image.height, image.width)
-    return 1 if image.mode in ("1", "L", "LA") else 3, height, width
+    return 3, height, width  # others may have colours, even if the first has none

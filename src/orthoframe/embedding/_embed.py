@@ -20,9 +20,6 @@ from orthoframe.embedding._share import ProcessShare
 from orthoframe.encoders import Backbone
 from orthoframe.options import Fit, check_count, check_size
 
-_AHEAD = 4  # batches that each worker prepares ahead
-_FEW = 512  # images that are decoded sooner than a worker has started
-
 
 @dataclass(frozen=True, eq=False)
 class Embedder:

@@ -1,6 +1,6 @@
 """What is drawn: one description per picture, which `_plotly` renders for pages and `_figures` for files."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
 
 if TYPE_CHECKING:
-    from orthoframe.geometry import Confusion
+    from orthoframe.geometry import Accuracy, Confusion
     from orthoframe.reporting._run import Run
     from orthoframe.training import Measurement
 
@@ -202,11 +202,18 @@ def accuracy_bars(run: "Run") -> ClassBars:
         found.append(("validation", measurement.validation, _VALIDATION))
     found.append(("train", measurement.train.accuracy, _TRAIN))
     accuracies = [
-        Series(name, colour, dict(zip(sizes, accuracy.by_class, strict=True)))
-        for name, accuracy, colour in found
-        if accuracy is not None
+        Series(name, colour, _rates(run, accuracy, sizes)) for name, accuracy, colour in found if accuracy is not None
     ]
     return ClassBars(_by_size([sizes]), tuple(accuracies), (Series("training rows", _SIZE, sizes),))
+
+
+def _rates(run: "Run", accuracy: "Accuracy", sizes: Mapping[str, int]) -> dict[str, float | None]:
+    """By class; a run that started from another knows classes that it has no images of, and these have no bar."""
+    test = run.verdict.test
+    if len(accuracy.by_class) == len(sizes) or test is None:
+        return dict(zip(sizes, accuracy.by_class, strict=True))
+    named = dict(zip(class_names(test.confusion.names), accuracy.by_class, strict=True))
+    return {name: named.get(name) for name in sizes}
 
 
 def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
@@ -218,7 +225,7 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
         end, (colour, _) = run.measurements[-1], _run_style(number)
         sizes, (_, found) = _sizes(end), run.accuracy
         if found is not None:
-            accuracies.append(Series(run.name, colour, dict(zip(sizes, found.by_class, strict=True))))
+            accuracies.append(Series(run.name, colour, _rates(run, found, sizes)))
         # Runs on the same data have the same sizes, which are drawn once.
         if sizes not in [series.values for series in drawn]:
             drawn.append(Series(f"{run.name}: rows", colour, sizes))

@@ -63,6 +63,8 @@ class DataFingerprint:
                 pixels = part.pixels.cpu().contiguous().numpy()
                 # Only to recognise images in another order, so that a checksum is enough.
                 checksums = np.array([zlib.crc32(image) for image in pixels], dtype="<u8")
+            else:  # from Python, and too many to look at: their labels must do
+                checksums = pixels = np.zeros(len(labels), dtype="<u8")
             if part.checksums is not None:  # of files, whether their pixels are held or not
                 checksums = pixels = part.checksums.astype("<u8")
             digests[f"{name}_pixels"] = _digest(tuple(part.pixels.shape), pixels)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
-from orthoframe.errors import Option, TrainingError
+from orthoframe.errors import Option, OrthoframeError, TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.training._checkpoint import Checkpoint, Progress, State
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
@@ -286,6 +286,8 @@ class Loop:
                 found = self.evaluate()
                 self.state.measurements.append(found.measurement(self.state.epoch))
                 columns = found.columns()
+            except OrthoframeError:  # a file that can no longer be read
+                raise
             except ValueError as error:  # the last update may have spoiled the weights
                 problem = str(error)
         if problem := self.fabric.broadcast(problem):

@@ -134,7 +134,7 @@ class Settings:
     views: int = 1
     """Augmented views of each sample in a batch; one while images are not augmented."""
     augment: bool = True
-    """Crop and flip images at random."""
+    """Shift images at random; photographs and clothes of the benchmark sets are also flipped."""
     clean_fraction: float = 0.4
     """The last fraction of the epochs, in which images are not augmented and the learning-rate schedule restarts."""
     flip: bool = False
@@ -213,7 +213,10 @@ class Settings:
         absolute: dict[str, Any] = {
             name: None if place is None else Path(_absolute(place)) for name, place in places.items()
         }
-        return replace(self, data=data, **absolute)
+        backbone = self.backbone
+        if backbone is not None and backbone.startswith("hf:") and os.path.isdir(os.path.expanduser(backbone[3:])):
+            backbone = f"hf:{_absolute(backbone[3:])}"
+        return replace(self, data=data, backbone=backbone, **absolute)
 
     def check(self) -> None:
         """Refuse values that are not allowed or contradict each other.

@@ -30,18 +30,18 @@ class Start:
     settings: Settings
 
     @classmethod
-    def of(cls, settings: Settings) -> "Start":
+    def of(cls, settings: Settings, code: bool) -> "Start":
         """Load the encoder that `settings.init` names.
 
         Raises:
             OptionError: If the settings say otherwise than the encoder.
         """
         assert settings.init is not None
-        trained = load_encoder(Path(settings.init))
+        trained = load_encoder(Path(settings.init), code=code)
         decided = {name: getattr(trained.architecture, name) for name in _DECIDED}
         for name, made in decided.items():
             if getattr(settings, name) not in (made, getattr(Settings, name)):
-                raise OptionError(Option(name), " is that of the encoder, ", Option("init"), "; leave it out")
+                raise OptionError(Option(name), " is decided by ", Option("init"), "; leave it out")
         return cls(trained, replace(settings, **decided, fit=trained.preparation.fit))
 
     def data(self, data: Data) -> Data:

@@ -59,6 +59,7 @@ class Evaluation:
     calibration: Calibration | None = None  # fitted to the validation images, at the end
     confusion: Confusion | None = None  # of the test images, at the end, as is the next
     calibration_error: float | None = None  # None without a calibration
+    classes: tuple[str, ...] = ()  # all of the run; the geometry has those with training images
 
     @property
     def tested(self) -> Accuracy:
@@ -71,7 +72,9 @@ class Evaluation:
         found = {"epoch": epoch, "train": self.geometry.to_dict()}
         for name, accuracy in (("validation", self.validation), ("test", self.test)):
             if accuracy is not None:
-                found[name] = asdict(accuracy)
+                known = {str(each) for each in self.geometry.names} if self.classes else set()
+                kept = [rate for c, rate in zip(self.classes, accuracy.by_class, strict=False) if c in known]
+                found[name] = asdict(replace(accuracy, by_class=tuple(kept)) if known else accuracy)
         return found
 
     def columns(self) -> dict[str, Any]:
@@ -104,6 +107,7 @@ class Task:
     settings: Settings
     data: DataFingerprint  # of all images, before some were chosen
     images: int  # for training, before some were chosen
+    left_out: tuple[str, ...]  # files in the folder of the data that are not taken
     train: LabelledImages
     validation: LabelledImages | None
     test: LabelledImages
@@ -138,6 +142,10 @@ class Task:
         notes: list[tuple[Part, ...]] = []
         if len(self.train) < self.images and is_own_data(self.settings.data):
             notes.append((f"kept {len(self.train):,} of {self.images:,} training images",))
+        if self.left_out:
+            number = len(self.left_out)
+            files = f"{number:,} file{'s' if number > 1 else ''}"
+            notes.append((f"left out {files} that are no images of a class folder, such as {self.left_out[0]}",))
         for part, images in (("validation", self.validation), ("test", self.test)):
             counts = [] if images is None else images.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -164,9 +172,9 @@ class Task:
             plan, settings.num_epochs, denominator=settings.denominator, prototypes=settings.prototypes, names=names
         )
 
-    def _looked_at(self) -> LabelledImages:
+    def looked_at(self) -> LabelledImages:
         """The training images that are measured during training: of many files as many as the others of each class."""
-        if self.train.checksums is None or len(self.train) <= _MEASURED:
+        if not is_own_data(self.settings.data) or len(self.train) <= _MEASURED:
             return self.train
         counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
         return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
@@ -188,7 +196,7 @@ class Task:
         The test images are looked at at the end, or where there are no others to look at; and all training images are,
         of which many files may have to be decoded.
         """
-        train = self.train if final else self._looked_at()
+        train = self.train if final else self.looked_at()
         classes, labels = train.classes, train.labels.cpu()
         features = encode(encoder, train, self.normaliser)
         geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
@@ -215,7 +223,7 @@ class Task:
                 confusion = Confusion.of(scores, self.test.labels, classes)
             if calibration is not None:
                 error = calibration_error(calibration.confidences(scores), self.test.labels.cpu())
-        return Evaluation(geometry, test, centres, validation, calibration, confusion, error)
+        return Evaluation(geometry, test, centres, validation, calibration, confusion, error, classes)
 
 
 @torch.no_grad()
@@ -253,14 +261,15 @@ def make_task(
     settings.check()
     settings = before_loading(settings)
     try:
-        start = None if settings.init is None else Start.of(settings)
+        start = None if settings.init is None else Start.of(settings, code)
         settings = settings if start is None else start.settings
         backbone = None if settings.backbone is None else _backbone(settings, code)
         fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
         data = given or load_task_data(settings, progress, image_shape=fixed)
         data = data if start is None else start.data(data)
         chosen = _chosen(settings, data)
-        train, test = data.train.subset(chosen), data.test
+        whole = len(chosen) == len(data.train)  # then a subset would only be a copy
+        train, test = data.train if whole else data.train.subset(chosen), data.test
         if settings.test_images is not None:
             there = [min(count, settings.test_images) for count in test.class_counts]
             test = test.subset(imbalanced_indices(test.labels, there, seed=settings.seed))
@@ -274,7 +283,9 @@ def make_task(
             new = k > len(start.trained.classes)
             settings = replace(settings, features=wider or None, prototypes=settings.prototypes or new)
         else:
-            normaliser = _normaliser(train) if backbone is None else Normaliser(backbone.mean, backbone.std)
+            normaliser = _normaliser(train, settings.data)
+            if backbone is not None:
+                normaliser = Normaliser(backbone.mean, backbone.std)
             encoder = make_frame_encoder(
                 settings.model,
                 shape,
@@ -306,6 +317,7 @@ def make_task(
         settings,
         DataFingerprint.of(data),
         len(data.train),
+        data.left_out,
         train,
         data.validation,
         test,
@@ -371,9 +383,9 @@ def load_task_data(
     )
 
 
-def _normaliser(train: LabelledImages) -> Normaliser:
+def _normaliser(train: LabelledImages, name: str) -> Normaliser:
     """Of all images; of many files a part is enough, and the same part whether they are held in memory or not."""
-    if train.checksums is None or len(train) <= _COUNTED:
+    if not is_own_data(name) or len(train) <= _COUNTED:
         return Normaliser.of(train)
     return Normaliser.of(train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64)))
 
@@ -420,6 +432,12 @@ def _chosen(settings: Settings, data: Data) -> Any:
             shares = profile(k, 10**9, settings.ratio)
             majority = min(int(n) * 10**9 // share for n, share in zip(there.tolist(), shares, strict=True))
         counts = profile(k, max(1, majority), settings.ratio)
+    if max(counts) < 2 and settings.imbalance == "none":
+        raise OptionError(
+            f"the largest class has {max(counts)} image left for training, and the loss needs 2 to compare; more "
+            "images are needed, or a smaller ",
+            Option("validation"),
+        )
     if max(counts) < 2:
         raise OptionError(
             f"the largest class would have {max(counts)} image, and the loss needs 2 to compare; use a larger ",

@@ -26,7 +26,9 @@ def epochs_in(seconds: float, task: Task, fabric: "Fabric") -> int:
     trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
     start = time.perf_counter()
     step, look = _seconds_per_step(Loop(trial, fabric)), _seconds_per_look(trial)
-    left = _SPARE * (seconds - (time.perf_counter() - start)) - look  # there is one at the end, with the test images
+    # There is another look at the end, with all training images and the test images.
+    last = look * (len(task.train) + len(task.test)) / max(1, len(task.looked_at()))
+    left = _SPARE * (seconds - (time.perf_counter() - start)) - last
     steps = len(task.plan.batches(0))
     most = max(1, int(left / (steps * step)))
 
@@ -59,4 +61,4 @@ def _seconds_per_look(task: Task) -> float:
     few, start = task.train.subset(np.arange(number)), time.perf_counter()
     encode(task.encoder, few, task.normaliser)
     others = len(task.test) if task.validation is None else len(task.validation)
-    return (time.perf_counter() - start) / number * (len(task.train) + others)
+    return (time.perf_counter() - start) / number * (len(task.looked_at()) + others)
