@@ -34,7 +34,7 @@ def test_the_classes_that_predict_says(finished_run, tmp_path, monkeypatch, capf
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["missing", "--onnx", "out.onnx"], "missing: not an encoder that orthoframe trained"),
+        (["missing", "--onnx", "out.onnx"], "missing: there is no trained encoder in it"),
         (["RUN", "--onnx", "out.pb"], "--onnx must end in .onnx, not out.pb"),
         (["RUN", "--onnx", "no/out.onnx"], "no/out.onnx: cannot be written; its folder must exist"),
     ],

@@ -117,12 +117,12 @@ def load_encoder(folder: Path, *, code: bool = False) -> TrainedEncoder:
         TrainingError: If there is none, or it is broken.
     """
     path = folder / _FILE if os.path.isdir(folder) else folder
-    if not path.exists():
-        raise TrainingError(f"{folder}: there is no trained encoder in it")
     try:
         return parsed(functools.partial(_read_encoder, code=code), path)
     except DataError as error:  # of a backbone
         raise TrainingError(f"{path}: ", *error.args) from None
+    except FileNotFoundError:
+        raise TrainingError(f"{folder}: there is no trained encoder in it") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
