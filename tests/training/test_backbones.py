@@ -94,6 +94,10 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
     with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
         load_encoder(tmp_path / "run")
     assert load_encoder(tmp_path / "run", code=True).image_shape == (3, 16, 16)
+    again = Settings(data=pictures, init=tmp_path / "run", epochs=1)
+    with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
+        train(again, tmp_path / "again")
+    assert train(again, tmp_path / "again", code=True).settings.model is None
 
 
 @pytest.mark.parametrize(

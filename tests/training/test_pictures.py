@@ -180,7 +180,7 @@ def test_files_that_are_left_out_are_named(settings, folder, tmp_path):
         train(replace(settings, epochs=1), tmp_path / "run", noted(notes))
     finally:
         (folder / "circle" / "notes.heic").unlink()
-    assert notes[0].startswith("left out 1 file that are no images of a class folder, such as ")
+    assert notes[0].startswith("left out 1 file not taken for an image of a class, such as ")
 
 
 def grams(trained, k):

@@ -32,7 +32,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
             if settings is None:
                 result = training.resume(path, listener, code=code)
             else:
-                result = training.train(settings, path, listener)
+                result = training.train(settings, path, listener, code=code)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
             raise  # the run has not begun: there is nothing to resume

@@ -99,7 +99,7 @@ class TrainCommand(Settings):
             self._check_alone(settings)
             return run_training(None, self.resume, self.tensorboard, self.code)
         settings.check()
-        return run_training(settings, self.out or _free_folder(settings), self.tensorboard)
+        return run_training(settings, self.out or _free_folder(settings), self.tensorboard, self.code)
 
     def _check_alone(self, settings: Settings) -> None:
         resume = Option("resume")

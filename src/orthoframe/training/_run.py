@@ -79,6 +79,7 @@ def train(
     *,
     data: Data | None = None,
     report: bool = True,
+    code: bool = False,
 ) -> RunResult | None:
     """Train, and keep everything in a folder.
 
@@ -91,6 +92,7 @@ def train(
         data: Images from Python instead of those that `settings.data` names; `as_data` makes them of a `Dataset` of
             torch.
         report: Whether to write `report.html` and `figures/training.png` at the end.
+        code: Whether a Python function may be called that the encoder of `settings.init` names as its backbone.
 
     Returns:
         How it ended; None in processes other than the first.
@@ -104,7 +106,7 @@ def train(
     # Absolute paths, because it may be resumed from elsewhere.
     if data is not None:
         settings = replace(settings, data=data.name)
-    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data)
+    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data, code)
 
 
 def resume(
@@ -134,7 +136,7 @@ def _run(
     listener: RunListener,
     report: bool,
     data: Data | None,
-    code: bool = True,
+    code: bool,
 ) -> RunResult | None:
     """From the settings to the report, in each of the processes that share the run."""
     begun = time.monotonic()
@@ -150,7 +152,7 @@ def _run(
             check_precision(settings.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
                 folder.load_checkpoint(lambda found: found.check_settings(settings))
-            task = make_task(settings, processes.count, listener.on_data, data, code=code)
+            task = make_task(settings, processes.count, listener.on_data, data, code=code, resumed=resumed)
             if processes.first:
                 held.enter_context(folder.opened(resumed))
             if resumed:

@@ -145,7 +145,7 @@ class Task:
         if self.left_out:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
-            notes.append((f"left out {files} that are no images of a class folder, such as {self.left_out[0]}",))
+            notes.append((f"left out {files} not taken for an image of a class, such as {self.left_out[0]}",))
         for part, images in (("validation", self.validation), ("test", self.test)):
             counts = [] if images is None else images.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -244,7 +244,8 @@ def make_task(
     progress: Progress | None = None,
     given: Data | None = None,
     *,
-    code: bool = True,
+    code: bool = False,
+    resumed: bool = False,
 ) -> Task:
     """Load the data, make it imbalanced, plan the batches and make the encoder.
 
@@ -253,7 +254,9 @@ def make_task(
         processes: How many processes share each batch.
         progress: Called while data is downloaded or read; see `load_data`.
         given: Data that is there already.
-        code: Whether a Python function may be called that the settings name as their backbone.
+        code: Whether a Python function may be called that a file names as its backbone: that of a trained encoder to
+            start from, or the settings of a run that is resumed.
+        resumed: Whether the settings come from a file, and not from the caller.
 
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
@@ -263,7 +266,7 @@ def make_task(
     try:
         start = None if settings.init is None else Start.of(settings, code)
         settings = settings if start is None else start.settings
-        backbone = None if settings.backbone is None else _backbone(settings, code)
+        backbone = None if settings.backbone is None else _backbone(settings, code or not resumed)
         fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
         data = given or load_task_data(settings, progress, image_shape=fixed)
         data = data if start is None else start.data(data)
