@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orthoframe.training._diagnosis import *
     from orthoframe.training._encoder_file import *
+    from orthoframe.training._evaluation import *
     from orthoframe.training._loop import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _NAMES = {
     "_run": "train resume RunResult RunListener Interrupted",
     "_settings": "Settings TemperatureSchedule RECIPES",
-    "_task": "Task make_task Evaluation",
+    "_task": "Task make_task",
+    "_evaluation": "Evaluation",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_diagnosis": "diagnose Diagnosis LikelyCause",

@@ -12,9 +12,10 @@ from orthoframe.batches import RunCertificate
 from orthoframe.errors import Option, Part, brief, spelled
 from orthoframe.geometry import COLLAPSE, Geometry
 from orthoframe.losses import fastest_temperature
+from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._records import Cause, CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Evaluation, Task
+from orthoframe.training._task import Task
 
 Spell = Callable[[Option], str]
 Column = Literal["delta_of", "beta_nc", "gap"]

@@ -17,8 +17,9 @@ from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.training._checkpoint import Checkpoint, Progress, State
+from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
-from orthoframe.training._task import Evaluation, Task
+from orthoframe.training._task import Task
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric

@@ -21,12 +21,13 @@ from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, summar
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._encoder_file import save_encoder
+from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
 from orthoframe.training._processes import check_precision, find_processes, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Evaluation, Task, make_task
+from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
 
 _SAVE_SECONDS = 15.0  # between two checkpoints

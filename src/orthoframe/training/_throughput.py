@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orthoframe.training._evaluation import encode
 from orthoframe.training._loop import Loop
-from orthoframe.training._task import Task, encode
+from orthoframe.training._task import Task
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
