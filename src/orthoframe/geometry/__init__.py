@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.geometry._adjustment import fit_adjustment
 from orthoframe.geometry._calibration import Calibration, calibration_error
 from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
 from orthoframe.geometry._collapse import LinearClassifier
@@ -32,6 +33,7 @@ __all__ = [
     "FRAME_DISTANCE",
     "COLLAPSE",
     "NearestCentre",
+    "fit_adjustment",
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",

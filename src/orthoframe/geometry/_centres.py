@@ -1,47 +1,127 @@
 """Classification by the nearest class centre, and its accuracy: the one definition of both."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import Weights, feature_tensor, label_tensor, unit_rows
+from orthoframe.geometry._adjustment import fit_adjustment, log_ratios
+from orthoframe.geometry._calibration import Calibration
 from orthoframe.geometry._statistics import Rows, prepared
+from orthoframe.options import check_number
 
 
 @dataclass(frozen=True)
 class NearestCentre:
-    """A classifier that knows only the centre of each class, and compares by angle.
+    r"""A classifier that knows only the centre of each class, and compares by angle.
+
+    The score of class c is
+
+        cos(h, centre_c) - lambda log(share_c / largest share),
+
+    with lambda = `adjust`; the largest score wins. With lambda = 0 that is the nearest centre, which is the best rule
+    only if the rows of all classes scatter equally around their centres. Rows of small classes scatter more on new
+    data, and a positive lambda makes up for it; `fitted` finds it.
 
     Args:
-        centres: `[k, d]`, a tensor or an array, for example the class means; of any length. A row of NaN is a class
-            that is never predicted.
+        centres: `[k, d]`, a tensor or an array, for example prototypes or class means; of any length. A row of NaN is a
+            class that is never predicted.
+        shares: `[k]`, positive: sizes of the classes in training, of which only ratios count. Those of classes that are
+            never predicted do not matter.
+        adjust: lambda; 0 takes no notice of the shares.
+        temperature: That of `confidences`; None if it is not known.
+
+    Raises:
+        ValueError: For shares that are not positive or not one per class, an `adjust` without shares, and a temperature
+            that is not positive.
 
     Examples:
         >>> classifier = NearestCentre(torch.eye(2))
-        >>> classifier.predict(torch.tensor([[0.9, 0.1], [0.2, 0.7]]))
-        tensor([0, 1])
+        >>> features = torch.tensor([[0.9, 0.1], [0.2, 0.7], [0.7, 0.6]])
+        >>> classifier.predict(features)
+        tensor([0, 1, 0])
+        >>> NearestCentre(torch.eye(2), shares=[100, 10], adjust=0.1).predict(features)
+        tensor([0, 1, 1])
     """
 
     centres: Rows
+    shares: Weights | None = None
+    adjust: float = 0.0
+    temperature: float | None = None
+
+    def __post_init__(self) -> None:
+        check_number("adjust", self.adjust)
+        if self.temperature is not None:
+            check_number("temperature", self.temperature, above=0)
+        if self.shares is not None:
+            log_ratios(self.shares, self._present())
+        elif self.adjust:
+            raise ValueError(f"adjust is {self.adjust}, and there are no shares to adjust for; give the class sizes")
+
+    @classmethod
+    def fitted(
+        cls, centres: Rows, shares: Weights, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]
+    ) -> "NearestCentre":
+        """Fit `adjust` and the temperature to rows that were not trained on.
+
+        First lambda, by a cross-entropy in which all classes count the same (`fit_adjustment`); then, with it, the
+        temperature of confidences, by that of the rows as they come (`Calibration`).
+
+        Args:
+            centres: `[k, d]`, as above.
+            shares: `[k]`, as above.
+            features: `[rows, d]`, held out; without rows lambda is 0 and the temperature None.
+            labels: `[rows]`, from 0 to k - 1.
+
+        Examples:
+            >>> held_out = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.5, 0.6], [0.6, 0.5]])
+            >>> found = NearestCentre.fitted(torch.eye(2), [100, 10], held_out, [0, 0, 1, 1])
+            >>> found.predict(held_out), found.adjust > 0
+            (tensor([0, 0, 1, 1]), True)
+        """
+        cosines = cls(centres).scores(features)
+        classes = label_tensor(labels, cosines.device)
+        rule = cls(centres, shares, fit_adjustment(cosines, classes, shares))
+        calibration = Calibration.fitted(rule.adjusted(cosines), classes)
+        return rule if calibration is None else replace(rule, temperature=calibration.temperature)
 
     def scores(self, features: Rows) -> Tensor:
-        """Cosines of each row to each centre, `[rows, k]`, in float64; the largest wins.
+        """The score of each row for each class, `[rows, k]`, in float64; the largest wins.
 
-        They are 0 where the row or the centre is zero (not longer than 1e-12), -inf where the centre is NaN, and NaN
+        Cosines are 0 where the row or the centre is zero (not longer than 1e-12), -inf where the centre is NaN, and NaN
         where the row is not finite.
         """
         rows = feature_tensor(features)
         centres = feature_tensor(self.centres, "centres").to(rows.device, torch.float64)
         cosines = prepared(rows).double() @ unit_rows(centres)[0].T
-        return cosines.masked_fill(centres.isnan().any(1), -torch.inf)
+        return self.adjusted(cosines.masked_fill(centres.isnan().any(1), -torch.inf))
+
+    def adjusted(self, cosines: Tensor) -> Tensor:
+        """The scores of cosines `[rows, k]`; the cosines as they are if `adjust` is 0."""
+        if self.shares is None or not self.adjust:
+            return cosines
+        return cosines - self.adjust * log_ratios(self.shares, self._present()).to(cosines)
 
     def predict(self, features: Rows) -> Tensor:
-        """The class of the nearest centre of each row, `[rows]`; the first one of several that are equally near."""
+        """The class with the largest score of each row, `[rows]`; the first one of several that are equal."""
         return self.scores(features).argmax(1)
+
+    def confidences(self, features: Rows) -> Tensor:
+        """softmax(scores / temperature), `[rows, k]`.
+
+        Raises:
+            ValueError: If there is no temperature.
+        """
+        if self.temperature is None:
+            raise ValueError("confidences need a temperature: give one, or fit it with NearestCentre.fitted")
+        return (self.scores(features) / self.temperature).softmax(1)
+
+    def _present(self) -> Tensor:
+        return ~feature_tensor(self.centres, "centres").isnan().any(1)
 
 
 @dataclass(frozen=True)
