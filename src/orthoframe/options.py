@@ -27,7 +27,7 @@ Singletons = Literal["skip", "count", "error"]
 Reduction = Literal["mean", "sum", "none"]
 """How the terms of the anchors become the result."""
 
-Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
+Scheme = Literal["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"]
 """How the samples of an epoch are cut into batches.
 
 - `full`: one batch of all samples.
@@ -35,6 +35,11 @@ Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
 - `reshuffle`: new random batches in every epoch.
 - `balanced`: every batch holds the same number of rows of each class, `batch_size // classes`. An epoch lasts until the
   largest class has been shown; smaller ones are shown several times, reshuffled each time, and no sample is left out.
+- `weighted`: as many rows as there are samples, n, drawn by class: a class of n_c samples has the share
+  s_c = n_c^power / sum of all n_j^power of the rows. With power 1 each class is shown as often as it is there, with 0.5
+  (the default) as the square root of that, and with 0 equally often. Every sample of a class has the same chance, and
+  is in an epoch n s_c / n_c times in the mean: small classes several times, and large ones not whole. After every epoch
+  the samples of a class have been shown equally often, give or take one.
 - `rare-hub`: as `reshuffle`, but each rare class (fewer samples than there are batches, at most half a batch) is whole
   in one batch, and so connected, if other classes are in that batch too.
 """
