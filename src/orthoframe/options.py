@@ -71,6 +71,14 @@ Model = Literal["resnet18", "resnet34", "densenet40", "mlp", "vit"]
 Head = Literal["linear", "none"]
 """What precedes the activation: a linear layer, or nothing, so that the last ReLU of the network is the activation."""
 
+HeadNorm = Literal["none", "batch"]
+"""What stands between the linear layer of the head and its activation.
+
+- `none`: nothing.
+- `batch`: a batch normalisation, which gives every dimension of a batch mean 0 and variance 1. Rows are spread from the
+  first step, and about half of them are alive in every dimension of a ReLU.
+"""
+
 Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""
 

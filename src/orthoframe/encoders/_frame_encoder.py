@@ -11,7 +11,7 @@ from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._vit import ViT
 from orthoframe.encoders._weights import shapes_only
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Activation, Head, Model, check_choice, check_size
+from orthoframe.options import Activation, Head, HeadNorm, Model, check_choice, check_size
 
 _WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "mlp": 256, "vit": 128}
 
@@ -123,6 +123,7 @@ def make_frame_encoder(
     head: Head = "linear",
     features: int | None = None,
     activation: Activation = "relu",
+    head_norm: HeadNorm = "none",
     num_classes: int | None = None,
     seed: int = 0,
     weights: bool = True,
@@ -143,6 +144,7 @@ def make_frame_encoder(
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
         activation: See `orthoframe.options.Activation`.
+        head_norm: `"batch"` for a batch normalisation before the activation, with `head="linear"`.
         num_classes: If given, a dimension that is too small for a frame of this many classes is refused.
         seed: Decides the weights. The global generators are left as they were.
         weights: Whether it gets weights; otherwise only shapes, for weights from a file: see `load_weights`.
@@ -161,6 +163,10 @@ def make_frame_encoder(
         False
     """
     check_choice("head", head, Head)
+    check_choice("head_norm", head_norm, HeadNorm)
+    if head == "none" and head_norm != "none":
+        needs = (Option("head_norm", head_norm), " needs ", Option("head", "linear"))
+        raise OptionError(*needs, ", whose outputs it normalises")
     if head == "none" and features is not None:
         raise OptionError(
             *(Option("features", features), " needs ", Option("head", "linear"), "; with ", Option("head", "none")),
@@ -177,7 +183,8 @@ def make_frame_encoder(
             raise OptionError(f"images of shape {given} do not fit the backbone, which takes {wanted}")
         size = backbone.out_features
         if head == "linear":
-            last = FrameHead(size, size if features is None else check_size("features", features), activation)
+            out = size if features is None else check_size("features", features)
+            last = FrameHead(size, out, activation, head_norm)
         else:
             last = FrameHead(activation=activation)
     encoder = FrameEncoder(backbone, last)
