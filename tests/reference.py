@@ -1,6 +1,7 @@
 """The slow, obvious versions that everything is checked against."""
 
 import math
+from fractions import Fraction
 
 import networkx
 import torch
@@ -275,3 +276,25 @@ def nc4(weights, bias, features, labels, centres):
         cosines = [float(row @ centre / row.norm() / centre.norm()) for centre in centres.double()]
         different += scores.index(max(scores)) != cosines.index(max(cosines))
     return different / len(labels)
+
+
+def class_walk(labels, quotas, permutation, epochs):
+    """The rows of each epoch: every class has the next rows of a list of all its permutations, one after the other.
+
+    The classes up to c have round(e * (quota_0 + ... + quota_c)) rows in the first e epochs, halves rounded up.
+    """
+    names = sorted(set(labels))
+    taken = [0] * len(names)
+    found = []
+    for epoch in range(1, epochs + 1):
+        rows, total, before = [], Fraction(0), 0
+        for c, name in enumerate(names):
+            total += Fraction(quotas[c])
+            up_to = math.floor(epoch * total + Fraction(1, 2))
+            end, before = up_to - before, up_to
+            size = sum(label == name for label in labels)
+            stream = [row for number in range(end // size + 1) for row in permutation(c, number).tolist()]
+            rows += stream[taken[c] : end]
+            taken[c] = end
+        found.append(rows)
+    return found

@@ -27,7 +27,7 @@ Singletons = Literal["skip", "count", "error"]
 Reduction = Literal["mean", "sum", "none"]
 """How the terms of the anchors become the result."""
 
-Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
+Scheme = Literal["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"]
 """How the samples of an epoch are cut into batches.
 
 - `full`: one batch of all samples.
@@ -35,6 +35,11 @@ Scheme = Literal["full", "partition", "reshuffle", "balanced", "rare-hub"]
 - `reshuffle`: new random batches in every epoch.
 - `balanced`: every batch holds the same number of rows of each class, `batch_size // classes`. An epoch lasts until the
   largest class has been shown; smaller ones are shown several times, reshuffled each time, and no sample is left out.
+- `weighted`: as many rows as there are samples, n, drawn by class: a class of n_c samples has the share
+  s_c = n_c^power / sum of all n_j^power of the rows. With power 1 each class is shown as often as it is there, with 0.5
+  (the default) as the square root of that, and with 0 equally often. Every sample of a class has the same chance, and
+  is in an epoch n s_c / n_c times in the mean: small classes several times, and large ones not whole. After every epoch
+  the samples of a class have been shown equally often, give or take one.
 - `rare-hub`: as `reshuffle`, but each rare class (fewer samples than there are batches, at most half a batch) is whole
   in one batch, and so connected, if other classes are in that batch too.
 """
@@ -60,11 +65,26 @@ Activation = Literal["relu", "abs", "square", "softplus", "gelu", "leaky-relu", 
   though with `leaky-relu` it looks like one for long.
 """
 
-Model = Literal["resnet18", "resnet34", "densenet40", "mlp", "vit"]
-"""The networks that encode images."""
+Model = Literal["resnet18", "resnet34", "densenet40", "densenet40-half", "conv6", "mlp", "vit"]
+"""The networks that encode images.
+
+- `resnet18`, `resnet34`, `densenet40`: the paper's, for images of 32 pixels.
+- `densenet40-half`: the same DenseNet behind a first convolution that halves the image; several times as fast.
+- `conv6`: six convolutions with max-pooling, of the kind that learns CIFAR-10 in the shortest time.
+- `mlp`: two hidden layers, for small images of one colour.
+- `vit`: a small vision transformer.
+"""
 
 Head = Literal["linear", "none"]
 """What precedes the activation: a linear layer, or nothing, so that the last ReLU of the network is the activation."""
+
+HeadNorm = Literal["none", "batch"]
+"""What stands between the linear layer of the head and its activation.
+
+- `none`: nothing.
+- `batch`: a batch normalisation, which gives every dimension of a batch mean 0 and variance 1. Rows are spread from the
+  first step, and about half of them are alive in every dimension of a ReLU.
+"""
 
 Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""

@@ -10,7 +10,7 @@ from orthoframe.errors import OptionError
 LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
 
 
-@pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "rare-hub"])
+@pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"])
 @pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
 def test_a_plan_knows_whether_it_repeats(scheme, binding):
     plan = BatchPlan(LABELS, 16, scheme=scheme, binding=binding)
@@ -88,3 +88,33 @@ def test_a_frame_term_is_certified_by_any_plan_that_shows_every_sample():
     assert found.certificate.to_dict() == plan.certificate(frame=True).to_dict()
     short = BatchPlan(LABELS, 16, scheme="partition", binding="none", drop_last=True)
     assert certify_run(short, 20, frame=True).certificate.absent == 101 % 16
+
+
+@pytest.mark.parametrize("frame", [False, True])
+def test_samples_that_a_later_epoch_shows(frame):
+    labels = np.repeat(np.arange(40), [961] + [1] * 39)
+    plan = BatchPlan(labels, 100, scheme="weighted", power=0, binding="fixed")
+    assert plan.epochs_to_show_all == 39  # 25 of the 961 in an epoch
+    short, long = certify_run(plan, 20, frame=frame), certify_run(plan, 1000, frame=frame)
+    assert (short.epochs, short.conclusive) == (20, True)
+    assert (long.epochs, long.conclusive) == (20, False)
+    assert short.certificate.absent == 961 - 20 * 25 - 1 + (plan.examples[0][0] in _walked(plan, 20))
+    for found in (short, long):
+        assert not found.certificate.holds
+        assert found.sentence().startswith("Not certified in 20 epochs: ")
+        assert "samples are in no batch" in found.sentence()
+        assert found.sentence().endswith(" The plan needs 39 epochs to show all.")
+        assert "Add them" not in found.sentence()
+    sooner = certify_run(BatchPlan(labels, 100, scheme="weighted", power=1, binding="fixed"), 20, frame=frame)
+    assert sooner.certificate.holds
+    assert sooner.sentence() == sooner.certificate.sentence()
+
+
+def _walked(plan, epochs):
+    return set(np.concatenate([plan._walk.rows(epoch) for epoch in range(epochs)]).tolist())
+
+
+def test_the_sentence_of_a_plan_that_shows_all_is_that_of_its_certificate():
+    found = certify_run(BatchPlan(LABELS, 4, binding="none"), 1000)
+    assert not found.certificate.holds
+    assert found.sentence() == found.certificate.sentence()

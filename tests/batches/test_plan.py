@@ -9,7 +9,7 @@ from orthoframe import BatchPlan, PlanSampler, certify, repair
 from orthoframe.errors import OptionError
 
 LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
-SCHEMES = ["full", "partition", "reshuffle", "balanced", "rare-hub"]
+SCHEMES = ["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"]
 BINDINGS = ["none", "fixed", "present", "redrawn", "random"]
 
 
@@ -98,8 +98,11 @@ def test_rare_hub_where_all_classes_are_rare():
 def test_binding_certifies_every_epoch(scheme, binding, views):
     plan = BatchPlan(LABELS, 16, scheme=scheme, binding=binding, seed=2, views=views)
     for epoch in range(3):
-        assert certify(LABELS, plan.batches(epoch), views=views).holds
-    assert plan.certificate(epochs=2).holds
+        certificate = certify(LABELS, plan.batches(epoch), views=views)
+        assert certificate.holds or scheme == "weighted"
+        if binding == "fixed":  # only what this epoch does not show is loose
+            assert sum(certificate.components.values()) == len(plan.labels.names) + certificate.absent
+    assert plan.certificate(epochs=2).holds  # by then `weighted` has shown all samples
 
 
 @given(labels=st.lists(st.integers(0, 4), min_size=1, max_size=30), size=st.integers(1, 12), seed=st.integers(0, 99))
@@ -196,7 +199,12 @@ def test_examples_that_the_user_gives():
         ({"bound_classes": [0], "examples": {3: 99}}, "examples were given for class 3, which is not bound"),
         ({"examples": {3: [98, 99]}}, "class 3 was given 2 examples, and bound_examples=1"),
         ({"binding": "present", "bound_classes": [0]}, "leave out bound_classes"),
+        ({"power": 0.5}, "power=0.5 is for scheme='weighted' only; leave it out"),
+        ({"scheme": "weighted", "power": 1.5}, "power must be from 0 to 1, not 1.5"),
+        ({"scheme": "weighted", "power": -0.5}, "power must be from 0 to 1, not -0.5"),
+        ({"scheme": "weighted", "power": float("nan")}, "power must be from 0 to 1, not nan"),
         ({"labels": []}, "labels are empty"),
+        ({"labels": [], "scheme": "weighted"}, "labels are empty"),
     ],
 )
 def test_errors(options, message):
@@ -243,10 +251,12 @@ def test_a_plan_without_batches_is_empty(binding, bound_examples):
 
 
 @pytest.mark.parametrize("batch_size", [5, 2**40, 2**70])
-@pytest.mark.parametrize("scheme", ["partition", "reshuffle", "rare-hub"])
+@pytest.mark.parametrize("scheme", ["partition", "reshuffle", "weighted", "rare-hub"])
 def test_a_batch_that_is_larger_than_the_data(batch_size, scheme):
     (batch,) = BatchPlan([0, 0, 1], batch_size, scheme=scheme, binding="none").batches()
-    assert sorted(batch.tolist()) == [0, 1, 2]
+    assert len(batch) == 3
+    if scheme != "weighted":
+        assert sorted(batch.tolist()) == [0, 1, 2]
 
 
 def test_balanced_does_not_fill_batches_without_end():
@@ -268,8 +278,8 @@ def test_numbers_of_every_size_in_a_plan():
             certify(labels, [[0, 1], [index]])
 
 
-@pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "rare-hub"])
-@pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("binding", BINDINGS)
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_shares_are_those_of_many_epochs(scheme, binding, drop_last):
     if binding == "present" and drop_last:
@@ -289,3 +299,30 @@ def test_shares_are_those_of_many_epochs(scheme, binding, drop_last):
 def test_shares_of_some_bound_classes():
     plan = BatchPlan([0] * 6 + [1] * 2, 4, binding="redrawn", bound_classes=[1])
     assert np.allclose(plan.shares(), [6 / 10, 4 / 10])
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("drop_last", [False, True])
+def test_chances_are_those_of_many_epochs(scheme, drop_last):
+    labels = np.repeat(["a", "b", "c"], [13, 7, 4])
+    plan = BatchPlan(labels, 5, scheme=scheme, binding="fixed", seed=3, drop_last=drop_last)
+    bare = BatchPlan(labels, 5, scheme=scheme, binding="none", seed=3, drop_last=drop_last)
+    epochs = 400
+    times = np.zeros(24)
+    for epoch in range(epochs):
+        np.add.at(times, np.concatenate(bare.batches(epoch)), 1 / epochs)
+    # What an epoch has of a sample varies by half a row at most: 400 epochs are within five standard deviations.
+    exact = scheme == "weighted" and not drop_last
+    assert np.allclose(plan.chances(), times, atol=2 / epochs if exact else 0.125)
+    if not drop_last and scheme not in ("balanced", "weighted"):
+        assert np.array_equal(plan.chances(), np.ones(24))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_epochs_that_show_every_sample(scheme):
+    plan = BatchPlan(LABELS, 16, scheme=scheme, binding="none")
+    needed = plan.epochs_to_show_all
+    assert (needed > 1) == (scheme == "weighted")
+    assert plan.certificate(needed).absent == 0
+    assert needed == 1 or plan.certificate(needed - 1).absent
+    assert BatchPlan(LABELS, 16, binding="none", drop_last=True).epochs_to_show_all is None

@@ -129,6 +129,8 @@ def test_repair_and_plot(here, capsys):
         (["objects.npy", "good.jsonl"], "objects.npy: not a .npy file"),
         (["labels.txt"], "where are the batches?"),
         (["labels.txt", "--scheme", "partition"], "where are the batches?"),
+        (["labels.txt", "--batch-size", "2", "--power", "0.5"], "--power 0.5 is for --scheme weighted only"),
+        (["labels.txt", "--batch-size", "2", "--scheme", "weighted", "--power", "2"], "--power must be from 0 to 1"),
         (["labels.txt", "hollow.jsonl"], "no batch to add samples to"),
         (["archive.npy", "good.jsonl"], "archive.npy: not a .npy file; rename it to archive.npz"),
         (["zip.npy", "good.jsonl"], "zip.npy: not a .npy file"),

@@ -1,18 +1,20 @@
 """The encoders: published sizes, shapes, gradients, and the images that they cannot take."""
 
+import subprocess
+import sys
 from typing import get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from orthoframe.encoders import MLP, DenseNet, ResNet, ViT, make_encoder
+from orthoframe.encoders import MLP, Conv6, DenseNet, ResNet, ViT, make_encoder
 from orthoframe.encoders._vit import patch_size
 from orthoframe.options import Model
 
 # Small, but every kind of layer is there.
-WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "mlp": 16, "vit": 8}
-DIMENSIONS = {"resnet18": 16, "resnet34": 16, "densenet40": 52, "mlp": 16, "vit": 8}
+WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "densenet40-half": 1, "conv6": 4, "mlp": 16, "vit": 8}
+DIMENSIONS = {"resnet18": 16, "resnet34": 16, "densenet40": 52, "densenet40-half": 52, "conv6": 16, "mlp": 16, "vit": 8}
 
 
 def images(*shape, seed=0):
@@ -76,7 +78,7 @@ def test_gradient_reaches_every_parameter(model, last_relu):
         assert weight.grad.any(), name
 
 
-@pytest.mark.parametrize("model", ["resnet18", "resnet34", "densenet40", "mlp"])
+@pytest.mark.parametrize("model", ["resnet18", "resnet34", "densenet40", "densenet40-half", "conv6", "mlp"])
 def test_without_the_last_relu(model):
     both = []
     for last_relu in (True, False):
@@ -87,7 +89,12 @@ def test_without_the_last_relu(model):
     assert not without.nonnegative
     features = without(images(4, 1, 8, 8))
     assert features.min() < 0
-    if model in ("mlp", "resnet18", "resnet34"):  # one pixel is left: nothing to average, and the ReLU can be added
+    if model in (
+        "mlp",
+        "resnet18",
+        "resnet34",
+        "conv6",
+    ):  # one pixel is left: nothing to average, and the ReLU can be added
         torch.testing.assert_close(F.relu(features), with_relu(images(4, 1, 8, 8)))
 
 
@@ -118,6 +125,107 @@ def test_resnet_against_plain_operations():
     torch.testing.assert_close(encoder(x), expected.flatten(2).mean(2), rtol=1e-4, atol=1e-5)
 
 
+def test_conv6_against_plain_operations():
+    """Every layer in the open, in evaluation mode with statistics that are not those of the start."""
+    torch.manual_seed(0)
+    encoder = Conv6((3, 18, 20), width=4)
+    encoder(images(8, 3, 18, 20, seed=3))
+    encoder.eval()
+    state = encoder.state_dict()
+
+    def norm(x, name):
+        mean, var, scale, shift = (
+            state[f"{name}.{part}"][:, None, None] for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return (x - mean) / torch.sqrt(var + 1e-5) * scale + shift
+
+    x = images(3, 3, 18, 20)
+    expected = norm(F.conv2d(x, state["stem.0.weight"], padding=1), "stem.1").clamp(min=0)
+    for start in (0, 7, 14):
+        expected = F.conv2d(expected, state[f"blocks.{start}.weight"], padding=1)
+        height, width = (2 * (size // 2) for size in expected.shape[2:])
+        expected = expected[:, :, :height, :width].unflatten(3, (-1, 2)).unflatten(2, (-1, 2)).amax((3, 5))
+        expected = norm(expected, f"blocks.{start + 2}").clamp(min=0)
+        expected = F.conv2d(expected, state[f"blocks.{start + 4}.weight"], padding=1)
+        expected = norm(expected, f"blocks.{start + 5}").clamp(min=0)
+    torch.testing.assert_close(encoder(x), expected.flatten(2).amax(2), rtol=1e-4, atol=1e-5)
+
+
+def test_conv6_counted_by_hand():
+    convolutions = 3 * 32 + 32 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256
+    assert size(Conv6((3, 32, 32))) == 9 * convolutions + 2 * (32 + 2 * 64 + 4 * 256)
+
+
+def test_a_stem_that_halves_images():
+    small, large = DenseNet((1, 16, 16), 1), DenseNet((1, 16, 16), 1, stem_stride=2)
+    large.load_state_dict(small.state_dict())
+    assert small.stem(images(2, 1, 16, 16)).shape[2:] == (16, 16)
+    torch.testing.assert_close(large.stem(images(2, 1, 16, 16)), small.stem(images(2, 1, 16, 16))[:, :, ::2, ::2])
+
+
+def test_conv6_of_a_photograph():
+    encoder = Conv6((3, 96, 128), width=2)
+    assert encoder.stem(images(1, 3, 96, 128)).shape == (1, 1, 24, 32)
+
+
+def inside(encoder):
+    """The formats of what the blocks are given."""
+    formats = []
+    encoder.blocks.register_forward_pre_hook(
+        lambda _, given: formats.append(given[0].is_contiguous(memory_format=torch.channels_last))
+    )
+    return formats
+
+
+@pytest.mark.parametrize(("side", "channels_last"), [(8, False), (15, False), (16, True), (32, True)])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_conv6_has_channels_last_where_it_is_safe(side, channels_last, channels):
+    encoder, pictures = Conv6((channels, side, side), 8), images(4, channels, side, side)
+    formats = inside(encoder)
+    features = encoder(pictures)
+    assert formats == [channels_last]
+    assert features.is_contiguous()
+    features.sum().backward()
+    for weight in encoder.parameters():
+        assert weight.is_contiguous()
+        assert weight.grad.is_contiguous()
+    with torch.autocast("cpu", torch.bfloat16):
+        encoder(pictures)
+    encoder.double()(pictures.double())
+    assert formats == [channels_last, False, False]
+
+
+# In float64 maps have the usual format. A rounding may turn a ReLU or choose another maximum, so norms are compared.
+_FORMATS = """
+import random, sys
+import torch
+from orthoframe.encoders import Conv6
+
+torch.set_num_threads(1)
+draw = random.Random(0)
+for case in range(60):
+    width, rows = draw.choice([1, 2, 3, 4, 8, 12, 16]), draw.choice([1, 2, 5, 8, 33])
+    shape = draw.choice([1, 2, 3, 4, 5]), draw.choice([8, 9, 15, 16, 17, 28, 32]), draw.choice([8, 16, 20, 32])
+    torch.manual_seed(case)
+    encoder, pictures = Conv6(shape, width).eval(), torch.randn(rows, *shape)
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        encoder.to(dtype).zero_grad()
+        features = encoder(pictures.to(dtype))
+        features.square().sum().backward()
+        values = [features.detach(), *(weight.grad for weight in encoder.parameters())]
+        found.append(torch.cat([value.flatten() for value in values]).double())
+    assert (found[0] - found[1]).norm() <= 1e-3 * found[1].norm(), (shape, width, rows)
+print("the same")
+"""
+
+
+def test_conv6_is_the_same_in_both_formats():
+    """In a process of its own, because a convolution that writes beyond its memory may end it at any later moment."""
+    ended = subprocess.run([sys.executable, "-c", _FORMATS], capture_output=True, text=True, timeout=300)
+    assert (ended.returncode, ended.stdout) == (0, "the same\n"), ended.stderr
+
+
 def test_attention_against_its_formula():
     block = ViT((1, 8, 8), width=8).blocks[0]
     tokens = images(2, 5, 8)
@@ -136,7 +244,7 @@ def test_positions_matter():
     assert not torch.allclose(encoder(picture), encoder(picture.flip(3)), atol=1e-2)
 
 
-@pytest.mark.parametrize("model", ["resnet18", "densenet40", "vit"])
+@pytest.mark.parametrize("model", ["resnet18", "densenet40", "conv6", "vit"])
 def test_memory_format_and_autocast(model):
     torch.manual_seed(0)
     encoder, pictures = make_encoder(model, (3, 16, 16), WIDTHS[model]), images(4, 3, 16, 16)
@@ -173,6 +281,13 @@ SNAPSHOT = {
         "layers.37.norm.weight": (51,),
         "norm.weight": (52,),
     },
+    "conv6": {
+        "stem.0.weight": (2, 1, 3, 3),
+        "blocks.0.weight": (4, 2, 3, 3),
+        "blocks.7.weight": (16, 4, 3, 3),
+        "blocks.18.weight": (16, 16, 3, 3),
+        "blocks.19.running_var": (16,),
+    },
     "mlp": {"layers.1.weight": (16, 64), "layers.3.bias": (16,)},
     "vit": {
         "patches.weight": (8, 1, 2, 2),
@@ -198,6 +313,12 @@ def test_names_of_weights_stay(model):
         (lambda: make_encoder("vgg", (3, 32, 32)), "model must be one of 'resnet18', .*, 'vit', not 'vgg'"),
         (lambda: make_encoder("resnet18", (3, 7, 32)), "7 x 32 pixels are too small for ResNet, .* at least 8 x 8"),
         (lambda: make_encoder("densenet40", (3, 3, 3)), "3 x 3 pixels are too small for DenseNet, .* at least 4 x 4"),
+        (
+            lambda: make_encoder("densenet40-half", (3, 7, 8)),
+            "7 x 8 pixels are too small for DenseNet, .* at least 8 x 8",
+        ),
+        (lambda: make_encoder("conv6", (3, 32, 7)), "32 x 7 pixels are too small for Conv6, .* at least 8 x 8"),
+        (lambda: DenseNet((1, 8, 8), stem_stride=3), "stem_stride must be 1 or 2, not 3"),
         (lambda: make_encoder("vit", (3, 29, 31)), "29 x 31 pixels cannot be cut into 16 to 256 square patches"),
         (lambda: make_encoder("vit", (1, 4, 4)), "4 x 4 pixels cannot be cut"),
         (lambda: make_encoder("vit", (1, 8, 8), 10), "width must be a multiple of 4 for a ViT, .* not 10"),
@@ -226,4 +347,5 @@ def test_other_images_are_refused(model):
 def test_smallest_images():
     assert ResNet((1, 8, 8), width=1)(images(2, 1, 8, 8)).shape == (2, 8)
     assert DenseNet((1, 4, 5), growth=1)(images(2, 1, 4, 5)).shape == (2, 52)
+    assert Conv6((1, 8, 9), width=1)(images(2, 1, 8, 9)).shape == (2, 4)
     assert MLP((1, 1, 1), 4)(images(2, 1, 1, 1)).shape == (2, 4)

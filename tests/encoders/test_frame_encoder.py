@@ -11,7 +11,7 @@ from orthoframe.encoders import FrameEncoder, FrameHead, make_encoder, make_fram
 from orthoframe.errors import OptionError
 from orthoframe.options import Activation, Model
 
-WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "mlp": 16, "vit": 8}
+WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "densenet40-half": 1, "conv6": 4, "mlp": 16, "vit": 8}
 ORTHANT = ("relu", "abs", "square", "softplus")
 
 
@@ -20,7 +20,7 @@ def images(*shape):
 
 
 @pytest.mark.parametrize("head", ["linear", "none"])
-@pytest.mark.parametrize("model", ["resnet18", "densenet40", "mlp", "vit"])
+@pytest.mark.parametrize("model", ["resnet18", "densenet40", "conv6", "mlp", "vit"])
 def test_nonnegative_tells_the_truth(model, head):
     pictures = images(32, 1, 8, 8)
     for activation in get_args(Activation):
@@ -58,6 +58,21 @@ def test_dimension(model):
     for head in ("linear", "none"):
         encoder = make_frame_encoder(model, (1, 8, 8), width=WIDTHS[model], head=head)
         assert encoder.out_features == encoder.backbone.out_features
+
+
+def test_a_head_with_a_normalisation():
+    encoder = make_frame_encoder("mlp", (1, 8, 8), width=16, features=8, head_norm="batch")
+    assert isinstance(encoder.head.norm, torch.nn.BatchNorm1d)
+    assert encoder.head.linear.bias is None
+    assert encoder.nonnegative
+    features = encoder(images(12, 1, 8, 8))
+    assert features.shape == (12, 8)
+    assert features.any(0).all()
+    shapes = make_frame_encoder("mlp", (1, 8, 8), width=16, features=8, head_norm="batch", weights=False)
+    assert {n: v.shape for n, v in shapes.state_dict().items()} == {n: v.shape for n, v in encoder.state_dict().items()}
+    assert {value.device.type for value in shapes.state_dict().values()} == {"meta"}
+    plain = make_frame_encoder("mlp", (1, 8, 8), width=16, features=8).state_dict()
+    assert [name for name in plain if name.startswith("head")] == ["head.linear.weight", "head.linear.bias"]
 
 
 def test_same_seed_same_bytes():
@@ -105,6 +120,8 @@ def test_parts_of_a_batch_are_the_batch():
         ({"num_classes": 17}, "16 dimensions are too few for 17 classes: .*; use features=17 or more"),
         ({"head": "none", "num_classes": 17}, "too few for 17 classes: .*; use a larger width, or head=.linear."),
         ({"head": "none", "features": 32}, "features=32 needs head=.linear."),
+        ({"head": "none", "head_norm": "batch"}, "head_norm='batch' needs head='linear'"),
+        ({"head_norm": "layer"}, "head_norm must be one of 'none', 'batch', not 'layer'"),
         ({"head": "mlp"}, "head must be one of 'linear', 'none', not 'mlp'"),
         ({"activation": "silu"}, "activation must be one of .*, not 'silu'"),
         ({"features": 0}, "features must be at least 1, not 0"),

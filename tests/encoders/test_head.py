@@ -170,6 +170,69 @@ def test_the_start_leaves_units_and_rows_alive():
     assert FrameHead(1, 3).linear.weight.all()
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_normalisation_before_the_activation(activation):
+    head = FrameHead(4, 3, activation, norm="batch").double()
+    with torch.no_grad():
+        head.norm.weight.copy_(torch.tensor([1.0, 2.0, 0.5]))
+        head.norm.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+    rows = draw(9, 4)
+
+    def normalised(outputs, mean, variance):
+        return (outputs - mean) / (variance + 1e-5).sqrt() * head.norm.weight + head.norm.bias
+
+    outputs = rows @ head.linear.weight.T
+    mean, variance = outputs.mean(0), outputs.var(0, correction=0)
+    expected = [by_hand(row, activation) for row in normalised(outputs, mean, variance).tolist()]
+    torch.testing.assert_close(head(rows), torch.tensor(expected, dtype=torch.float64))
+    before = head.before_norm(rows)
+    torch.testing.assert_close(head(rows), F.normalize(before))
+    head.eval()
+    with torch.no_grad():
+        later = normalised(outputs, head.norm.running_mean, head.norm.running_var)
+        torch.testing.assert_close(head(rows), FrameHead(activation=activation)(later))
+    assert "activation" in str(head)
+    assert "BatchNorm1d" in str(head)
+
+
+def test_names_of_the_weights_of_a_normalised_head():
+    names = ["linear.weight", "norm.weight", "norm.bias", "norm.running_mean", "norm.running_var"]
+    assert list(FrameHead(4, 3, norm="batch").state_dict()) == [*names, "norm.num_batches_tracked"]
+    torch.manual_seed(0)
+    plain = FrameHead(4, 3)
+    torch.manual_seed(0)
+    assert torch.equal(FrameHead(4, 3, norm="batch").linear.weight, plain.linear.weight)
+
+
+def test_gradient_of_a_normalised_head():
+    head = FrameHead(4, 3, "abs", norm="batch").double()
+    names = ["linear.weight", "norm.weight", "norm.bias"]
+    weights = [dict(head.named_parameters())[name] for name in names]
+    assert torch.autograd.gradcheck(
+        lambda x, *values: torch.func.functional_call(head, dict(zip(names, values, strict=True)), (x,)),
+        (draw(5, 4).requires_grad_(), *weights),
+    )
+
+
+def test_a_normalised_head_spreads_rows_that_are_nearly_parallel():
+    torch.manual_seed(0)
+    rows = 10 + 0.1 * torch.rand(64, 16)
+    features = FrameHead(16, 32, norm="batch")(rows)
+    assert 0.4 < features.gt(0).float().mean() < 0.6
+    assert features.any(0).all()
+    assert (features @ features.T).mean() < 0.5
+
+
+def test_a_normalised_head_in_half_precision():
+    head, rows = FrameHead(8, 6, norm="batch"), draw(10, 8, dtype=torch.float32)
+    expected = head(rows)
+    with torch.autocast("cpu", torch.bfloat16):
+        features = head(rows)
+    assert features.dtype == torch.float32
+    # The linear layer rounds inputs and outputs to 8 bits, and the variance of its outputs may be a tenth.
+    assert (features - expected).abs().max() < 0.05
+
+
 def test_printed():
     assert "activation='abs'" in str(FrameHead(4, 2, "abs"))
 
@@ -180,6 +243,8 @@ def test_printed():
         ({"in_features": 4}, "in_features was given without out_features; give both for a linear layer, or neither"),
         ({"out_features": 4}, "out_features was given without in_features"),
         ({"in_features": 4, "out_features": 0}, "out_features must be at least 1, not 0"),
+        ({"norm": "batch"}, "norm='batch' needs a linear layer; give in_features and out_features"),
+        ({"in_features": 4, "out_features": 2, "norm": "layer"}, "norm must be one of 'none', 'batch', not 'layer'"),
         ({"activation": "tanh"}, "activation must be one of 'relu', 'abs', .*, 'none', not 'tanh'"),
     ],
 )

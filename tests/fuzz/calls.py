@@ -202,9 +202,9 @@ def _right_coverage(found, positional, named):
 def _plan(random):
     named = {
         **{"batch_size": 3, "scheme": "reshuffle", "binding": "fixed", "seed": 0, "views": 1, "bound_examples": 1},
-        **{"bound_classes": None, "examples": None, "drop_last": False},
+        **{"bound_classes": None, "examples": None, "drop_last": False, "power": None},
     }
-    schemes = ("full", "partition", "reshuffle", "balanced", "rare-hub", "x", None)
+    schemes = ("full", "partition", "reshuffle", "balanced", "weighted", "rare-hub", "x", None)
     pools = {
         "scheme": schemes,
         "binding": ("none", "fixed", "present", "redrawn", "random", "x", None, 3),

@@ -98,6 +98,8 @@ def test_a_row_is_drawn_as_often_as_its_weight_says(weights, batch_size, seed):
     times, expected = np.bincount(np.concatenate(batches), minlength=rows), rows * weights / weights.sum()
     # The number that is expected, rounded up or down; where it is whole up to rounding errors, either neighbour.
     assert (np.abs(times - expected) < 1 + 1e-9).all()
+    np.testing.assert_allclose(plan.chances(), expected)
+    assert plan.epochs_to_show_all is None
     again = WeightedPlan(labels, weights, batch_size, binding="none", seed=seed)
     assert all(map(np.array_equal, again.batches(seed), batches))
     assert again.fingerprint() == plan.fingerprint()

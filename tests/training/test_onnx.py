@@ -70,6 +70,8 @@ def agrees(path, trained, pixels):
         ),
         ("resnet18", (3, 8, 8), {"width": 2, "activation": "none"}),
         ("densenet40", (1, 4, 4), {"width": 1, "head": "none"}),
+        ("densenet40-half", (1, 8, 8), {"width": 1}),
+        ("conv6", (3, 16, 16), {"width": 4}),  # channels_last
         ("vit", (1, 8, 8), {"width": 8}),
     ],
 )

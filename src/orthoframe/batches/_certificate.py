@@ -144,7 +144,16 @@ class Certificate:
                 return f"Certified: {features}, {each}, and every sample is in a batch."
             return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
         if self._by_frame:
-            return f"Not certified: {self._named_absent()}, where the frame term would act. Add them to any batch."
+            return f"Not certified: {self.reasons()}, where the frame term would act. Add them to any batch."
+        count = self.additions_to_connect
+        broken = any(report.components > 1 for report in self.classes)
+        cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
+        return f"Not certified: {self.reasons()}. Bind the batches, or repair them{cost}."
+
+    def reasons(self) -> str:
+        """Why it does not hold, without a full stop; nothing if it does."""
+        if self._by_frame:
+            return self._named_absent() if self.absent else ""
         reasons = []
         broken = [report for report in self.classes if report.components > 1]
         if broken:
@@ -161,9 +170,7 @@ class Certificate:
             reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
             if len(missing) > 1:
                 reasons.append(f"{len(missing)} class pairs are not pushed apart in all")
-        count = self.additions_to_connect
-        cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
-        return f"Not certified: {'; '.join(reasons)}. Bind the batches, or repair them{cost}."
+        return "; ".join(reasons)
 
     def _named_absent(self) -> str:
         few = ", ".join(map(str, self.absent_samples[:_SHOWN])) + (", ..." if self.absent > _SHOWN else "")

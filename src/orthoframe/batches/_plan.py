@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from orthoframe._rows import Integers, Labels
 from orthoframe.batches._certificate import Certificate, certify_labels
 from orthoframe.batches._schemes import bind, choose_examples, cut
+from orthoframe.batches._walk import ClassWalk
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count
+from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count, check_number
 
 # Each draw has its own random stream, so that changing one leaves the others as they were.
-_PARTITION, _EPOCH, _EXAMPLES, _ADDED = range(4)
+_PARTITION, _EPOCH, _EXAMPLES, _ADDED, _WALK = range(5)
+_SQUARE_ROOT = 0.5  # the power of `weighted` unless another is given
 _MOST_EPOCHS = 20  # that `certify_run` looks at
 _MOST_BALANCED = 2**24  # rows in a batch
 _MEAN_EPOCHS = 100  # over which shares are averaged where they are not known
@@ -25,13 +27,15 @@ _MEAN_EPOCHS = 100  # over which shares are averaged where they are not known
 class BatchPlan:
     """Which examples meet: a pure function of (labels, seed, epoch).
 
-    Every sample is in exactly one batch of an epoch before binding, except with the scheme `balanced`, which shows
-    small classes several times. Iterating over a plan gives the batches of epoch 0.
+    Every sample is in exactly one batch of an epoch before binding, except with the schemes `balanced`, which shows
+    small classes several times, and `weighted`, which also shows large ones in part; see `chances`. Iterating over a
+    plan gives the batches of epoch 0.
 
     Args:
         labels: `[samples]`, integers or strings.
         batch_size: Samples in a batch, before binding; `None` only with the scheme `full`.
-        scheme: `"full"`, `"partition"`, `"reshuffle"`, `"balanced"` or `"rare-hub"`; see `orthoframe.options.Scheme`.
+        scheme: `"full"`, `"partition"`, `"reshuffle"`, `"balanced"`, `"weighted"` or `"rare-hub"`; see
+            `orthoframe.options.Scheme`.
         binding: `"none"`, `"fixed"`, `"present"`, `"redrawn"` or `"random"`; see `orthoframe.options.Binding`.
         seed: Seed of everything that is random.
         views: Augmented views of each sample in training; the certificate counts each as a row.
@@ -40,6 +44,8 @@ class BatchPlan:
             certificate may fail.
         examples: The sample or samples that bind a class, for some or all bound classes; drawn at random by default.
         drop_last: Whether to leave out the last batch if it is short.
+        power: With the scheme `weighted`, from 0 (all classes equally often) to 1 (as often as they are there); 0.5 by
+            default.
 
     Raises:
         OptionError: For options that are not allowed or contradict each other.
@@ -65,6 +71,7 @@ class BatchPlan:
         bound_classes: Sequence[Any] | int | None = None,
         examples: Mapping[Any, int | Sequence[int]] | None = None,
         drop_last: bool = False,
+        power: float | None = None,
     ) -> None:
         check_choice("scheme", scheme, Scheme)
         check_choice("binding", binding, Binding)
@@ -82,6 +89,15 @@ class BatchPlan:
         if scheme == "balanced" and (self.batch_size or 0) > _MOST_BALANCED:
             most = f" of at most {_MOST_BALANCED}, because it repeats samples until a batch is full"
             raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), most)
+        if scheme != "weighted" and power is not None:
+            only = (Option("power", power), " is for ", Option("scheme", "weighted"), " only; leave it out")
+            raise OptionError(*only)
+        self.power: float | None = None
+        self._walk: ClassWalk | None = None
+        if scheme == "weighted":
+            self.power = check_number("power", _SQUARE_ROOT if power is None else power, least=0, most=1)
+            key = np.random.SeedSequence([self.seed, _WALK]).generate_state(2, np.uint64)
+            self._walk = ClassWalk(self.labels, self.power, key)
         if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
             given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))
@@ -111,7 +127,8 @@ class BatchPlan:
 
     def _cut(self, epoch: int) -> list[Integers]:
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
-        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last)
+        drawn = None if self._walk is None else self._walk.rows(epoch)
+        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last, drawn)
 
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
@@ -143,20 +160,51 @@ class BatchPlan:
         if drawn:
             epochs = range(1 if self.repeats else _MEAN_EPOCHS)
             return self._part(chain.from_iterable(map(self.batches, epochs)))
-        batches = self._cut(0)
-        if self.scheme == "balanced":
-            part = np.full(k, 1 / k)
-        elif self.scheme == "partition":
-            part = self._part(batches)
-        else:
-            part = counts / counts.sum()
         # Binding examples of each class, in each batch; random ones are of all classes.
         added = np.array([len(self._examples.get(c, ())) for c in range(k)], dtype=np.float64)
         if self.binding == "random":
             added = added.sum() * counts / counts.sum()
-        rows = sum(map(len, batches)) * part + len(batches) * added
+        rows, batches = self._rows_of_classes()
+        rows = rows + batches * added
         shares: NDArray[np.float64] = rows / max(1.0, float(rows.sum()))
         return shares
+
+    def chances(self) -> NDArray[np.float64]:
+        """How many rows of each sample an epoch has in the mean, before binding, in the order of the samples.
+
+        1 with `full`, `partition`, `reshuffle` and `rare-hub`, and equal for all samples of a class with `balanced` and
+        `weighted`. With `drop_last` it is less: exact but for `rare-hub`, where it is the mean of 100 epochs.
+
+        Examples:
+            >>> BatchPlan([0] * 9 + [1], batch_size=5, scheme="weighted").chances()[[0, 9]]  # shares 3/4 and 1/4
+            array([0.83333333, 2.5       ])
+        """
+        if self.drop_last and self.scheme in ("partition", "rare-hub"):
+            epochs = 1 if self.scheme == "partition" else _MEAN_EPOCHS
+            times = np.zeros(len(self.labels.classes))
+            for batch in chain.from_iterable(map(self._cut, range(epochs))):
+                times[batch] += 1 / epochs
+            return times
+        each: NDArray[np.float64] = self._rows_of_classes()[0] / self.labels.counts
+        return each[self.labels.classes]
+
+    @property
+    def epochs_to_show_all(self) -> int | None:
+        """How many epochs show every sample at least once; None if, with `drop_last`, no number does for certain."""
+        if self.drop_last and self.scheme not in ("full", "balanced"):
+            return None
+        return 1 if self._walk is None else self._walk.epochs_to_show_all()
+
+    def _rows_of_classes(self) -> tuple[NDArray[np.float64], int]:
+        """The rows of each class that an epoch has in the mean, before binding, and its batches."""
+        batches, counts = self._cut(0), self.labels.counts
+        if self.scheme == "balanced":
+            part = np.full(len(counts), 1 / len(counts))
+        elif self.scheme == "partition":
+            part = self._part(batches)
+        else:
+            part = (counts if self._walk is None else self._walk.expected()) / counts.sum()
+        return sum(map(len, batches)) * part, len(batches)
 
     def _part(self, batches: Iterable[Integers]) -> NDArray[np.float64]:
         rows = np.zeros(len(self.labels.names))
@@ -166,14 +214,16 @@ class BatchPlan:
 
     def fingerprint(self) -> str:
         """A short text that is equal for plans with equal batches."""
-        settings = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last, self.examples]
+        settings: list[Any] = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last]
+        settings += [self.examples] if self.power is None else [self.examples, self.power]
         content = repr(settings).encode() + self.labels.classes.astype(np.int32).tobytes()
         return hashlib.sha256(content).hexdigest()[:16]
 
     def __repr__(self) -> str:
         labels = f"{len(self.labels.classes)} samples of {len(self.labels.names)} classes"
         options = f"batch_size={self.batch_size}, scheme={self.scheme!r}, binding={self.binding!r}, seed={self.seed}"
-        return f"BatchPlan({labels}, {options})"
+        power = "" if self.power is None else f", power={self.power:g}"
+        return f"BatchPlan({labels}, {options}{power})"
 
     def _random(self, *stream: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, *stream])))
@@ -188,11 +238,27 @@ class RunCertificate:
         epochs: How many these are.
         conclusive: Whether it answers for the whole run: it holds, which further batches cannot undo, or the epochs
             that were looked at have all batches of the run.
+        all_shown_after: Epochs after which every sample has been in a batch; see `BatchPlan.epochs_to_show_all`.
     """
 
     certificate: Certificate
     epochs: int
     conclusive: bool
+    all_shown_after: int | None = 1
+
+    def sentence(self) -> str:
+        """The verdict, and what to do; samples that only a later epoch shows are no fault of the batches.
+
+        Examples:
+            >>> plan = BatchPlan([0] * 96 + [1] * 4, batch_size=10, scheme="weighted", power=0, binding="none")
+            >>> certify_run(plan, 1, frame=True).sentence()
+            'Not certified in 1 epoch: 46 samples are in no batch (0, 1, 3, ...). The plan needs 2 epochs to show all.'
+        """
+        absent, needed = self.certificate.absent, self.all_shown_after
+        if self.certificate.holds or not absent or needed is None or needed <= self.epochs:
+            return self.certificate.sentence()
+        epochs = f"{self.epochs} epoch{'s' if self.epochs > 1 else ''}"
+        return f"Not certified in {epochs}: {self.certificate.reasons()}. The plan needs {needed} epochs to show all."
 
 
 def certify_run(
@@ -236,4 +302,5 @@ def certify_run(
         certificate = plan._certify(labels, over, denominator, prototypes, frame)
         if certificate.holds:
             break
-    return RunCertificate(certificate, over, certificate.holds or plan.repeats or over == epochs)
+    conclusive = certificate.holds or plan.repeats or over == epochs
+    return RunCertificate(certificate, over, conclusive, plan.epochs_to_show_all)

@@ -12,18 +12,19 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.options import Binding, Scheme
 
 
-def cut(labels: Labels, batch_size: int, scheme: Scheme, random: Generator, drop_last: bool) -> list[Integers]:
-    """Cut an epoch into batches, before binding."""
-    samples = len(labels.classes)
+def cut(
+    labels: Labels, batch_size: int, scheme: Scheme, random: Generator, drop_last: bool, drawn: Integers | None = None
+) -> list[Integers]:
+    """Cut an epoch into batches, before binding: all samples, or those that were drawn."""
     if scheme == "full":
-        return [np.arange(samples)]
+        return [np.arange(len(labels.classes))]
     if scheme == "balanced":
         return _balanced(labels, batch_size, random)
-    order = random.permutation(samples)
+    order = random.permutation(len(labels.classes) if drawn is None else drawn)
     if scheme == "rare-hub":
         batches = _rare_hub(labels, batch_size, order, random)
     else:
-        batches = [order[start : start + batch_size] for start in range(0, samples, batch_size)]
+        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
     return batches

@@ -38,6 +38,9 @@ class CertifyCommand:
     """How batches are made."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
     """Make batches of this many rows."""
+    power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
+    """With --scheme weighted, classes have rows by their size to this power: 0 equally many, 1 as they are (default:
+    0.5)."""
     binding: Binding = "none"
     """What is added to each batch that is made."""
     epochs: int = 1
@@ -90,7 +93,7 @@ class CertifyCommand:
 
     def _check(self) -> None:
         check_count("epochs", self.epochs)
-        making = ("scheme", "batch_size", "binding", "epochs", "seed")
+        making = ("scheme", "batch_size", "power", "binding", "epochs", "seed")
         made = [name for name in making if getattr(self, name) != getattr(CertifyCommand, name)]
         if self.batches is not None and made:
             raise OptionError(Option(made[0]), f" makes batches, and {self.batches} gives them; use one or the other")
@@ -119,6 +122,7 @@ class CertifyCommand:
             "binding": self.binding,
             "seed": self.seed,
             "views": self.views,
+            "power": self.power,
         }
         plan = BatchPlan(labels, self.batch_size, **options)
         epochs = bar.track(range(self.epochs), description="certifying")

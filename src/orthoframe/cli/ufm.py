@@ -65,6 +65,9 @@ class UfmCommand:
     """Which rows meet; full is one batch of all rows."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
     """Rows of a batch; for every scheme but full."""
+    power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
+    """With --scheme weighted, classes have rows by their size to this power: 0 equally many, 1 as they are (default:
+    0.5)."""
     binding: Binding = "none"
     """What is added to each batch."""
     epochs: int = 1
@@ -98,7 +101,8 @@ class UfmCommand:
         if len(labels) < _SMALL:
             torch.set_num_threads(1)
         with bad_input():
-            plan = BatchPlan(labels, self.batch_size, scheme=self.scheme, binding=self.binding, seed=self.seed)
+            options: dict[str, Any] = {"scheme": self.scheme, "binding": self.binding, "power": self.power}
+            plan = BatchPlan(labels, self.batch_size, seed=self.seed, **options)
             batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
             batches = repair(labels, batches) if self.repair else batches
         certificate = certify(

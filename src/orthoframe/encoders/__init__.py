@@ -1,7 +1,7 @@
-"""ResNet, DenseNet, MLP, ViT, other people's backbones, and the head that makes features non-negative and unit-norm."""
+"""ResNet, DenseNet, Conv6, MLP, ViT, other people's backbones, and the head that makes features non-negative."""
 
 from orthoframe.encoders._backbones import Backbone, load_backbone, make_backbone
-from orthoframe.encoders._convolutional import DenseNet, ResNet
+from orthoframe.encoders._convolutional import Conv6, DenseNet, ResNet
 from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._frame_encoder import FrameEncoder, make_encoder, make_frame_encoder
 from orthoframe.encoders._head import FrameHead
@@ -19,6 +19,7 @@ __all__ = [
     "Encoder",
     "ResNet",
     "DenseNet",
+    "Conv6",
     "MLP",
     "ViT",
     "shapes_only",

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from orthoframe.encoders._convolutional import DenseNet, ResNet
+from orthoframe.encoders._convolutional import Conv6, DenseNet, ResNet
 from orthoframe.encoders._encoder import MLP, Encoder
 from orthoframe.encoders._head import FrameHead
 from orthoframe.encoders._vit import ViT
 from orthoframe.encoders._weights import shapes_only
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Activation, Head, Model, check_choice, check_size
+from orthoframe.options import Activation, Head, HeadNorm, Model, check_choice, check_size
 
-_WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "mlp": 256, "vit": 128}
+_WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "densenet40-half": 12, "conv6": 64, "mlp": 256, "vit": 128}
 
 
 def make_encoder(
@@ -21,13 +21,15 @@ def make_encoder(
 ) -> Encoder:
     """Make an encoder of small images; its features still lack the frame head.
 
-    | model        | width                    | default | dimension     | smallest image |
-    |--------------|--------------------------|---------|---------------|----------------|
-    | `resnet18`   | channels of stage one    | 64      | 8 width       | 8 x 8          |
-    | `resnet34`   | channels of stage one    | 64      | 8 width       | 8 x 8          |
-    | `densenet40` | growth                   | 12      | 16 + 36 width | 4 x 4          |
-    | `mlp`        | units of a hidden layer  | 256     | width         | any            |
-    | `vit`        | dimension of a token     | 128     | width         | 8 x 8          |
+    | model             | width                    | default | dimension     | smallest image |
+    |-------------------|--------------------------|---------|---------------|----------------|
+    | `resnet18`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `resnet34`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `densenet40`      | growth                   | 12      | 16 + 36 width | 4 x 4          |
+    | `densenet40-half` | growth                   | 12      | 16 + 36 width | 8 x 8          |
+    | `conv6`           | channels of block one    | 64      | 4 width       | 8 x 8          |
+    | `mlp`             | units of a hidden layer  | 256     | width         | any            |
+    | `vit`             | dimension of a token     | 128     | width         | 8 x 8          |
 
     Weights are drawn from torch's global generator; `make_frame_encoder` takes a seed instead.
 
@@ -50,8 +52,10 @@ def make_encoder(
     """
     check_choice("model", model, Model)
     width = _WIDTHS[model] if width is None else width
-    if model == "densenet40":
-        return DenseNet(image_shape, width, last_relu=last_relu)
+    if model in ("densenet40", "densenet40-half"):
+        return DenseNet(image_shape, width, last_relu=last_relu, stem_stride=1 if model == "densenet40" else 2)
+    if model == "conv6":
+        return Conv6(image_shape, width, last_relu=last_relu)
     if model == "mlp":
         return MLP(image_shape, width, last_relu=last_relu)
     if model == "vit":
@@ -123,6 +127,7 @@ def make_frame_encoder(
     head: Head = "linear",
     features: int | None = None,
     activation: Activation = "relu",
+    head_norm: HeadNorm = "none",
     num_classes: int | None = None,
     seed: int = 0,
     weights: bool = True,
@@ -132,8 +137,9 @@ def make_frame_encoder(
     With `head="linear"` the encoder keeps its own last ReLU, and a linear layer and the activation follow: the way to
     compare activations, and the faster way to the frame. With `head="none"` nothing is added, and the activation is
     that of the encoder's last layer: `relu` is its own ReLU, before the average over pixels (the paper's setting); any
-    other activation takes its place and is applied to the averages, and with `none` the last ReLU is simply left out
-    (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its features.
+    other activation takes its place and is applied to the averages (the maxima of a `conv6`), and with `none` the last
+    ReLU is simply left out (the paper without ReLU). A `vit` has no last ReLU: there the activation is applied to its
+    features.
 
     Args:
         model: See `make_encoder`; None with a backbone.
@@ -143,6 +149,7 @@ def make_frame_encoder(
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
         activation: See `orthoframe.options.Activation`.
+        head_norm: `"batch"` for a batch normalisation before the activation, with `head="linear"`.
         num_classes: If given, a dimension that is too small for a frame of this many classes is refused.
         seed: Decides the weights. The global generators are left as they were.
         weights: Whether it gets weights; otherwise only shapes, for weights from a file: see `load_weights`.
@@ -161,6 +168,10 @@ def make_frame_encoder(
         False
     """
     check_choice("head", head, Head)
+    check_choice("head_norm", head_norm, HeadNorm)
+    if head == "none" and head_norm != "none":
+        needs = (Option("head_norm", head_norm), " needs ", Option("head", "linear"))
+        raise OptionError(*needs, ", whose outputs it normalises")
     if head == "none" and features is not None:
         raise OptionError(
             *(Option("features", features), " needs ", Option("head", "linear"), "; with ", Option("head", "none")),
@@ -177,7 +188,8 @@ def make_frame_encoder(
             raise OptionError(f"images of shape {given} do not fit the backbone, which takes {wanted}")
         size = backbone.out_features
         if head == "linear":
-            last = FrameHead(size, size if features is None else check_size("features", features), activation)
+            out = size if features is None else check_size("features", features)
+            last = FrameHead(size, out, activation, head_norm)
         else:
             last = FrameHead(activation=activation)
     encoder = FrameEncoder(backbone, last)

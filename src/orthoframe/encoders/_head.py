@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._rows import unit_rows
-from orthoframe.options import Activation, check_choice, check_size
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Activation, HeadNorm, check_choice, check_size
 
 _NONNEGATIVE: frozenset[Activation] = frozenset({"relu", "abs", "square", "softplus"})
 
@@ -47,16 +48,21 @@ class FrameHead(nn.Module):
     inputs have in common, which is much for non-negative features, would decide the sign of a unit for every row: many
     units would be dead from the start, and all rows nearly parallel.
 
+    With `norm="batch"` a batch normalisation follows the linear layer, which then has no bias: h = a(N(W x)) / ||...||.
+    In training mode it needs two rows or more, and features depend on the rest of the batch.
+
     Args:
         in_features: The dimension of the features that come in; with `out_features`, there is a linear layer.
         out_features: The dimension d of the features that go out. A frame of k classes needs d >= k.
         activation: See `orthoframe.options.Activation`.
+        norm: `"none"`, or `"batch"` with a linear layer; see `orthoframe.options.HeadNorm`.
 
     Attributes:
         nonnegative: Whether the activation alone makes all features non-negative.
 
     Raises:
-        ValueError: For one size without the other, a size below 1, another activation, or rows of another shape.
+        ValueError: For one size without the other, a size below 1, another activation, a normalisation without a linear
+            layer, or rows of another shape.
         TypeError: For rows that are not floating point.
 
     Examples:
@@ -69,21 +75,32 @@ class FrameHead(nn.Module):
     """
 
     def __init__(
-        self, in_features: int | None = None, out_features: int | None = None, activation: Activation = "relu"
+        self,
+        in_features: int | None = None,
+        out_features: int | None = None,
+        activation: Activation = "relu",
+        norm: HeadNorm = "none",
     ) -> None:
         super().__init__()
         check_choice("activation", activation, Activation)
+        check_choice("norm", norm, HeadNorm)
         if (in_features is None) != (out_features is None):
             given, missing = sorted(("in_features", "out_features"), reverse=in_features is None)
             raise ValueError(f"{given} was given without {missing}; give both for a linear layer, or neither")
+        if norm == "batch" and in_features is None:
+            raise OptionError(Option("norm", norm), " needs a linear layer; give in_features and out_features")
         self.activation = activation
         self.nonnegative = activation in _NONNEGATIVE
         self.linear: nn.Linear | None = None
+        self.norm: nn.BatchNorm1d | None = None
         if in_features is not None and out_features is not None:
             check_size("in_features", in_features)
             check_size("out_features", out_features)
-            self.linear = nn.Linear(in_features, out_features)
-            nn.init.zeros_(self.linear.bias)
+            # A bias would be taken out again by the normalisation, which has one of its own.
+            self.linear = nn.Linear(in_features, out_features, bias=norm == "none")
+            self.norm = nn.BatchNorm1d(out_features) if norm == "batch" else None
+            if self.linear.bias is not None:
+                nn.init.zeros_(self.linear.bias)
             if in_features > 1:  # the mean of one weight is that weight
                 with torch.no_grad():
                     self.linear.weight -= self.linear.weight.mean(1, keepdim=True)
@@ -101,6 +118,8 @@ class FrameHead(nn.Module):
         rows = features if self.linear is None else self.linear(features)
         if rows.dtype in (torch.float16, torch.bfloat16):
             rows = rows.float()
+        if self.norm is not None:
+            rows = self.norm(rows)
         return _FUNCTIONS[self.activation](rows)
 
     def extra_repr(self) -> str:

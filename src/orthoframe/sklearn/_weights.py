@@ -111,6 +111,16 @@ class WeightedPlan(BatchPlan):
         shares: NDArray[np.float64] = rows / rows.sum()
         return shares
 
+    def chances(self) -> NDArray[np.float64]:
+        """How many times each row is drawn in an epoch in the mean, before binding."""
+        times: NDArray[np.float64] = len(self.weights) * self._chances
+        return times
+
+    @property
+    def epochs_to_show_all(self) -> None:
+        """Not known: a row of small weight is drawn at random."""
+        return
+
     def fingerprint(self) -> str:
         """A short text that is equal for plans with equal batches."""
         return hashlib.sha256(super().fingerprint().encode() + self.weights.tobytes()).hexdigest()[:16]
