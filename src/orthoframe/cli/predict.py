@@ -65,9 +65,9 @@ class PredictCommand:
     def run(self) -> int:
         """Print the class of each image."""
         from orthoframe.cli._encoder import encoder_of
-        from orthoframe.cli._images import decode_and, find_images
+        from orthoframe.cli._images import decode_and
         from orthoframe.cli._terminal import progress
-        from orthoframe.data import available_cores
+        from orthoframe.data import available_cores, find_images
 
         if not self.images:
             raise InputError("which images? Name at least one file or folder")
