@@ -49,7 +49,7 @@ def test_images_from_python_are_ready(options, said, tmp_path):
 def test_a_ratio_needs_an_imbalance(arrays, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--data", f"npz:{arrays}", "--ratio", "5"]) == 2
-    assert capsys.readouterr().err.startswith("orthoframe: --ratio needs --imbalance step or 'long-tail'")
+    assert capsys.readouterr().err.startswith("orthoframe: --ratio needs --imbalance step, because your own images")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -81,6 +81,8 @@ class PredictCommand:
         if trained.calibration is None:
             why = "the encoder was trained without validation images, which would calibrate them"
             print(f"orthoframe: no confidences: {why}", file=sys.stderr)
+        if self.top is not None and self.top > len(trained.classes):
+            print(f"orthoframe: --top {self.top} is more than the {len(trained.classes)} classes", file=sys.stderr)
         if isinstance(sys.stdout, io.TextIOWrapper):  # a file name may be bytes that are no text
             sys.stdout.reconfigure(errors="surrogateescape")
 

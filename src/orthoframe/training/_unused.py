@@ -26,8 +26,7 @@ def check_used(settings: Settings, data: Data | None = None) -> None:
     Examples:
         >>> check_used(Settings(data="folder:cats", ratio=5))
         Traceback (most recent call last):
-        orthoframe.errors.OptionError: ratio needs imbalance='step' or 'long-tail', because your own images are taken
-            as they are
+        orthoframe.errors.OptionError: ratio needs imbalance='step', because your own images are taken as they are
     """
     if data is not None:
         if settings.data not in (Settings.data, data.name):
@@ -38,7 +37,7 @@ def check_used(settings: Settings, data: Data | None = None) -> None:
                 raise OptionError(Option(name), " has no effect", where)
     named = settings.data if data is None else data.name
     if is_own_data(named) and settings.imbalance is None and settings.ratio not in (Settings.ratio, 1):
-        why = " or 'long-tail', because your own images are taken as they are"
+        why = ", because your own images are taken as they are"
         raise OptionError(Option("ratio"), " needs ", Option("imbalance", "step"), why)
     if settings.init is not None and settings.features is not None:
         raise OptionError(Option("features"), " is decided by ", Option("init"), "; leave it out")
