@@ -6,6 +6,9 @@ Generates JPEGs of 224 x 224 pixels in a temporary folder (or in `--folder`, whi
 - trains one epoch on all of them with a limit of 2 GiB on the data of each process, and watches the memory of all;
 - trains again, kills the command at a random moment with SIGKILL, resumes, and compares the bytes.
 
+Each part is written to the JSON file when it is done, and skipped if the file has it already: delete the file to
+measure everything again. With `--folder`, runs are kept beside it, so that the last part need not train twice.
+
     python benchmarks/streaming.py --json docs/results/streaming.json
 """
 
@@ -14,6 +17,7 @@ import json
 import os
 import random
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -27,6 +31,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
+from orthoframe._atomic import write_json
 from orthoframe.data import load_data
 
 SIDE, CLASSES, LIMIT = 224, 10, 2 * 2**30
@@ -124,32 +129,58 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
+    found = _read(given.json, {"images": given.images, "workers": given.workers})
     with tempfile.TemporaryDirectory() as temporary:
-        folder = given.folder or Path(temporary) / "images"
-        generate(folder, given.images)
-        found: dict[str, Any] = {"images": given.images, "workers": given.workers, **speeds(folder, given.workers)}
-        found["ratio"] = found["ours"] / found["bare"]
-        miss = "" if found["ratio"] >= 0.9 else " !"
-        print(
-            f"{found['ours']:.0f} images/s, a bare DataLoader {found['bare']:.0f}: {found['ratio']:.2f}{miss}",
-            flush=True,
-        )
+        kept = Path(temporary) if given.folder is None else given.folder.with_name(f"{given.folder.name}-runs")
+        folder = given.folder or kept / "images"
         words = ["--data", f"folder:{folder}", *_SETTINGS, "--workers", str(given.workers)]
-        runs = [Path(temporary) / name for name in ("whole", "killed")]
-        status, most, seconds = train([*words, "--out", str(runs[0])])
-        assert status == 0, status
-        found |= {"memory": most, "seconds": seconds}
-        print(f"an epoch in {seconds:.0f} s, at most {most / 2**30:.2f} GiB in all processes", flush=True)
-        moment = random.Random(0).uniform(0.3, 0.7) * seconds
-        status, _, _ = train([*words, "--out", str(runs[1])], kill_after=moment)
-        assert status == -signal.SIGKILL, status
-        status, _, _ = train(["--resume", str(runs[1])])
-        assert status == 0, status
-        same = all((runs[0] / name).read_bytes() == (runs[1] / name).read_bytes() for name in _SAME)
-        found |= {"killed_after": moment, "same_bytes": same}
-        print(f"killed after {moment:.0f} s and resumed: {'the same bytes' if same else 'OTHER BYTES !'}")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+        whole, killed = kept / "whole", kept / "killed"
+        if "same_bytes" not in found:
+            generate(folder, given.images)
+        if "ratio" not in found:
+            found |= speeds(folder, given.workers)
+            found["ratio"] = found["ours"] / found["bare"]
+            _keep(given.json, found)
+        miss = "" if found["ratio"] >= 0.9 else " !"
+        said = f"{found['ours']:.0f} images/s, a bare DataLoader {found['bare']:.0f}: {found['ratio']:.2f}{miss}"
+        print(said, flush=True)
+        # A kill is compared with a run that was not killed, which has to be there.
+        compared = (whole / "verdict.json").exists() or "same_bytes" in found
+        if "seconds" not in found or not compared:
+            shutil.rmtree(whole, ignore_errors=True)
+            status, most, seconds = train([*words, "--out", str(whole)])
+            assert status == 0, status
+            found |= {"memory_gib": most / 2**30, "seconds": seconds}
+            _keep(given.json, found)
+        print(
+            f"an epoch in {found['seconds']:.0f} s, at most {found['memory_gib']:.2f} GiB in all processes", flush=True
+        )
+        if "same_bytes" not in found:
+            shutil.rmtree(killed, ignore_errors=True)
+            moment = random.Random(0).uniform(0.3, 0.7) * found["seconds"]
+            status, _, _ = train([*words, "--out", str(killed)], kill_after=moment)
+            assert status == -signal.SIGKILL, status
+            status, _, _ = train(["--resume", str(killed)])
+            assert status == 0, status
+            same = all((whole / name).read_bytes() == (killed / name).read_bytes() for name in _SAME)
+            found |= {"killed_after": moment, "same_bytes": same}
+            _keep(given.json, found)
+        bytes_are = "the same bytes" if found["same_bytes"] else "OTHER BYTES !"
+        print(f"killed after {found['killed_after']:.0f} s and resumed: {bytes_are}")
+
+
+def _read(file: Path | None, about: dict[str, Any]) -> dict[str, Any]:
+    """What an earlier run of this program measured with as many images and workers; only `about` if there is none."""
+    if file is None or not file.exists():
+        return about
+    before: dict[str, Any] = json.loads(file.read_text())
+    return before if about.items() <= before.items() else about
+
+
+def _keep(file: Path | None, found: dict[str, Any]) -> None:
+    """Write what is measured so far: the next part takes long, and may be stopped."""
+    if file is not None:
+        write_json(file, found)
 
 
 if __name__ == "__main__":

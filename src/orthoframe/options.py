@@ -127,6 +127,16 @@ def is_own_data(name: str) -> bool:
     return name.partition(":")[0] in (*OWN_FILES, "dataset")
 
 
+def has_files(name: str) -> bool:
+    """Whether data is in image files, which have sizes of their own and are decoded, by its name.
+
+    Examples:
+        >>> has_files("csv:cats.csv"), has_files("npz:cats.npz")
+        (True, False)
+    """
+    return name.partition(":")[0] in ("folder", "csv")
+
+
 def check_choice(name: str, value: object, kind: Any) -> None:
     """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
 

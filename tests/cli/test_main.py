@@ -1,5 +1,8 @@
 """The front door: verbs, errors and their spelling."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -109,3 +112,9 @@ def test_a_name_that_is_too_long_for_a_file(words, tmp_path, capsys, monkeypatch
 def test_the_defaults_of_a_verb_are_its_own_unless_it_says_otherwise():
     assert parse("report", ["a", "b"]).out is None
     assert parse("train", ["--recipe", "paper"]) == parse("train", ["--recipe=paper"])
+
+
+def test_a_time_limit_counts_from_the_start_of_the_process():
+    code = "import time; time.sleep(1); from orthoframe.cli._terminal import seconds_since_start as s; print(s())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 <= float(found.stdout) < 60

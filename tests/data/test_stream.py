@@ -71,13 +71,29 @@ def test_a_dataset_of_torch(folder):
     assert torch.equal(next(held.test.batches([index])), next(streamed.test.batches([index])))
 
 
+def test_memory_is_in_gib_and_no_image_is_there_twice(folder, monkeypatch):
+    size = 800 * 3 * 16 * 16 / 2**30
+    for name in (f"folder:{folder}", "dataset"):
+        for memory, held in ((size * 1.001, True), (size * 0.999, False)):
+            if name == "dataset":
+                data = as_data(Pictures(folder), size=(16, 16), memory=memory)
+            else:
+                data = load_data(name, size=(16, 16), memory=memory, validation=0.1)
+            assert data.train.held == data.test.held == data.validation.held == held
+    taken = []
+    make = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *shape, **kind: taken.append(shape[0]) or make(*shape, **kind))
+    load_data(f"folder:{folder}", size=(16, 16), validation=0.1, workers=0)
+    assert sum(shape[0] for shape in taken if isinstance(shape, tuple) and len(shape) == 4) == 800
+
+
 @pytest.mark.parametrize(
     ("items", "said"),
     [
         ([], "is empty"),
         ([1, 2], "item 0 is not a pair"),
         ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
-        ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 4, 4), 0)], r"image 0 is torch\.float32"),
+        ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 4, 4), 0)], r"image [01] is torch\.float32"),
         ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
         ([(Image.new("F", (4, 4)), 0)] * 2, r"more than 16 bits per channel \(mode F\)"),
     ],

@@ -197,7 +197,7 @@ def test_images_without_labels(photos, tmp_path):
         (["nowhere"], "nowhere: no such file or folder"),
         (["folder:nowhere"], "nowhere: no such folder"),
         (["folder:a", "b"], "folder:a must be given alone, without b"),
-        (["."], "there are no images in it"),
+        (["."], "there are no images in this folder"),
     ],
 )
 def test_images_that_are_not_there(given, sentence, tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ import pytest
 from orthoframe.errors import InputError
 from orthoframe.geometry import Confusion, accuracy_of
 from orthoframe.reporting import read_run, training_figure, write_report
+from orthoframe.reporting._report import _setting
 from orthoframe.training import Ending, RunEnvironment, Signature, TestRecord
 from run_folders import BAD, write_run
 
@@ -290,3 +291,15 @@ def test_confusions_of_many_classes_are_only_listed(runs):
     text = page(with_test_images(runs["unbound"], labels, (labels + 1) % 100))
     assert "plot-confusion" not in pictures(text)
     assert "88 more pairs of classes" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("size", [32, 48], "32 x 48"),
+        ("temperature", [0.1, 0.5], "0.1 to 0.5"),
+        ("epochs", 3, "3"),
+    ],
+)
+def test_settings_are_shown_as_people_write_them(name, value, shown):
+    assert _setting(value, name) == shown

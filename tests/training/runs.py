@@ -26,6 +26,11 @@ def small(**options):
     return Settings(**{**SMALL, **options})
 
 
+def noted(notes):
+    """A listener that keeps the sentences of a run."""
+    return RunListener(on_note=lambda note: notes.append("".join(map(str, note))))
+
+
 def arguments(**options):
     """The same for the command."""
     given = {**SMALL, **options}

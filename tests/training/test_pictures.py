@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.training.runs import interrupt, json_of, lines_of, resume, rows_of, train
+from tests.training.runs import interrupt, json_of, lines_of, noted, resume, rows_of, train
 
 import orthoframe.training
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
-from orthoframe.training import RunListener, Settings, load_encoder, make_task
+from orthoframe.training import Settings, load_encoder, make_task
 
 RANDOM = np.random.default_rng(0)
 COUNTS = {"circle": 60, "square": 30, "stripes": 10, "zebra": 1}
@@ -44,10 +44,6 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def settings(folder):
     return Settings(data=f"folder:{folder}", width=4, epochs=2, batch_size=32, seed=3)
-
-
-def noted(notes):
-    return RunListener(on_note=lambda note: notes.append("".join(map(str, note))))
 
 
 def test_the_images_are_taken_as_they_are(settings, tmp_path):
@@ -106,6 +102,15 @@ def test_as_many_epochs_as_there_is_time_for(settings, tmp_path):
     assert time.monotonic() - start < 25
     assert outcome.settings.minutes is None
     assert outcome.settings.epochs == len(outcome.records) > 2
+
+
+def test_a_time_that_is_too_short_is_noted(settings, tmp_path):
+    for minutes, spent in ((0.001, 0.0), (5.0, 400.0)):
+        notes = []
+        short = replace(settings, epochs=None, minutes=minutes)
+        assert len(train(short, tmp_path / str(minutes), noted(notes), spent=spent).records) == 1
+        assert notes[0].startswith(f"minutes={minutes} is too short: one epoch takes about ")
+        assert notes[0].endswith(" minutes with the start and the report, and is trained anyway")
 
 
 def test_a_dataset_of_python(folder, tmp_path):
@@ -206,6 +211,8 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
     [
         ({"model": "vit"}, "model is decided by init; leave it out"),
         ({"width": 3}, "width is decided by init"),
+        ({"features": 64}, "features is decided by init; leave it out"),
+        ({"fit": "crop"}, "fit is decided by init; leave it out"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
         ({"init": "nothing"}, "nothing: there is no trained encoder in it"),
     ],

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from orthoframe import training
 from orthoframe.batches import RunCertificate
-from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress
+from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
 from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
 from orthoframe.geometry import Accuracy, Confusion
 
@@ -32,7 +32,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
             if settings is None:
                 result = training.resume(path, listener, code=code)
             else:
-                result = training.train(settings, path, listener, code=code)
+                result = training.train(settings, path, listener, code=code, spent=seconds_since_start())
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
             raise  # the run has not begun: there is nothing to resume

@@ -65,6 +65,10 @@ class EmbedCommand:
         from orthoframe.embedding import embed, list_images, process_share
 
         share = process_share()
+        if not (len(self.images) == 1 and self.images[0].startswith("csv:")):
+            for name in ("path_column", "label_column", "split_column"):
+                if getattr(self, name) != getattr(EmbedCommand, name):
+                    raise OptionError(Option(name), " needs csv:FILE")
         images = list_images(self.images, Columns(self.path_column, self.label_column, self.split_column))
         device = _device(self.device, share)
         embedder, fit = _embedder(self.backbone, self.code)

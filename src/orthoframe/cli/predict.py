@@ -65,9 +65,9 @@ class PredictCommand:
     def run(self) -> int:
         """Print the class of each image."""
         from orthoframe.cli._encoder import encoder_of
-        from orthoframe.cli._images import decode_and, find_images
+        from orthoframe.cli._images import decode_and
         from orthoframe.cli._terminal import progress
-        from orthoframe.data import available_cores
+        from orthoframe.data import available_cores, find_images
 
         if not self.images:
             raise InputError("which images? Name at least one file or folder")
@@ -81,6 +81,8 @@ class PredictCommand:
         if trained.calibration is None:
             why = "the encoder was trained without validation images, which would calibrate them"
             print(f"orthoframe: no confidences: {why}", file=sys.stderr)
+        if self.top is not None and self.top > len(trained.classes):
+            print(f"orthoframe: --top {self.top} is more than the {len(trained.classes)} classes", file=sys.stderr)
         if isinstance(sys.stdout, io.TextIOWrapper):  # a file name may be bytes that are no text
             sys.stdout.reconfigure(errors="surrogateescape")
 

@@ -95,6 +95,8 @@ class TrainCommand(Settings):
         from orthoframe.cli._training import run_training
 
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
+        if settings.minutes is not None and settings.epochs == RECIPES[self.recipe].get("epochs"):
+            settings = replace(settings, epochs=None)  # of the recipe, not of the user
         if self.resume is not None:
             self._check_alone(settings)
             return run_training(None, self.resume, self.tensorboard, self.code)

@@ -2,6 +2,7 @@
 
 from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._datasets import Progress, data_folder, load_data
+from orthoframe.data._finding import Found, find_images
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
@@ -23,6 +24,8 @@ __all__ = [
     "Decoded",
     "Columns",
     "Listing",
+    "find_images",
+    "Found",
     "list_folder",
     "list_table",
     "hold_out",

@@ -12,14 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import VALIDATION, hold_out
 from orthoframe.data._listing import Columns, Listing, chosen_size, list_folder, list_table
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
-from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, most_held
+from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, may_hold
 from orthoframe.errors import DataError, Option, OptionError, brief
 from orthoframe.options import OWN_FILES, Fit, check_count, check_number
 
@@ -148,7 +147,7 @@ def load_data(
         channels: Of image files: 1 for grey, 3 for colour (default: 1 if all of them are grey).
         fit: How image files get their size.
         columns: The columns of a table, if they are not `path` and `label`.
-        memory: Bytes that the pixels of image files may take; of more, pixels are read whenever they are needed
+        memory: GiB that the pixels of image files may take; of more, pixels are read whenever they are needed
             (default: a quarter of the memory).
         workers: Processes that decode image files (default: one per core).
         seed: Decides which images are held out.
@@ -172,6 +171,11 @@ def load_data(
     kind, _, path = name.partition(":")
     groups: NDArray[Any] | None = None
     left_out: tuple[str, ...] = ()
+    if name == "digits" or name in SOURCES or kind == "npz":
+        other_fit = None if fit == "pad" else fit
+        for option, value in {"size": size, "fit": other_fit, "workers": workers, "memory": memory}.items():
+            if value is not None:
+                raise OptionError(Option(option), " is for image files, not for ", Option("data", name))
     if name == "digits":
         parts = {"train": _digits()}
     elif name in SOURCES:
@@ -182,7 +186,7 @@ def load_data(
         file = Path(path).expanduser()
         listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
         left_out = listing.left_out
-        images = _from_files(listing, size, channels, fit, memory, workers, progress)
+        images = _from_files(listing, size, channels, fit, workers, progress)
         whole = len(listing.parts) == 1  # then a subset would only be a copy
         parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
         if listing.groups is not None:
@@ -194,9 +198,8 @@ def load_data(
         if name and Path(name).expanduser().is_dir():
             raise DataError(f"there is no data {brief(repr(name), 60)}; did you mean folder:{brief(name, 60)}?")
         raise DataError(f"there is no data {name!r}; choose one of {known}, folder:PATH, csv:FILE or npz:FILE")
-    if size is not None and kind not in ("folder", "csv"):
-        raise OptionError(Option("size"), " is for image files, not for ", Option("data", name))
-    return _divided(name, parts, groups, left_out, validation, fit, seed)
+    data = _divided(name, parts, groups, left_out, validation, fit, seed)
+    return _held(data, memory, progress) if kind in ("folder", "csv") else data
 
 
 def _divided(
@@ -209,19 +212,19 @@ def _divided(
     seed: int,
 ) -> Data:
     """Hold out what nothing says."""
-    train = parts["train"]
+    train, own_validation = parts["train"], "validation" in parts
     if "test" not in parts:
         fraction = 0.25 if name == "digits" else 0.2  # the digits are few: 20 % would leave 36 test images per class
         kept, held = hold_out(train.labels.numpy(), fraction, seed, groups)
         parts["test"] = train.subset(held)
         train, groups = train.subset(kept), None if groups is None else groups[kept]
-    if "validation" not in parts and validation:
+    if not own_validation and validation:
         kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION)
         parts["validation"], train = train.subset(held), train.subset(kept)
     for part, images in parts.items():
         if not len(images):
             raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
-    return Data(train, parts["test"], name, parts.get("validation"), fit, left_out)
+    return Data(train, parts["test"], name, parts.get("validation"), fit, left_out, own_validation)
 
 
 def _from_files(
@@ -229,11 +232,10 @@ def _from_files(
     size: tuple[int, int] | None,
     channels: int | None,
     fit: Fit,
-    memory: float | None,
     workers: int | None,
     progress: Progress | None,
 ) -> LabelledImages:
-    """Images of a list of files: held if there is memory for all, else streamed."""
+    """Images of a list of files, of which none is decoded yet."""
     told = progress or (lambda name, done, total: None)
     number, heads = len(listing.paths), []
     for head in listing.heads():
@@ -244,18 +246,21 @@ def _from_files(
     channels = channels or (1 if all(head.grey for head in heads) else 3)
     preparation = Preparation((channels, height, width), fit)
     processes = available_cores() if workers is None else workers
-    streamed = StreamedPixels(
-        PreparedFiles(listing.paths, preparation), np.arange(number), preparation.image_shape, processes
-    )
-    pixels: Tensor | StreamedPixels = streamed
-    size_of_all = number * math.prod(preparation.image_shape)
-    if size_of_all <= (most_held() if memory is None else memory):
-        name = f"reading {number:,} images ({size_of_all / 2**30:.1f} GiB as pixels)"
-        pixels = streamed.held(lambda done: told(name, done, number))
-    else:
-        name = f"{number:,} images ({size_of_all / 2**30:.1f} GiB as pixels) are read when they are needed"
-        told(name, number, number)
+    files = PreparedFiles(listing.paths, preparation)
+    pixels = StreamedPixels(files, np.arange(number), preparation.image_shape, processes)
     return LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
+
+
+def _held(data: Data, memory: float | None, progress: Progress | None) -> Data:
+    """Read all images if there is memory for them; else they stay streamed."""
+    told = progress or (lambda name, done, total: None)
+    number = len(data.train) + len(data.test) + (0 if data.validation is None else len(data.validation))
+    size = number * math.prod(data.train.image_shape)
+    images = f"{number:,} images ({size / 2**30:.1f} GiB as pixels)"
+    if may_hold(size, memory):
+        return data.read(lambda done: told(f"reading {images}", done, number))
+    told(f"{images} are read when they are needed", number, number)
+    return data
 
 
 def _digits() -> LabelledImages:

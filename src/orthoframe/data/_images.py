@@ -1,8 +1,8 @@
 """Labelled images, held or streamed, and pixels as the numbers that an encoder sees."""
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -122,6 +122,7 @@ class Data:
         validation: What is looked at during training, and what choices are made by; None if there is none.
         fit: How image files got their size.
         left_out: Files in a folder that are not taken.
+        own_validation: Whether the data itself says which images are for validation.
     """
 
     train: LabelledImages
@@ -130,6 +131,7 @@ class Data:
     validation: LabelledImages | None = None
     fit: Fit = "pad"
     left_out: tuple[str, ...] = ()
+    own_validation: bool = False
 
     def __post_init__(self) -> None:
         named = {"test": self.test} if self.validation is None else {"test": self.test, "validation": self.validation}
@@ -141,6 +143,25 @@ class Data:
                     f"{self.name}: training images are of [channels, height, width] = {list(self.train.image_shape)} "
                     f"and {part} images of {list(images.image_shape)}; they must have the same size"
                 )
+
+    def read(self, progress: Callable[[int], None] | None = None) -> "Data":
+        """The same with all pixels in memory; each image is read into its place, so that none is there twice.
+
+        Args:
+            progress: Called with the number of images that are read.
+        """
+        done = 0
+
+        def read(images: LabelledImages) -> LabelledImages:
+            nonlocal done
+            if isinstance(images.pixels, Tensor):
+                return images
+            before, done = done, done + len(images)
+            told = None if progress is None else lambda number: progress(before + number)
+            return replace(images, pixels=images.pixels.held(told))
+
+        validation = None if self.validation is None else read(self.validation)
+        return replace(self, train=read(self.train), test=read(self.test), validation=validation)
 
     @property
     def preparation(self) -> Preparation:

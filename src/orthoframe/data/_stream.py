@@ -18,7 +18,7 @@ from orthoframe.errors import DataError
 
 _AHEAD = 4  # batches that each worker prepares ahead
 _FEW = 512  # images that are decoded sooner than a worker has started
-_PART = 4  # the images that are held take at most this part of the memory, and twice as much while they are divided
+_PART = 4  # the images that are held take at most this part of the memory
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class StreamedPixels:
     def held(self, progress: Callable[[int], None] | None = None) -> Tensor:
         """All of them as one tensor."""
         whole = torch.empty(self.shape, dtype=torch.uint8)
-        parts = np.array_split(np.arange(len(whole)), max(1, len(whole) // 64))
+        parts = np.array_split(np.arange(len(whole)), max(1, len(whole) // 64)) if len(whole) else []
         done = 0
         for part in self.batches(parts):
             whole[done : done + len(part)] = part
@@ -134,8 +134,17 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def most_held() -> int:
-    """Bytes of images that are held in memory by default: a quarter of what the machine or the limits allow."""
+def may_hold(size: int, memory: float | None) -> bool:
+    """Whether so many bytes of pixels are held in memory.
+
+    Args:
+        size: The bytes.
+        memory: GiB that they may take (default: a quarter of what the machine or the limits allow).
+    """
+    return size <= (_most_held() if memory is None else memory * 2**30)
+
+
+def _most_held() -> int:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     limits += [soft for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) if (soft := resource.getrlimit(kind)[0]) > 0]
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):

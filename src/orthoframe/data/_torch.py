@@ -10,7 +10,7 @@ from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import VALIDATION, hold_out
 from orthoframe.data._listing import sorted_classes
 from orthoframe.data._preparation import Preparation
-from orthoframe.data._stream import StreamedPixels, available_cores, most_held
+from orthoframe.data._stream import StreamedPixels, available_cores, may_hold
 from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit, check_count, check_number
 
@@ -44,7 +44,7 @@ def as_data(
         size: Height and width (default: those of the first image).
         fit: How PIL images get their size.
         workers: Processes that ask for images (default: one per core).
-        memory: Bytes that pixels may take before they are asked for again each time (default: a quarter of the memory).
+        memory: GiB that pixels may take before they are asked for again each time (default: a quarter of the memory).
         seed: Decides which images are held out.
 
     Raises:
@@ -75,15 +75,8 @@ def as_data(
     numbers = {label: number for number, label in enumerate(classes)}
     images = []
     for part, names in zip(parts, labels, strict=True):
-        streamed = StreamedPixels(part, np.arange(len(names)), shape, workers)
-        held = len(names) * int(np.prod(shape)) <= (most_held() if memory is None else memory)
-        images.append(
-            LabelledImages(
-                streamed.held() if held else streamed,
-                torch.tensor([numbers[each] for each in names]),
-                classes,
-            )
-        )
+        pixels = StreamedPixels(part, np.arange(len(names)), shape, workers)
+        images.append(LabelledImages(pixels, torch.tensor([numbers[each] for each in names]), classes))
     if len(images) == 1:
         images = [images[0].subset(part) for part in hold_out(images[0].labels.numpy(), _TEST, seed)]
     trained, tested = images
@@ -91,7 +84,8 @@ def as_data(
     if validation:
         kept, held_out = hold_out(trained.labels.numpy(), validation, seed, stream=VALIDATION)
         trained, checked = trained.subset(kept), trained.subset(held_out)
-    return Data(trained, tested, f"dataset:{name}", checked, fit)
+    data = Data(trained, tested, f"dataset:{name}", checked, fit)
+    return data.read() if may_hold(sum(map(len, labels)) * int(np.prod(shape)), memory) else data
 
 
 class _DatasetPixels:

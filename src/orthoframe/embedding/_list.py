@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.data import IMAGE_ENDINGS, Columns, Listing, list_folder, list_table
+from orthoframe.data import Columns, Listing, find_images, list_folder, list_table
 from orthoframe.errors import DataError, brief
 
 
@@ -51,7 +51,7 @@ def list_images(given: Sequence[str], columns: Columns | None = None) -> ImageLi
 
     Args:
         given: `folder:PATH`, a sub-folder for each class, perhaps with `train`, `test` and `validation` above them;
-            `csv:FILE`, a table of paths and labels; or image files and folders of images without labels.
+            `csv:FILE`, a table of paths and labels; or image files, folders of images and patterns, without labels.
         columns: The columns of a table, if they are not `path` and `label`.
 
     Raises:
@@ -67,13 +67,10 @@ def list_images(given: Sequence[str], columns: Columns | None = None) -> ImageLi
             return _labelled(given[0], listing, path, len(listing.parts) > 1)
         columns = columns or Columns()
         return _labelled(given[0], list_table(path, columns), path.parent, columns.split is not None)
-    paths: list[Path] = []
-    for word in given:
-        path = Path(os.path.expanduser(word))
-        found = _inside(path) if os.path.isdir(path) else [path]
-        if not found:
-            raise DataError(f"{path}: there are no images in it ({', '.join(IMAGE_ENDINGS)})")
-        paths += found
+    found = find_images(given)
+    if found.problems:
+        raise DataError(found.problems[0])
+    paths = found.paths
     if not paths:
         raise DataError("which images? Name a folder:PATH, a csv:FILE, a folder or image files")
     missing = next((path for path in paths if not os.path.exists(path)), None)
@@ -81,7 +78,7 @@ def list_images(given: Sequence[str], columns: Columns | None = None) -> ImageLi
         raise DataError(f"{missing}: no such file or folder")
     root = os.path.expanduser(given[0])
     only = Path(root) if len(given) == 1 and os.path.isdir(root) else None
-    return ImageList(" ".join(given), tuple(paths), _names(paths, only))
+    return ImageList(" ".join(given), paths, _names(paths, only))
 
 
 def _labelled(given: str, listing: Listing, root: Path, divided: bool) -> ImageList:
@@ -97,12 +94,6 @@ def _names(paths: Sequence[Path], root: Path | None) -> tuple[str, ...]:
     """Relative to a folder, where they are in it; as text that can be printed, whatever the bytes of a file name."""
     inner = (path.relative_to(root) if root is not None and path.is_relative_to(root) else path for path in paths)
     return tuple(os.fsencode(path).decode("utf-8", "backslashreplace") for path in inner)
-
-
-def _inside(folder: Path) -> list[Path]:
-    """The images in a folder and the folders in it, but for hidden ones."""
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _size(path: Path) -> int:

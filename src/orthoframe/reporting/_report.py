@@ -55,7 +55,7 @@ def _one(run: Run) -> dict[str, Any]:
         "listed": _LISTED,
         "end": end,
         "named": end is not None and len(end.train.classes) <= pictures.NAMED,
-        "config": {name: _setting(value) for name, value in run.config.items()},
+        "config": {name: _setting(value, name) for name, value in run.config.items()},
         "environment": _environment(run),
         **_shared([run]),
         "plots": plots,
@@ -65,17 +65,17 @@ def _one(run: Run) -> dict[str, Any]:
 def _environment(run: Run) -> dict[str, str]:
     used = {} if run.environment is None else asdict(run.environment)
     versions = {f"{name} version": version for name, version in used.pop("versions", {}).items()}
-    return {name: _setting(value) for name, value in {**used, **versions}.items()}
+    return {name: _setting(value, name) for name, value in {**used, **versions}.items()}
 
 
 def _several(runs: Sequence[Run]) -> dict[str, Any]:
     runs = _distinct(runs)
     keys = list(dict.fromkeys(key for run in runs for key in run.config))
-    differing = [key for key in keys if len({_setting(run.config.get(key)) for run in runs}) > 1]
+    differing = [key for key in keys if len({_setting(run.config.get(key), key) for run in runs}) > 1]
     return {
         "runs": runs,
         "colours": [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(runs))],
-        "differing": {key: [_setting(run.config.get(key)) for run in runs] for key in differing},
+        "differing": {key: [_setting(run.config.get(key), key) for run in runs] for key in differing},
         "maps": {
             number: plot(pictures.last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
             for number, run in enumerate(runs)
@@ -122,5 +122,8 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
     return named
 
 
-def _setting(value: Any) -> str:
+def _setting(value: Any, name: str = "") -> str:
+    """A setting as a person writes it: a size as 32 x 48, a schedule as 0.1 to 0.5."""
+    if isinstance(value, list) and len(value) == 2:
+        return (" x " if name == "size" else " to ").join(map(json.dumps, value))
     return value if isinstance(value, str) else NOTHING if value is None else json.dumps(value)

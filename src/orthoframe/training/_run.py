@@ -17,7 +17,7 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Data, Progress
-from orthoframe.errors import Call, OrthoframeError, Part, TrainingError, summary, unwritable
+from orthoframe.errors import Call, Option, OrthoframeError, Part, TrainingError, summary, unwritable
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._encoder_file import save_encoder
@@ -29,6 +29,7 @@ from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnviro
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
+from orthoframe.training._unused import check_used
 
 _SAVE_SECONDS = 15.0  # between two checkpoints
 
@@ -81,6 +82,7 @@ def train(
     data: Data | None = None,
     report: bool = True,
     code: bool = False,
+    spent: float = 0.0,
 ) -> RunResult | None:
     """Train, and keep everything in a folder.
 
@@ -94,6 +96,7 @@ def train(
             torch.
         report: Whether to write `report.html` and `figures/training.png` at the end.
         code: Whether a Python function may be called that the encoder of `settings.init` names as its backbone.
+        spent: Seconds of `settings.minutes` that are gone already.
 
     Returns:
         How it ended; None in processes other than the first.
@@ -104,10 +107,11 @@ def train(
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
+    check_used(settings, data)
     # Absolute paths, because it may be resumed from elsewhere.
     if data is not None:
         settings = replace(settings, data=data.name)
-    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data, code)
+    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data, code, spent)
 
 
 def resume(
@@ -138,9 +142,10 @@ def _run(
     report: bool,
     data: Data | None,
     code: bool,
+    spent: float = 0.0,
 ) -> RunResult | None:
     """From the settings to the report, in each of the processes that share the run."""
-    begun = time.monotonic()
+    begun = time.monotonic() - spent
     before = folder.environment() if resumed else None
     processes = find_processes(settings.devices if before is None else before.processes, resumed)
     with _stopping(folder.path), ExitStack() as held:
@@ -166,7 +171,12 @@ def _run(
 
         if settings.minutes is not None:
             left = 60 * settings.minutes - (time.monotonic() - begun)
-            task = task.lasting(fabric.broadcast(epochs_in(left, task, fabric)))
+            planned = fabric.broadcast(epochs_in(left, task, fabric, report=report))
+            task = task.lasting(planned.epochs)
+            if not planned.fits:
+                minutes = max(0.1, (time.monotonic() - begun + planned.seconds) / 60)
+                need = f" is too short: one epoch takes about {minutes:.1f} minutes with the start and the report, "
+                listener.on_note((Option("minutes", settings.minutes), need, "and is trained anyway"))
         settings, certified = task.settings, task.certificate()
         loop = Loop(task, fabric)
         if checkpoint is not None:

@@ -142,7 +142,7 @@ class Settings:
     epochs: int | None = None
     """Passes over the data (default: 1000; for your own images as many as 2000 steps make)."""
     minutes: float | None = None
-    """As many epochs as this time allows, by the speed of the first steps."""
+    """As many epochs as this time allows, start and report included, by the speed of the first steps; at least one."""
     lr: float = 0.1
     """Largest learning rate of SGD with Nesterov momentum 0.9."""
     backbone_lr: float | None = None

@@ -10,6 +10,7 @@ from orthoframe._rows import unit_rows
 from orthoframe.data import Data, LabelledImages, Normaliser
 from orthoframe.encoders import FrameEncoder, FrameHead
 from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.options import has_files
 from orthoframe.training._encoder_file import TrainedEncoder, load_encoder
 from orthoframe.training._settings import Settings
 
@@ -42,7 +43,11 @@ class Start:
         for name, made in decided.items():
             if getattr(settings, name) not in (made, getattr(Settings, name)):
                 raise OptionError(Option(name), " is decided by ", Option("init"), "; leave it out")
-        return cls(trained, replace(settings, **decided, fit=trained.preparation.fit))
+        if settings.fit not in (trained.preparation.fit, Settings.fit):
+            raise OptionError(Option("fit"), " is decided by ", Option("init"), "; leave it out")
+        # Arrays have their size already; files get it as those of the encoder did.
+        fit = trained.preparation.fit if has_files(settings.data) else settings.fit
+        return cls(trained, replace(settings, **decided, fit=fit))
 
     def data(self, data: Data) -> Data:
         """The images with the known classes first, and then the new ones."""
@@ -57,7 +62,8 @@ class Start:
             return replace(images, labels=numbers[images.labels], classes=classes)
 
         validation = None if data.validation is None else renamed(data.validation)
-        return replace(data, train=renamed(data.train), test=renamed(data.test), validation=validation)
+        fit = self.trained.preparation.fit
+        return replace(data, train=renamed(data.train), test=renamed(data.test), validation=validation, fit=fit)
 
     def grown(self, num_classes: int, seed: int) -> tuple[FrameEncoder, Tensor, Normaliser]:
         """The encoder, a direction for each class `[k, dim]`, and the scale of its pixels.

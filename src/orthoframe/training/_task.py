@@ -34,7 +34,7 @@ from orthoframe.geometry import (
     calibration_error,
     measure_parts,
 )
-from orthoframe.options import is_own_data
+from orthoframe.options import has_files, is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
 from orthoframe.training._encoder_file import Architecture, TrainedEncoder
 from orthoframe.training._evaluation import Evaluation, encode
@@ -44,7 +44,6 @@ from orthoframe.training._start import Start
 
 _MEASURED = 10_000  # image files that are measured during training, about
 _COUNTED = 5000  # image files whose pixels give mean and deviation
-_GIB = 2**30
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,10 @@ class Task:
                 seen = f"{len(counts) - len(absent)} of {len(counts)}"
                 named = brief(", ".join(absent), 80)
                 notes.append((f"no {part} images of {named}: balanced {part} accuracy is over {seen} classes",))
+        wanted, fewest = self.settings.test_images, min(filter(None, self.test.class_counts), default=0)
+        if wanted is not None and fewest < wanted:
+            name = self.test.classes[self.test.class_counts.index(fewest)]
+            notes.append((Option("test_images", wanted), f" is more than there are of {brief(name, 60)}: {fewest}"))
         ratio, largest, smallest = self.settings.ratio, max(self.class_counts), min(self.class_counts)
         if self.settings.imbalance != "none" and largest < ratio * smallest:
             sizes = f"the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
@@ -197,13 +200,15 @@ def make_task(
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
     """
     settings.check()
-    settings = before_loading(settings)
+    asked, settings = settings, before_loading(settings)
     try:
         start = None if settings.init is None else Start.of(settings, code)
         settings = settings if start is None else start.settings
         backbone = None if settings.backbone is None else _backbone(settings, code or not resumed)
         fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
         data = given or load_task_data(settings, progress, image_shape=fixed)
+        if data.own_validation and asked.validation is not None and not resumed:
+            raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if start is None else start.data(data)
         chosen = _chosen(settings, data)
         whole = len(chosen) == len(data.train)  # then a subset would only be a copy
@@ -301,7 +306,7 @@ def load_task_data(
 ) -> Data:
     """The images that the settings name, before some of them are chosen; files in a shape that an encoder needs."""
     channels, height, width = (None, None, None) if image_shape is None else image_shape
-    files = settings.data.partition(":")[0] in ("folder", "csv")
+    files = has_files(settings.data)
     size = settings.size if height is None or width is None or not files else (height, width)
     if settings.size not in (None, size):
         raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
@@ -313,7 +318,7 @@ def load_task_data(
         channels=channels,
         fit=settings.fit,
         columns=Columns(settings.path_column, settings.label_column, settings.split_column, settings.group_column),
-        memory=None if settings.memory is None else settings.memory * _GIB,
+        memory=settings.memory,
         workers=settings.workers,
         seed=settings.seed,
         download=download,
