@@ -209,13 +209,17 @@ def table(data: dict[str, Any]) -> str:
             rows = f"{sum(counts):,} ({max(counts):,} to {min(counts)})"
             lines.append(f"| {name}{star} | {len(counts)} | {rows} | {' | '.join(cells)} |")
         lines.append("")
-    behind = [
-        name
-        for name, entry in data["sets"].items()
-        if np.mean(entry["methods"]["logistic"]["balanced"]) - np.mean(entry["methods"]["frame"]["balanced"]) > POINT
-    ]
-    lines.append(f"Behind the weighted logistic regression by more than a point: {', '.join(behind) or 'nowhere'}.")
-    return "\n".join(lines) + "\n"
+    for method in ("frame", "adjusted"):
+        behind = {name: _behind(entry["methods"], method) for name, entry in data["sets"].items()}
+        said = ", ".join(f"{name} ({100 * by:.1f})" for name, by in behind.items() if by > POINT) or "nowhere"
+        lines += [f"{METHODS[method][0]}, points behind the better logistic regression, where above one: {said}.", ""]
+    return "\n".join(lines)
+
+
+def _behind(methods: dict[str, Any], method: str) -> float:
+    """How far a method is behind logistic regression, scaled or not."""
+    rivals = [np.mean(methods[name]["balanced"]) for name in ("logistic", "unscaled") if name in methods]
+    return float(max(rivals) - np.mean(methods[method]["balanced"]))
 
 
 if __name__ == "__main__":
