@@ -36,8 +36,9 @@ docs: .venv/test
 $(BENCHMARKS): bench-%: .venv/test
 	$(BIN)/python benchmarks/$(subst -,_,$*).py --json docs/results/$*.json $(OPTIONS)
 
-bench-tables: .venv/bench
+bench-tables bench-classes: .venv/bench
 bench-tables: OPTIONS := --table docs/results/tables.md
+bench-classes: OPTIONS := --mlbench build/mlbench/usr/lib/R/site-library/mlbench/data --table docs/results/classes.md
 bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.

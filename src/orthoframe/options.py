@@ -98,6 +98,16 @@ OWN_FILES = ("folder", "csv", "npz")
 Loss = Literal["supcon", "cross-entropy"]
 """What is minimised: the supervised contrastive loss, or cross-entropy with a linear classifier."""
 
+TableLoss = Literal["frame", "supcon"]
+"""What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
+
+Adjust = Literal["cross-fit"]
+"""Which rows tell a classifier how to make up for class sizes.
+
+- `cross-fit`: all of them, each classified by a network that was trained without it: three networks more, each on two
+  thirds of the rows.
+"""
+
 LearningRateSchedule = Literal["cosine", "step"]
 """How the learning rate falls: along a cosine after a warm-up, or by ten after each third."""
 

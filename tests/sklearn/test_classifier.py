@@ -14,8 +14,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 
-from orthoframe import collapsed_loss, loss_floor, measure
+from orthoframe import collapsed_loss, frame_collapsed, frame_floor, loss_floor, measure
 from orthoframe.sklearn import FrameClassifier
+from orthoframe.sklearn._fit import _enough_epochs
 
 SMALL = FrameClassifier(hidden=(32, 16), epochs=30, random_state=0)
 
@@ -34,7 +35,8 @@ def fitted(blobs):
 def test_it_learns_a_table_with_columns_of_different_scales():
     rows, labels = load_wine(return_X_y=True)
     rows = rows * 10.0 ** np.arange(-6, 7)
-    classifier = clone(SMALL).fit(rows[::2], labels[::2])
+    classifier = clone(SMALL).set_params(epochs=None).fit(rows[::2], labels[::2])
+    assert classifier.n_iter_ == 100  # of one batch each
     assert classifier.score(rows[1::2], labels[1::2]) > 0.9
 
 
@@ -57,7 +59,7 @@ def test_predictions_are_the_nearest_centres_by_the_obvious_way(fitted, blobs):
     np.testing.assert_array_equal(fitted.predict(rows), distances.argmin(1))
     cosines = fitted.decision_function(rows)
     np.testing.assert_allclose(2 - 2 * cosines, distances, atol=1e-12)
-    shares = np.exp(cosines / 0.1) / np.exp(cosines / 0.1).sum(1, keepdims=True)
+    shares = np.exp(cosines / 0.3) / np.exp(cosines / 0.3).sum(1, keepdims=True)
     np.testing.assert_allclose(fitted.predict_proba(rows), shares, rtol=1e-10)
 
 
@@ -90,32 +92,63 @@ def test_two_classes_have_one_decision(blobs):
     np.testing.assert_array_equal(decision > 0, classifier.predict_proba(rows).argmax(1) == 1)
 
 
-def test_what_it_says_of_itself(fitted, blobs):
+def floors_of(classifier, labels, epoch):
+    """The mean of the floors of an epoch: over rows with the frame term, over batches with the contrastive loss."""
+    batches = [torch.from_numpy(labels[batch]) for batch in classifier.plan_.batches(epoch)]
+    if classifier.loss_ == "supcon":
+        return np.mean([float(loss_floor(batch)) for batch in batches])
+    shares = classifier.plan_.shares()
+    return float(frame_floor(torch.cat(batches), len(shares), temperature=0.3, shares=shares))
+
+
+@pytest.mark.parametrize("loss", ["frame", "supcon"])
+def test_what_it_says_of_itself(loss, blobs):
+    fitted = clone(SMALL).set_params(loss=loss, batch_size=32).fit(*blobs)
+    assert fitted.loss_ == loss
     assert fitted.certificate_.holds
     assert fitted.geometry_.counts == (100, 30, 8)
     assert fitted.geometry_.delta_of == pytest.approx(measure(fitted.transform(blobs[0]), blobs[1]).delta_of)
     assert len(fitted.loss_curve_) == len(fitted.gap_curve_) == fitted.n_iter_
     assert fitted.loss_gap_ == fitted.gap_curve_[-1]
-    batches = fitted.plan_.batches(0)
-    floors = [float(loss_floor(torch.from_numpy(blobs[1][batch]))) for batch in batches]
-    assert fitted.loss_curve_[0] - fitted.gap_curve_[0] == pytest.approx(np.mean(floors))
+    for epoch in (0, fitted.n_iter_ - 1):
+        floor = fitted.loss_curve_[epoch] - fitted.gap_curve_[epoch]
+        assert floor == pytest.approx(floors_of(fitted, blobs[1], epoch))
+        assert fitted.gap_curve_[epoch] > 0
 
 
-def test_it_stops_by_itself_at_the_floor():
+@pytest.mark.parametrize("loss", ["frame", "supcon"])
+def test_it_stops_by_itself_at_the_floor(loss):
     rows, labels = make_blobs([100, 30, 8], 5, cluster_std=0.1, random_state=1)
-    classifier = FrameClassifier(hidden=(64,), epochs=500, dropout=0.0, random_state=0).fit(rows, labels)
+    classifier = FrameClassifier((64,), loss, 0.1, epochs=500, dropout=0.0, random_state=0).fit(rows, labels)
     assert classifier.stopped_ == "floor"
     assert classifier.n_iter_ < 100
-    batches = classifier.plan_.batches(classifier.n_iter_ - 1)
-    counts = [torch.from_numpy(np.bincount(labels[batch])) for batch in batches]
-    way = np.mean([float(collapsed_loss(class_counts=c) - loss_floor(class_counts=c)) for c in counts])
+    if loss == "supcon":
+        batches = classifier.plan_.batches(classifier.n_iter_ - 1)
+        counts = [torch.from_numpy(np.bincount(labels[batch])) for batch in batches]
+        way = np.mean([float(collapsed_loss(class_counts=c) - loss_floor(class_counts=c)) for c in counts])
+    else:
+        drawn = np.concatenate(classifier.plan_.batches(classifier.n_iter_ - 1))
+        options = {"temperature": 0.1, "shares": classifier.plan_.shares()}
+        way = float(frame_collapsed(labels[drawn], 3, **options) - frame_floor(labels[drawn], 3, **options))
     assert classifier.loss_gap_ <= 0.01 * way
+
+
+def test_epochs_where_none_are_given():
+    """Twenty, or so many that there are 100 steps, or so few that there are 3,000, and at least five."""
+    assert [_enough_epochs(batches) for batches in (1, 4, 5, 20, 150, 300, 10**6)] == [100, 25, 20, 20, 20, 10, 5]
+
+
+def test_square_root_draws(blobs):
+    """A class of n rows has a share in proportion to the root of n."""
+    roots = np.sqrt([100, 30, 8])
+    np.testing.assert_allclose(clone(SMALL).fit(*blobs).plan_.shares(), roots / roots.sum(), rtol=1e-6)
 
 
 def test_it_stops_where_nothing_can_be_learned():
     random = np.random.default_rng(0)
     rows, labels = np.ones((60, 2)), random.integers(2, size=60)
-    classifier = FrameClassifier(hidden=(8,), epochs=500, patience=3, random_state=0).fit(rows, labels)
+    classifier = FrameClassifier((8,), "supcon", epochs=500, patience=3, class_weight=None, random_state=0)
+    classifier.fit(rows, labels)
     assert (classifier.stopped_, classifier.n_iter_) == ("plateau", 1 + 3 + 3)
     assert "no longer" in classifier.stopped_.sentence
     assert np.isfinite(classifier.predict_proba(rows)).all()
@@ -155,8 +188,8 @@ def test_strings_and_a_class_with_one_row(blobs):
 
 def test_without_binding_the_certificate_says_what_it_found(blobs):
     rows, labels = blobs
-    classifier = clone(SMALL).set_params(binding="none", batch_size=4, epochs=1).fit(rows, labels)
-    assert not classifier.certificate_.holds
+    options = {"loss": "supcon", "binding": "none", "batch_size": 4, "epochs": 1}
+    assert not clone(SMALL).set_params(**options).fit(rows, labels).certificate_.holds
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
@@ -209,10 +242,12 @@ def test_joblib_takes_it_along(fitted, blobs):
         ({"temperature": "0.1"}, "temperature must be a number, not str"),
         ({"dropout": None}, "dropout must be a number, not NoneType"),
         ({"device": None}, "device None is not available"),
-        ({"binding": "none", "batch_size": 1}, "no batch of epoch 1 .* batch_size.*binding='fixed'"),
+        ({"loss": "mse"}, "loss must be one of 'frame', 'supcon', not 'mse'"),
+        ({"adjust": "yes"}, "adjust must be one of 'cross-fit', not 'yes'"),
+        ({"loss": "supcon", "binding": "none", "batch_size": 1}, "no batch of epoch 1 .* batch_size.*binding='fixed'"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, not 1.0"),
         ({"device": "abacus"}, "device 'abacus' is not available"),
-        ({"learning_rate": 1e30, "dropout": 0.0}, "the loss is nan in epoch 1; use a learning_rate below 1e[+]30"),
+        ({"learning_rate": 1e30, "dropout": 0.0}, r"the loss is nan in epoch \d; use a learning_rate below 1e[+]30"),
     ],
 )
 def test_options_that_are_refused(options, message, blobs):

@@ -18,7 +18,7 @@ from orthoframe.sklearn._weights import WeightedPlan, relative_weights
 
 ROWS, LABELS = make_blobs([40, 20, 10], 4, cluster_std=4.0, random_state=2)
 NAMES = np.array(["a", "b", "c"])[LABELS]
-SMALL = FrameClassifier(hidden=(16, 8), epochs=8, random_state=3)
+SMALL = FrameClassifier(hidden=(16, 8), epochs=8, learning_rate=0.02, class_weight=None, random_state=3)
 # Powers of two, whose ratios are exact in single precision.
 WHOLE = np.random.default_rng(0).choice([0, 1, 2, 4], size=70)
 
@@ -72,6 +72,9 @@ def test_weights_of_classes_are_factors_of_the_weights_of_their_rows(tmp_path):
     np.testing.assert_array_equal(given.centres_, clone(SMALL).fit(ROWS, NAMES, sample_weight=every).centres_)
     balanced = relative_weights(WHOLE, "balanced", NAMES)
     np.testing.assert_allclose(np.bincount(LABELS, balanced), np.bincount(LABELS, balanced)[0], rtol=1e-6)
+    roots = relative_weights(WHOLE, "square-root", NAMES)
+    expected = np.sqrt(np.bincount(LABELS, WHOLE))
+    np.testing.assert_allclose(np.bincount(LABELS, roots / roots.sum()), expected / expected.sum(), rtol=1e-6)
     plan = clone(SMALL).set_params(class_weight="balanced").fit(ROWS, NAMES).plan_
     np.testing.assert_allclose(plan.shares(), 1 / 3, rtol=1e-6)
     # A class that has no weight is not there, and need not be in the dictionary.
@@ -135,11 +138,12 @@ def test_binding_rows_are_drawn_by_weight():
 
 def test_the_certificate_is_that_of_the_rows_that_were_drawn():
     weights = np.where(np.arange(70) % 7 == 0, 1e-12, 1.0)
-    fitted = clone(SMALL).fit(ROWS, LABELS, sample_weight=weights)
+    small = clone(SMALL).set_params(loss="supcon", learning_rate=None, tol=0.0)
+    fitted = clone(small).fit(ROWS, LABELS, sample_weight=weights)
     assert not fitted.certificate_.holds  # ten rows are as good as never drawn
     assert max(fitted.certificate_.components.values()) > 1
     # A row of weight 1 is drawn in an epoch with a chance of about 0.4: twenty epochs suffice, and others bind it.
-    assert clone(SMALL).set_params(epochs=20, tol=0.0).fit(ROWS, LABELS, sample_weight=1 + WHOLE).certificate_.holds
+    assert clone(small).set_params(epochs=20).fit(ROWS, LABELS, sample_weight=1 + WHOLE).certificate_.holds
 
 
 def test_a_file_has_the_weights(tmp_path):
@@ -159,7 +163,7 @@ def test_a_file_has_the_weights(tmp_path):
 def test_boosting():
     """Rows that the first round has wrong are drawn more often in the second."""
     rows, labels = make_moons(200, noise=0.2, random_state=0)
-    weak = FrameClassifier(hidden=(8,), epochs=3, dropout=0.0)
+    weak = FrameClassifier(hidden=(8,), loss="supcon", epochs=3, dropout=0.0, class_weight=None)
     boosted = AdaBoostClassifier(weak, n_estimators=8, random_state=1).fit(rows, labels)
     first, second, *_ = boosted.estimators_
     wrong = first.predict(rows) != labels
@@ -203,7 +207,7 @@ def test_weights_that_are_refused(weights, message):
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ("even", "class_weight must be None, 'balanced', or a dictionary .*, not 'even'"),
+        ("even", "class_weight must be None, 'square-root', 'balanced', or a dictionary .*, not 'even'"),
         ([1, 2, 3], r"class_weight must be None, .*, not \[1, 2, 3\]"),
         ({"a": -1, "b": 1, "c": 1}, "class_weight must have finite weights, none negative"),
         ({"a": math.inf, "b": 1, "c": 1}, "class_weight must have finite weights"),

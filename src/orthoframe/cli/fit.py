@@ -51,10 +51,10 @@ class FitCommand:
     """Classify with what an earlier command wrote to this folder, or with its classifier.safetensors."""
     seed: int = 0
     """Decides which rows are held out, and the training: the same seed gives the same bytes."""
-    epochs: int = 100
-    """The most epochs."""
-    temperature: float = 0.1
-    """Of the loss."""
+    epochs: int | None = None
+    """The most epochs (default: about 20, more for few rows, fewer for very many)."""
+    temperature: float | None = None
+    """Of the loss (default: 0.3)."""
     device: str = "auto"
     """Where to train: auto (a GPU if there is one), cpu, cuda and so on."""
     key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -161,13 +161,8 @@ def _report(
 
 
 def _scores(classifier: "FrameClassifier", rows: NDArray[Any]) -> "Tensor":
-    """Cosines to all class means, `[rows, k]`."""
-    import torch
-
-    from orthoframe.geometry import NearestCentre
-
-    features = torch.from_numpy(classifier.transform(rows.astype(np.float64)))
-    return NearestCentre(torch.from_numpy(classifier.centres_)).scores(features)
+    """Cosines to all class means, `[rows, k]`; adjusted for class sizes if the classifier is."""
+    return classifier.rule_.scores(classifier.transform(rows.astype(np.float64)))
 
 
 def _measured(

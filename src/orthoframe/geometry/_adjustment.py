@@ -60,9 +60,11 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
     # The two variables of the logit model, each less that of the row's own class.
     variables = torch.stack([cosines[:, present], -sizes.expand(len(own), -1)])
     variables -= variables.gather(2, own[None, :, None].expand(2, -1, 1))
+    never = variables[0] == -torch.inf  # for some rows only, if networks of a cross-fit knew different classes
+    variables[0].masked_fill_(never, 0.0)
 
     def loss(slopes: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        logits = torch.tensordot(torch.from_numpy(_UNIT * slopes), variables, 1)
+        logits = torch.tensordot(torch.from_numpy(_UNIT * slopes), variables, 1).masked_fill_(never, -torch.inf)
         gradient = torch.einsum("i,ij,vij->v", weights, logits.softmax(1), variables)
         return float(weights @ logits.logsumexp(1)), _UNIT * gradient.numpy()
 

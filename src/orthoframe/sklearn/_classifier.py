@@ -1,6 +1,7 @@
 """The classifier, with the interface of scikit-learn."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,28 +22,47 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
     Activation,
+    Adjust,
     Binding,
+    TableLoss,
     check_choice,
     check_count,
     check_number,
     check_size,
     check_temperature,
 )
+from orthoframe.sklearn._cross_fit import cross_fit
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
-from orthoframe.sklearn._fit import fit_encoder
+from orthoframe.sklearn._fit import FitOptions, fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
 from orthoframe.sklearn._weights import make_plan, relative_weights
 
 Floats = NDArray[np.floating[Any]]
 
 
+@dataclass(frozen=True)
+class _Usual:
+    """What is taken with a loss where nothing is given."""
+
+    temperature: float
+    learning_rate: float
+    batch_size: int
+    binding: Binding
+
+
+_USUAL: dict[TableLoss, _Usual] = {
+    "frame": _Usual(0.3, 0.002, 256, "none"),
+    "supcon": _Usual(0.1, 0.1, 128, "fixed"),
+}
+
+
 class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Classify numeric rows, a table or the embeddings of a foundation model, by the nearest class centre.
 
-    An MLP with a non-negative head is trained with the supervised contrastive loss on batches that are certified to
-    lead to an orthogonal frame: at the optimum every class, large or small, is at a right angle to all others. The
-    floor of the loss is known, so that training stops by itself. It stops early enough to predict well, not at a
-    perfect frame: `geometry_` says how far it is.
+    An MLP with a non-negative head is trained towards an orthogonal frame: at the optimum every class, large or small,
+    is at a right angle to all others. The loss is the frame term, whose every row is pulled to the place of its class
+    in a fixed frame, or the supervised contrastive loss. Its floor is known, and `gap_curve_` says how far from it the
+    training was. Training ends early enough to predict well, not at a perfect frame: `geometry_` says how far it is.
 
     Columns are standardised inside (mean and scale of the training rows are part of the model), because an MLP on
     columns of different scales fails silently. Values must be finite; impute and encode first.
@@ -50,21 +70,31 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     Args:
         hidden: Units of each hidden layer. Features have as many dimensions as the last layer has units: at least one
             per class.
-        temperature: Of the loss, and of `predict_proba`.
+        loss: `"frame"`, the frame term, see `frame_loss`; or `"supcon"`, the supervised contrastive loss, which takes
+            several times as long. What is None below depends on it.
+        temperature: Of the loss, and of `predict_proba` without `adjust`. None: 0.3, or 0.1 with `"supcon"`.
         activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others are for
             comparison and have no frame to reach: floor and certificate are for non-negative features.
-        binding: What is added to each batch: `"fixed"`, one row per class, guarantees the frame; see `BatchPlan`.
-        batch_size: Rows per batch, before binding.
-        epochs: Maximum number of epochs.
+        binding: What is added to each batch, see `BatchPlan`. None: `"none"`, because every batch leads to the frame;
+            with `"supcon"` it is `"fixed"`, one row per class, which guarantees it.
+        batch_size: Rows per batch, before binding. None: 256, or 128 with `"supcon"`.
+        epochs: Maximum number of epochs. None: 20, more if these are fewer than 100 steps, fewer if they are more than
+            3000; with `"supcon"` 100.
         tol: Stop when the gap between the loss and its floor is below this fraction of the gap that the loss has when
             all features coincide.
-        patience: Epochs without improvement of the gap before the learning rate is divided by ten, and again before
-            training ends.
-        learning_rate: Of SGD with Nesterov momentum 0.9.
-        weight_decay: L2 penalty on the weights.
+        patience: Only with `"supcon"`: epochs without improvement of the gap before the learning rate is divided by
+            ten, and again before training ends.
+        learning_rate: The largest one. None: 0.002, of AdamW, falling as a cosine; with `"supcon"` 0.1, of SGD with
+            Nesterov momentum 0.9.
+        weight_decay: That of AdamW; with `"supcon"` an L2 penalty on the weights.
         dropout: Probability that a hidden unit is dropped.
-        class_weight: None, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of rows, see `fit`.
-            `"balanced"` makes all classes equally frequent in the batches.
+        class_weight: None, `"square-root"`, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of
+            rows, see `fit`. `"balanced"` makes all classes equally frequent in the batches; `"square-root"` is half of
+            the way, a class of n rows has a share in proportion to the root of n. Predictions take all classes for
+            equally frequent in any case.
+        adjust: None, or `"cross-fit"`: fit a class-size adjustment of the scores, and the temperature of
+            `predict_proba`, to rows that were classified by networks trained without them; see `fit_adjustment`. It
+            takes three times as long.
         device: Where to train: `"auto"` (a GPU if there is one), or any torch device. Predictions are made on the CPU
             in float64, so that they do not depend on which rows are passed together.
         random_state: A seed, a `RandomState`, or None. The same seed gives the same bytes.
@@ -74,6 +104,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         centres_: `[k, dim]`, the mean feature of each class, with the weights of rows; float64.
         mean_, scale_: `[columns]`, for standardising.
         temperature_: Of the training.
+        loss_: Which loss it was.
+        adjust_: lambda of the scores, `cos - lambda log(class size / largest class size)`; 0 without `adjust`.
+        calibration_: A `Calibration` of the scores, by rows that the network was not trained on; None without `adjust`.
+        rule_: How features are classified, a `NearestCentre`.
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`, over the rows whose weight is not zero.
         geometry_: How the features of these rows are arranged, with the weights of rows; see `measure`.
@@ -89,7 +123,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         >>> rows, labels = load_wine(return_X_y=True)
         >>> classifier = FrameClassifier(random_state=0).fit(rows[::2], labels[::2])
         >>> print(classifier.certificate_.holds, classifier.stopped_)
-        True floor
+        True epochs
         >>> bool(classifier.score(rows[1::2], labels[1::2]) > 0.9)
         True
     """
@@ -97,25 +131,27 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def __init__(
         self,
         hidden: Sequence[int] = (256, 256),
-        temperature: float = 0.1,
+        loss: TableLoss = "frame",
+        temperature: float | None = None,
         activation: Activation = "relu",
-        binding: Binding = "fixed",
-        batch_size: int = 128,
-        epochs: int = 100,
+        binding: Binding | None = None,
+        batch_size: int | None = None,
+        epochs: int | None = None,
         tol: float = 0.01,
         patience: int = 10,
-        learning_rate: float = 0.1,
+        learning_rate: float | None = None,
         weight_decay: float = 5e-4,
         dropout: float = 0.2,
-        class_weight: dict[Any, float] | Literal["balanced"] | None = None,
+        class_weight: dict[Any, float] | Literal["square-root", "balanced"] | None = "square-root",
+        adjust: Adjust | None = None,
         device: str | torch.device = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
-        self.hidden, self.temperature, self.activation = hidden, temperature, activation
+        self.hidden, self.loss, self.temperature, self.activation = hidden, loss, temperature, activation
         self.binding, self.batch_size = binding, batch_size
         self.epochs, self.tol, self.patience = epochs, tol, patience
         self.learning_rate, self.weight_decay, self.dropout = learning_rate, weight_decay, dropout
-        self.class_weight, self.device, self.random_state = class_weight, device, random_state
+        self.class_weight, self.adjust, self.device, self.random_state = class_weight, adjust, device, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> "FrameClassifier":
         """Train on rows `[rows, columns]` and their labels `[rows]`, numbers or strings.
@@ -143,27 +179,37 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         if len(self.classes_) < 2:
             among = "" if there.all() else " in the rows whose weight is not zero"
             raise ValueError(f"y has 1 class{among}, {self.classes_.item()!r}; a classifier needs at least 2")
-        self._check_options()
+        options, plan_options = self._checked_options()
         device = _device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.plan_ = make_plan(plain_labels(self.classes_)[numbers], weights, self.batch_size, self.binding, seed)
+        self.plan_ = make_plan(plain_labels(self.classes_)[numbers], weights, **plan_options, seed=seed)
         self._fit_scale(rows, weights)
         encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
         standard = torch.from_numpy(self._standardised(rows)).float().to(device)
-        self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(encoder, standard, self.plan_, self)
+        self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(encoder, standard, self.plan_, options)
         self.loss_gap_, self.n_iter_ = self.gap_curve_[-1], len(self.gap_curve_)
-        self.encoder_, self.temperature_ = encoder.cpu().double(), float(self.temperature)
+        self.encoder_, self.temperature_, self.loss_ = encoder.cpu().double(), options.temperature, options.loss
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
         names = plain_labels(self.classes_)[numbers]
         self.geometry_ = measure(self._features(rows), names, weights=weights, normalize=False)
         self.centres_ = self.geometry_.means.numpy()
+        self.adjust_, self.calibration_ = 0.0, None
+        if self.adjust is not None:
+            given = None if sample_weight is None else np.asarray(sample_weight)[there]
+            self.adjust_, self.calibration_ = cross_fit(self, rows, labels, given, seed)
         return self
+
+    @property
+    def rule_(self) -> NearestCentre:
+        """How features are classified."""
+        temperature = self.temperature_ if self.calibration_ is None else self.calibration_.temperature
+        return NearestCentre(torch.from_numpy(self.centres_), self.geometry_.counts, self.adjust_, temperature)
 
     @property
     def certificate_(self) -> Certificate:
         """What the batches guarantee: those of the first epoch, or of up to 20 epochs if the first does not suffice."""
         check_is_fitted(self)
-        return certify_run(self.plan_, self.n_iter_).certificate
+        return certify_run(self.plan_, self.n_iter_, frame=self.loss_ == "frame").certificate
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -180,18 +226,26 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return np.asarray(self._features(rows), dtype=rows.dtype)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Cosines to the class centres, `[rows, k]`; for two classes the second minus the first, `[rows]`."""
-        cosines = self._cosines(X)
-        return cosines[:, 1] - cosines[:, 0] if len(self.classes_) == 2 else cosines
+        """Cosines to the class centres, adjusted if they are, `[rows, k]`; for two classes the difference, `[rows]`."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class whose centre is nearest by angle, `[rows]`; the first class for a feature that is all zero."""
-        nearest = self._cosines(X).argmax(1)  # first, because it refuses a classifier that is not fitted
+        """The class with the largest score, `[rows]`: without `adjust` that whose centre is nearest by angle.
+
+        It is the first class for a feature that is all zero, if scores are not adjusted.
+        """
+        nearest = self._scores(X).argmax(1)  # first, because it refuses a classifier that is not fitted
         return np.asarray(self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Softmax of the cosines over the temperature of the training, `[rows, k]`; not calibrated."""
-        return np.asarray(softmax(self._cosines(X) / self.temperature_, axis=1))
+        """Softmax of the scores over a temperature, `[rows, k]`: that of `calibration_`, or else of the training.
+
+        Without `adjust` they are not calibrated.
+        """
+        scores = self._scores(X)
+        assert self.rule_.temperature is not None
+        return np.asarray(softmax(scores / self.rule_.temperature, axis=1))
 
     def save(self, path: str | Path) -> None:
         """Write the fitted classifier to a safetensors file; no pickle."""
@@ -210,7 +264,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         load_classifier(classifier, Path(path))
         return classifier
 
-    def _check_options(self) -> None:
+    def _checked_options(self) -> tuple[FitOptions, dict[str, Any]]:
+        """The options of the training and of the plan, with what suits the loss where nothing is given."""
+        check_choice("loss", self.loss, TableLoss)
+        usual = _USUAL[self.loss]
         classes = self.classes_.tolist()
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
@@ -221,14 +278,24 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             enough = Option("hidden", (*self.hidden[:-1], len(classes)))
             raise OptionError(f"{few}, because a frame needs one per class; use ", enough)
         check_choice("activation", self.activation, Activation)
-        check_choice("binding", self.binding, Binding)
-        for name in ("batch_size", "epochs", "patience"):
-            check_count(name, getattr(self, name))
-        check_temperature(self.temperature)
-        check_number("learning_rate", self.learning_rate, above=0)
-        for name in ("tol", "weight_decay"):
-            check_number(name, getattr(self, name), least=0)
-        check_number("dropout", self.dropout, least=0, below=1)
+        binding = usual.binding if self.binding is None else self.binding
+        check_choice("binding", binding, Binding)
+        if self.adjust is not None:
+            check_choice("adjust", self.adjust, Adjust)
+        batch_size = usual.batch_size if self.batch_size is None else check_count("batch_size", self.batch_size)
+        temperature = usual.temperature if self.temperature is None else self.temperature
+        learning_rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
+        options = FitOptions(
+            loss=self.loss,
+            temperature=check_temperature(temperature),
+            epochs=None if self.epochs is None else check_count("epochs", self.epochs),
+            tol=check_number("tol", self.tol, least=0),
+            patience=check_count("patience", self.patience),
+            learning_rate=check_number("learning_rate", learning_rate, above=0),
+            weight_decay=check_number("weight_decay", self.weight_decay, least=0),
+            dropout=check_number("dropout", self.dropout, least=0, below=1),
+        )
+        return options, {"batch_size": batch_size, "binding": binding}
 
     def _checked(self, X: ArrayLike) -> Floats:
         check_is_fitted(self)
@@ -237,9 +304,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def _features(self, rows: Floats) -> Tensor:
         return features_of(self.encoder_, self._standardised(rows))
 
-    def _cosines(self, X: ArrayLike) -> NDArray[np.float64]:
+    def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         features = self._features(self._checked(X))
-        return np.asarray(NearestCentre(torch.from_numpy(self.centres_)).scores(features))
+        return np.asarray(self.rule_.scores(features))
 
     def _fit_scale(self, rows: Floats, weights: NDArray[np.float64] | None) -> None:
         with np.errstate(over="ignore", invalid="ignore"):

@@ -1,6 +1,7 @@
 """A fitted classifier as a safetensors file: tensors, and everything else as JSON in its header. No pickle."""
 
 import json
+import math
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -19,8 +20,8 @@ from orthoframe._rows import Labels
 from orthoframe._untrusted import few_entries, parsed
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
-from orthoframe.geometry import Accuracy, ClassStatistics, Geometry, geometry_of
-from orthoframe.options import Activation, Binding
+from orthoframe.geometry import Accuracy, Calibration, ClassStatistics, Geometry, geometry_of
+from orthoframe.options import Activation, Binding, TableLoss
 from orthoframe.sklearn._fit import StopReason
 from orthoframe.sklearn._network import TableEncoder
 from orthoframe.sklearn._weights import WeightedPlan, make_plan
@@ -42,6 +43,9 @@ def save_classifier(classifier: Any, path: Path) -> None:
         "columns": getattr(classifier, "feature_names_in_", np.empty(0)).tolist() or None,
         "fitted": {name: getattr(classifier, name) for name in _PLAIN},
         "stopped": classifier.stopped_,
+        "loss": classifier.loss_,
+        "adjust": classifier.adjust_,
+        "calibration": None if classifier.calibration_ is None else asdict(classifier.calibration_),
         # As fitted: the options may have been changed since.
         "network": {"hidden": [len(layer.bias) for layer in encoder.layers], "activation": encoder.head.activation},
         "plan": {"batch_size": _option(plan.batch_size), "binding": plan.binding, "seed": plan.seed},
@@ -105,6 +109,10 @@ class _ClassifierFile:
     dead_rows: int
     collapse_trace: float | None
     accuracy: Accuracy
+    # As they were before a file had them.
+    loss: TableLoss = "supcon"
+    adjust: float = 0.0
+    calibration: Calibration | None = None
 
 
 def load_classifier(classifier: Any, path: Path) -> None:
@@ -147,6 +155,9 @@ def _restore(classifier: Any, path: Path) -> None:
         setattr(classifier, name, getattr(about.fitted, name))
     for name in _ARRAYS:
         setattr(classifier, name, tensors[name].numpy())
+    if not math.isfinite(about.adjust) or (about.calibration and not 0 < about.calibration.temperature < math.inf):
+        raise ValueError("adjust must be finite, and the temperature of the calibration positive")
+    classifier.loss_, classifier.adjust_, classifier.calibration_ = about.loss, about.adjust, about.calibration
     classifier.stopped_, classifier.classes_, classifier.encoder_ = about.stopped, classes, encoder.double()
     if about.columns:
         classifier.feature_names_in_ = np.array(about.columns, dtype=object)

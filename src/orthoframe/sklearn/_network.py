@@ -40,6 +40,12 @@ class TableEncoder(nn.Module):
             self.layers = nn.ModuleList(linears)
             self.head = FrameHead(hidden[-1], hidden[-1], activation)
 
+    @property
+    def dim(self) -> int:
+        """Of the features."""
+        assert self.head.linear is not None
+        return self.head.linear.out_features
+
     def forward(self, rows: Tensor, dropout: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
         """Unit features `[rows, dim]` of standardised rows `[rows, columns]`; `dropout` is for training."""
         for layer in self.layers:

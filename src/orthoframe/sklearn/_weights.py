@@ -15,6 +15,7 @@ from orthoframe.options import Binding
 
 _STREAM = 7  # of random numbers: 0 to 3 are those of the plan itself
 _DRAWN, _BOUND, _ADDED = range(3)
+_POWERS = {"square-root": 0.5, "balanced": 1.0}  # of one over the size of the class
 
 
 def relative_weights(
@@ -30,15 +31,15 @@ def relative_weights(
         return weights
     there = weights > 0
     classes, numbers = np.unique(labels[there], return_inverse=True)
-    if isinstance(class_weight, str) and class_weight == "balanced":
-        factors = 1 / np.bincount(numbers, weights[there])
+    if isinstance(class_weight, str) and class_weight in _POWERS:
+        factors = np.bincount(numbers, weights[there]) ** -_POWERS[class_weight]
     elif isinstance(class_weight, dict):
         factors = np.asarray(compute_class_weight(class_weight, classes=classes, y=labels[there]), np.float64)
         if not (np.isfinite(factors).all() and factors.min() >= 0 and factors.any()):
             allowed = " must have finite weights, none negative and not all zero, not "
             raise OptionError(Option("class_weight"), allowed, brief(class_weight))
     else:
-        allowed = " must be None, 'balanced', or a dictionary with the weight of each class, not "
+        allowed = " must be None, 'square-root', 'balanced', or a dictionary with the weight of each class, not "
         raise OptionError(Option("class_weight"), allowed, brief(repr(class_weight)))
     weights[there] *= factors[numbers]
     return _relative(weights)

