@@ -57,7 +57,7 @@ def test_ranges_have_ends():
     assert check_number("dropout", 0, least=0, below=1) == 0.0
     with pytest.raises(OptionError, match="at least 0 and below 1, not 1"):
         check_number("dropout", 1.0, least=0, below=1)
-    with pytest.raises(OptionError, match="'supcon', 'cross-entropy', not 'mse'"):
+    with pytest.raises(OptionError, match="'cross-entropy', 'balanced-softmax', not 'mse'"):
         check_choice("loss", "mse", Loss)
 
 

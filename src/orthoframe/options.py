@@ -95,8 +95,14 @@ Fit = Literal["pad", "crop", "stretch"]
 OWN_FILES = ("folder", "csv", "npz")
 """Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
 
-Loss = Literal["supcon", "cross-entropy"]
-"""What is minimised: the supervised contrastive loss, or cross-entropy with a linear classifier."""
+Loss = Literal["supcon", "frame", "cross-entropy", "balanced-softmax"]
+"""What is minimised.
+
+- `supcon`: the supervised contrastive loss.
+- `frame`: the frame term, cosines to a fixed orthogonal frame, with a contrastive part if wanted.
+- `cross-entropy`: that of an ordinary linear classifier on the encoder's features.
+- `balanced-softmax`: the same, with the logarithms of class shares added to the scores in training.
+"""
 
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
@@ -108,14 +114,17 @@ Adjust = Literal["cross-fit"]
   thirds of the rows.
 """
 
-LearningRateSchedule = Literal["cosine", "step"]
-"""How the learning rate falls: along a cosine after a warm-up, or by ten after each third."""
+LearningRateSchedule = Literal["cosine", "linear", "step"]
+"""How the learning rate falls: along a cosine or a line after a warm-up, or by ten after each third."""
 
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 """The floating-point precision of training."""
 
-Recipe = Literal["quick", "paper", "fast"]
+Recipe = Literal["quick", "accurate", "fast", "paper"]
 """Where the defaults of a run come from."""
+
+Goal = Literal["accuracy", "frame"]
+"""What a run of the recipe `accurate` ends with: the most accurate features, or features that settle onto the frame."""
 
 Scale = Literal["smoke", "desk", "paper"]
 """How large a study is: seconds, minutes on two cores, or the setting of the paper, which needs GPUs."""
@@ -151,9 +160,9 @@ def check_choice(name: str, value: object, kind: Any) -> None:
     """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
 
     Examples:
-        >>> check_choice("loss", "mse", Loss)
+        >>> check_choice("head", "cubic", Head)
         Traceback (most recent call last):
-        orthoframe.errors.OptionError: loss must be one of 'supcon', 'cross-entropy', not 'mse'
+        orthoframe.errors.OptionError: head must be one of 'linear', 'none', not 'cubic'
     """
     if value not in get_args(kind):
         raise OptionError(

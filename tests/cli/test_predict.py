@@ -123,7 +123,7 @@ def test_confidences_are_those_of_the_calibration(calibrated_run, tmp_path, caps
     assert [row[1] for row in rows] == [trained.classes[c] for c in winners]
     assert [float(row[2]) for row in rows] == pytest.approx(sure.amax(1).tolist(), abs=1e-6)
     header, *best = table(predicted(capsys, calibrated_run, *names, "--top", "2", err=""))
-    assert header == ["image", "class", "confidence", "cosine 1", "class 2", "confidence 2", "cosine 2"]
+    assert header == ["image", "class", "confidence", "score 1", "class 2", "confidence 2", "score 2"]
     assert [row[:3] for row in best] == [row[:3] for row in rows]
     assert all(float(row[2]) >= float(row[5]) and row[1] != row[4] for row in best)
     noted = "orthoframe: --top 9 is more than the 3 classes\n"
@@ -139,7 +139,7 @@ def test_the_best_classes_without_confidences(finished_run, images, capsys):
     names, _ = images
     rows = table(predicted(capsys, finished_run, *names))
     best = table(predicted(capsys, finished_run, *names, "--top", "3"))
-    assert best[0] == ["image", "class", "cosine 1", "class 2", "cosine 2", "class 3", "cosine 3"]
+    assert best[0] == ["image", "class", "score 1", "class 2", "score 2", "class 3", "score 3"]
     for row, found in zip(rows[1:], best[1:], strict=True):
         assert found[2::2] == sorted(row[2:], key=float, reverse=True)[:3]
         assert [row[2 + int(name)] for name in found[1::2]] == found[2::2]

@@ -108,13 +108,13 @@ def test_what_cannot_go_right_is_said_before(here, capsys):
     out = capsys.readouterr().out
     assert "ertified" not in out.splitlines()[1]
     assert "floor" not in out
-    assert "  Why: cross-entropy does not lead to an orthogonal frame" in out
+    assert "  Why: a linear classifier leaves the lengths of features free" in out
     # Without --out: a folder with a name that tells them apart, and a number if it is taken.
     assert main(["train", *arguments(epochs=2), "--loss", "cross-entropy"]) == 0
     assert sorted(path.name for path in Path("runs").iterdir()) == [
         "digits-step2-mlp-none-seed0",
-        "digits-step2-mlp-relu-seed0",
-        "digits-step2-mlp-relu-seed0-2",
+        "digits-step2-mlp-relu-cross-entropy-seed0",
+        "digits-step2-mlp-relu-cross-entropy-seed0-2",
     ]
 
 
@@ -212,7 +212,7 @@ def test_recipes_give_defaults_and_options_change_them():
 
 def test_a_recipe_runs_with_options(here, capsys):
     """The paper's setting, made small: on digits, narrow, two epochs."""
-    words = arguments(data="digits", width=4, majority=12, epochs=2)
+    words = ["--data", "digits", "--width", "4", "--majority", "12", "--ratio", "2", "--epochs", "2"]
     assert main(["train", "--recipe", "paper", *words, "--out", "run"]) == 0
     found = json_of(here / "run" / "config.json")
     assert (found["model"], found["head"], found["lr_schedule"], found["clean_fraction"]) == (
@@ -330,7 +330,7 @@ def test_a_folder_of_pictures(here, capsys):
     assert before == "reading 40 images (0.0 GiB as pixels)"
     assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
     assert parts == "4 more images are for validation, 8 for the test at the end."
-    assert (here / "runs" / "pets-supcon-seed0" / "report.html").exists()
+    assert (here / "runs" / "pets-frame-seed0" / "report.html").exists()
     for more, words_of_error in (
         (["--size", "big"], "must be a number of pixels, or height and width such as 48x64, not 'big'"),
         (["--data", "folder:."], "did you mean folder:"),

@@ -32,8 +32,9 @@ def noted(notes):
 
 
 def arguments(**options):
-    """The same for the command."""
-    given = {**SMALL, **options}
+    """The same for the command, whose recipe has other defaults."""
+    plain = {"scheme": "reshuffle", "margin": 0, "clean_fraction": Settings.clean_fraction}
+    given = {**plain, **SMALL, **options}
     return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
@@ -58,6 +59,8 @@ def recomputed(folder):
     assert trained.classes == task.train.classes
     assert trained.normaliser == task.normaliser
     features = trained.features(task.train.pixels)
+    if trained.classifier is not None:  # of features of any length
+        features = torch.nn.functional.normalize(features, dim=1)
     means = torch.stack([features[task.train.labels == c].double().mean(0) for c in range(len(trained.classes))])
     assert torch.allclose(trained.centres, means, rtol=0, atol=1e-6)  # rows are normalised once more, in float32
     return measure(features, task.train.labels), task

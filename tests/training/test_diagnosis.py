@@ -59,7 +59,12 @@ def test_still_falling():
 @pytest.mark.parametrize(
     ("options", "cause", "values", "advice"),
     [
-        ({"loss": "cross-entropy", "temperature": 0.1}, Cause.CROSS_ENTROPY, "", "loss='supcon'"),
+        (
+            {"loss": "cross-entropy", "temperature": 0.1},
+            Cause.FREE_LENGTHS,
+            "lengths of features free",
+            "loss='frame' or supcon",
+        ),
         ({"activation": "none"}, Cause.NEGATIVE, "activation='none'", "activation='relu', abs or square"),
         ({"activation": "leaky-relu"}, Cause.NEGATIVE, "activation='leaky-relu'", "activation='relu'"),
         ({"scheme": "partition", "binding": "none"}, Cause.UNCERTIFIED, "class ", "binding='fixed'"),

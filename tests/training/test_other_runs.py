@@ -76,7 +76,7 @@ def test_every_setting_is_compared():
     other |= {"loss": "cross-entropy", "denominator": "sincere", "temperature": 0.7, "scheme": "full"}
     other |= {"binding": "none", "lr_schedule": "step", "precision": "bf16-mixed"}
     other |= {"path_column": "x", "label_column": "x", "split_column": "x", "group_column": "x", "size": [3, 4]}
-    other |= {"fit": "crop", "init": "x", "backbone": "x"}
+    other |= {"fit": "crop", "init": "x", "backbone": "x", "head_norm": "batch"}
     for name, value in Settings().to_dict().items():
         changed = other[name] if name in other else not value if isinstance(value, bool) else (value or 0) + 1
         found = changed_settings(Settings(), Settings.from_dict({name: changed}))

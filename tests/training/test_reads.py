@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import partialmethod
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from orthoframe.callbacks import GeometryRecorder
 from orthoframe.errors import TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.training import RunListener, _loop, _run, make_task
+from orthoframe.training import RunListener, TaskObjective, _loop, _run, make_task
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss
 
@@ -40,13 +41,14 @@ def loop_of(**options):
     return Loop(make_task(small(**options)), fabric)
 
 
-@pytest.mark.parametrize("loss", ["supcon", "cross-entropy"])
+@pytest.mark.parametrize("loss", ["supcon", "frame", "cross-entropy", "balanced-softmax"])
 def test_no_step_of_the_loop_reads(loss, no_floors, monkeypatch):
     # Their sums over the batch and the epoch: as many transfers as readings.
     readings, state = [], GapMeter.state_dict
     monkeypatch.setattr(GapMeter, "state_dict", lambda meter: (readings.append(1), state(meter))[1])
-    loop, counts = loop_of(batch_size=2, loss=loss, measure_every=99), []
+    loop, counts = loop_of(batch_size=2, loss=loss, measure_every=99, epochs=9), []
     loop.run_epoch()  # the first epoch is measured
+    loop.run_epoch()  # the hundredth step is looked at
     readings.clear()
     with Reads() as reads:
         loop.run_epoch(lambda: counts.append(reads.count))
@@ -57,18 +59,21 @@ def test_no_step_of_the_loop_reads(loss, no_floors, monkeypatch):
     assert len(readings) == math.ceil(len(counts) / _loop.READ_STEPS) + 1
 
 
-def test_no_step_of_the_classifier_reads(no_floors, monkeypatch):
-    counts = []
+@pytest.mark.parametrize(("loss", "optimizer"), [("supcon", "SGD"), ("frame", "AdamW")])
+def test_no_step_of_the_classifier_reads(loss, optimizer, no_floors, monkeypatch):
+    counts, kind, own = [], getattr(torch.optim, optimizer), []
     with Reads() as reads:
 
-        class Counted(torch.optim.SGD):
+        class Counted(kind):
             def step(self, *given):
+                counts.append(reads.count - sum(own))
                 super().step(*given)
-                counts.append(reads.count)
+                own.append(reads.count - sum(own) - counts[-1])  # AdamW counts its steps on the host, and reads that
 
-        monkeypatch.setattr(torch.optim, "SGD", Counted)
+        monkeypatch.setattr(torch.optim, optimizer, Counted)
         features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).numpy()
-        FrameClassifier(hidden=(4,), epochs=2, batch_size=2, random_state=0).fit(features, [0, 1] * 30)
+        options = {"hidden": (4,), "epochs": 2, "batch_size": 2, "random_state": 0}
+        FrameClassifier(loss=loss, class_weight=None, **options).fit(features, [0, 1] * 30)
     steps = len(counts) // 2
     assert steps >= 30
     assert len(set(counts[:steps])) == len(set(counts[steps:])) == 1  # the same at each step of an epoch
@@ -86,13 +91,15 @@ def test_no_call_of_the_loss_is_read_by_the_callbacks():
 
 def spoil(monkeypatch, epoch, steps):
     """The loss of one step is infinite."""
-    loss = Loop._loss
+    loss, step, now = TaskObjective.__call__, Loop.step, []
 
-    def spoiled(loop, *given):
-        there = (loop.state.epoch, loop.state.steps) == (epoch, steps)
-        return loss(loop, *given) * (math.inf if there else 1.0)
+    def watched(loop, *given, **options):
+        now[:] = [loop.state.epoch, loop.state.steps]
+        return step(loop, *given, **options)
 
-    monkeypatch.setattr(Loop, "_loss", spoiled)
+    monkeypatch.setattr(Loop, "step", watched)
+    spoiled = partialmethod(lambda *given: loss(*given) * (math.inf if now == [epoch, steps] else 1.0))
+    monkeypatch.setattr(TaskObjective, "__call__", spoiled)
 
 
 def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch):
@@ -121,14 +128,14 @@ def _careful(init):
 
 def test_a_step_that_is_not_bad_the_second_time_is_passed(tmp_path, monkeypatch):
     """As on a device whose sums have no fixed order."""
-    loss, calls = Loop._loss, []
+    loss, calls = TaskObjective.__call__, []
 
-    def once(loop, *given):
+    def once(objective, *given):
         calls.append(1)
-        return loss(loop, *given) * (math.nan if len(calls) == 4 else 1.0)
+        return loss(objective, *given) * (math.nan if len(calls) == 4 else 1.0)
 
     undisturbed = train(small(), tmp_path / "undisturbed")
-    monkeypatch.setattr(Loop, "_loss", once)
+    monkeypatch.setattr(TaskObjective, "__call__", once)
     result = train(small(), tmp_path / "run")
     assert [each.loss for each in result.records] == [each.loss for each in undisturbed.records]
     encoders = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("run", "undisturbed")]

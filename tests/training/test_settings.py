@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orthoframe.errors import Option, OptionError, OrthoframeError
-from orthoframe.training import RECIPES, Settings, TemperatureSchedule, make_task
+from orthoframe.training import RECIPES, Settings, TemperatureSchedule, make_settings, make_task
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_choices(name):
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("lr_schedule", "never", "'cosine', 'step', not 'never'"),
+        ("lr_schedule", "never", "'cosine', 'linear', 'step', not 'never'"),
         ("precision", "64", "'32', 'bf16-mixed', '16-mixed', not '64'"),
         ("precision", "auto", "not 'auto'"),
         ("majority", 0, "at least 1, not 0"),
@@ -173,7 +173,8 @@ def test_paths_are_absolute_whatever_they_were(tmp_path, monkeypatch):
 def test_recipes_are_settings():
     for options in RECIPES.values():
         Settings(**options).check()
-    assert Settings(**RECIPES["quick"]) == Settings()
+    assert make_settings() == Settings(**RECIPES["quick"])
+    assert make_settings(data="folder:x") == Settings(data="folder:x", **RECIPES["accurate"])
     paper = Settings(**RECIPES["paper"])
     wanted = {
         "data": "cifar10",

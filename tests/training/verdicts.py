@@ -3,7 +3,7 @@
 import torch
 from tests.training.runs import small
 
-from orthoframe.geometry import Confusion, accuracy_of, measure
+from orthoframe.geometry import Confusion, NearestCentre, accuracy_of, measure
 from orthoframe.training import EpochRecord, Evaluation, diagnose, make_task
 
 FAST = 0.5  # a temperature at which features near the frame move
@@ -32,7 +32,7 @@ def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, records=None
         records = [record(10 * (number + 1), delta_of=delta) for number, delta in enumerate(deltas)]
     test = accuracy_of(torch.arange(10), torch.arange(10), range(10))
     confusion = Confusion.of(torch.arange(10), torch.arange(10), range(10))
-    found = Evaluation(geometry, test, geometry.means, confusion=confusion)
+    found = Evaluation(geometry, test, NearestCentre(geometry.means), geometry.means, confusion=confusion)
     diagnosis = diagnose(task, task.certificate(), records, found)
     said = diagnosis.record()
     assert said.reached == diagnosis.reached

@@ -16,7 +16,7 @@ from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
 from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
-from orthoframe.geometry import Accuracy, Confusion
+from orthoframe.geometry import Accuracy, Confusion, NearestCentre
 
 _LINES = 40  # of epochs at most, where there is no terminal
 _ALL, _WORST = 20, 5  # classes whose accuracies are all printed; of more, so many
@@ -154,8 +154,8 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     )
     if task.validation is not None:
         print(f"{len(task.validation):,} more images are for validation, {len(task.test):,} for the test at the end.")
-    if settings.loss == "supcon":
-        print(f"{certified.certificate.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
+    if not settings.linear_classifier:
+        print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
     if floor is not None:
         below = "" if task.encoder.nonnegative else "; features that may be negative can go below it"
         print(f"The floor of the loss is {floor:.6f}{below}.")
@@ -169,9 +169,14 @@ def _print_result(result: training.RunResult) -> None:
     verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
+    if found.raw_delta_of is not None:
+        table.add_row("of features as they are", f"{found.raw_delta_of:.4g} (above: of their directions)")
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
     table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
+    if isinstance(found.rule, NearestCentre) and found.rule.adjust:
+        fitted = ", fitted on validation images" if result.settings.adjust == "fit" else ""
+        table.add_row("adjustment for class sizes", f"{found.rule.adjust:.4g} (lambda{fitted})")
     if found.validation is not None:
         table.add_row("balanced validation accuracy", f"{found.validation.balanced:.4f}{found.validation.over()}")
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")

@@ -75,6 +75,8 @@ class PredictCommand:
             check_size("top", self.top)
         workers = available_cores() if self.workers is None else check_count("workers", self.workers, 0)
         trained = encoder_of(self.run_folder, self.code)
+        if self.explain and trained.classifier is not None:
+            raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         found = find_images(self.images)
         if not found.paths:
             raise InputError(brief(found.problems[0], _LONGEST))
@@ -131,7 +133,7 @@ class PredictCommand:
                     {
                         "class": classes[c],
                         **({} if sure is None else {"confidence": sure[number][c]}),
-                        "cosine": scores[number][c],
+                        "score": scores[number][c],
                     }
                     for c in orders[number]
                 ]

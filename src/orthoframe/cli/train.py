@@ -2,34 +2,36 @@
 
 from contextlib import suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Recipe
-from orthoframe.training import RECIPES, Settings, TemperatureSchedule
+from orthoframe.options import Goal, Loss, Recipe
+from orthoframe.training import Ramp, Settings, TemperatureSchedule, make_settings
 
 
-def _parse_temperature(words: list[str]) -> TemperatureSchedule:
+def _parse_schedule(words: list[str], kind: type[Ramp]) -> Ramp:
     """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
     with suppress(ValueError):
         values = [float(part) for part in words[0].split(":")]
         if len(values) <= 2:
-            return TemperatureSchedule(values[0], values[-1])
+            return kind(values[0], values[-1])
     raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
 
 
-_TEMPERATURE = tyro.constructors.PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="TAU",
-    instance_from_str=_parse_temperature,
-    is_instance=lambda value: isinstance(value, TemperatureSchedule),
-    str_from_instance=lambda tau: [f"{tau.first:g}" if tau.constant else f"{tau.first:g}:{tau.last:g}"],
-)
+def _schedule(kind: type[Ramp], metavar: str) -> Any:
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=metavar,
+        instance_from_str=partial(_parse_schedule, kind=kind),
+        is_instance=lambda value: isinstance(value, kind),
+        str_from_instance=lambda ramp: [f"{ramp.first:g}" if ramp.constant else f"{ramp.first:g}:{ramp.last:g}"],
+    )
 
 
 def _parse_size(words: list[str]) -> tuple[int, int]:
@@ -54,7 +56,7 @@ _SIZE = tyro.constructors.PrimitiveConstructorSpec(
 class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
-    Without options: the embedded digits, imbalanced ten to one, a small network, less than a minute. Your own images,
+    Without options: the embedded digits, imbalanced ten to one, a small network, ten seconds. Your own images,
     in a folder with one sub-folder per class, are taken as they are, in any size. A run that was
     killed or interrupted is continued with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped
     early, 2 bad input. For example:
@@ -70,12 +72,19 @@ class TrainCommand(Settings):
     orthoframe train --resume runs/fashion
     """
 
-    temperature: Annotated[TemperatureSchedule, _TEMPERATURE] = Settings.temperature
-    """Temperature of the contrastive loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
+    temperature: Annotated[TemperatureSchedule, _schedule(TemperatureSchedule, "TAU[:TAU]")] = Settings.temperature
+    """Temperature of the loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
+    margin: Annotated[Ramp, _schedule(Ramp, "M[:M]")] = Settings.margin
+    """Taken off the cosines of the own class, which leads faster to the same frame; it may rise, such as 0:0.5."""
+    supcon: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.supcon
+    """Weight of a contrastive part beside the frame term of --loss frame; it may rise, such as 0:0.3."""
     size: Annotated[tuple[int, int], _SIZE] | None = None
     """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
-    recipe: Recipe = "quick"
-    """Which defaults to use: quick, paper (as published; needs a GPU), or fast (the fewest epochs to the frame)."""
+    recipe: Recipe | None = None
+    """Which defaults to use: quick, accurate (the most accurate classes), fast (the fewest epochs to the frame) or
+    paper (as published; needs a GPU). Default: accurate for your own images, else quick."""
+    goal: Goal | None = None
+    """Of the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that cost."""
     out: Folder = None
     """The run folder (default: a new one in runs/)."""
     resume: Folder = None
@@ -86,16 +95,26 @@ class TrainCommand(Settings):
     """Also write the curves for TensorBoard, to the run folder."""
 
     @classmethod
-    def defaults(cls, recipe: Recipe = "quick") -> "TrainCommand":
-        """The defaults of all options, as the recipe gives them."""
-        return cls(recipe=recipe, **RECIPES[recipe])
+    def defaults(
+        cls,
+        recipe: Recipe | None = None,
+        goal: Goal | None = None,
+        data: str | None = None,
+        loss: Loss | None = None,
+        init: Path | None = None,
+    ) -> "TrainCommand":
+        """The defaults of all options, as the recipe gives them; what else was given may decide on some."""
+        every = {"data": data, "loss": loss, "init": init}
+        given = {name: value for name, value in every.items() if value is not None}
+        chosen = make_settings(recipe, goal, **given)
+        return cls(recipe=recipe, goal=goal, **{field.name: getattr(chosen, field.name) for field in fields(chosen)})
 
     def run(self) -> int:
         """Train or resume; the exit status."""
         from orthoframe.cli._training import run_training
 
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
-        if settings.minutes is not None and settings.epochs == RECIPES[self.recipe].get("epochs"):
+        if settings.minutes is not None and settings.epochs == self.defaults(self.recipe).epochs:
             settings = replace(settings, epochs=None)  # of the recipe, not of the user
         if self.resume is not None:
             self._check_alone(settings)
@@ -107,9 +126,10 @@ class TrainCommand(Settings):
         resume = Option("resume")
         if self.out is not None:
             raise OptionError(resume, " names the folder already; leave ", Option("out"), " out")
-        if self.recipe != "quick" or replace(settings, epochs=Settings.epochs) != Settings():
+        usual = make_settings()
+        if self.recipe is not None or self.goal is not None or replace(settings, epochs=usual.epochs) != usual:
             raise OptionError(resume, " takes the settings from its folder; leave the others out")
-        if settings.epochs != Settings.epochs:
+        if settings.epochs != usual.epochs:
             why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
             raise OptionError(resume, why, Option("epochs", settings.epochs), " ", Option("out", "FOLDER"))
 
@@ -126,6 +146,7 @@ def _free_folder(settings: Settings) -> Path:
         made = settings.imbalance or "step"
         words = [kind, "balanced" if made == "none" else f"{made}{settings.ratio:g}"]
         words += [settings.model or "mlp", settings.activation]
+        words += [] if settings.loss == "supcon" else [settings.loss]
     stem = "-".join(word for word in (*words, f"seed{settings.seed}") if word)
     paths = (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists())

@@ -80,7 +80,11 @@ class LinearClassifier:
             raise ValueError("every weight and bias of the classifier must be finite")
         return cls(given, added)
 
+    def scores(self, rows: Tensor) -> Tensor:
+        """The score of each row for each class, `[rows, k]`, in float64; the largest wins."""
+        weights, bias = self.weights.to(rows.device), self.bias.to(rows.device)
+        return torch.addmm(bias, rows.detach().double(), weights.T)
+
     def predict(self, rows: Tensor) -> Tensor:
         """The class of each row, `[rows]`."""
-        weights, bias = self.weights.to(rows.device), self.bias.to(rows.device)
-        return torch.addmm(bias, rows.detach().double(), weights.T).argmax(1)
+        return self.scores(rows).argmax(1)

@@ -74,6 +74,12 @@ _LATER = (
     "backbone",
     "init",
     "backbone_lr",
+    "head_norm",
+    "supcon",
+    "margin",
+    "power",
+    "adjust",
+    "probe",
 )
 
 
@@ -88,9 +94,11 @@ class Training:
         settings = self.settings.to_dict()
         for place in ("data_dir", "devices", "compile", "workers", "memory"):
             del settings[place]
+        usual = Settings().to_dict()
         for name in _LATER:
-            if settings[name] == getattr(Settings, name):
+            if settings[name] == usual[name]:
                 del settings[name]
+        settings["head"] = settings["head"] or ("none" if self.settings.linear_classifier else "linear")
         return {"kind": "training", **settings}
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:

@@ -9,7 +9,7 @@ from orthoframe.studies._study import RISING, Cell, Panel, Study, trained
 WAYS: dict[str, dict[str, Any]] = {
     "OF": {"activation": "relu"},
     "ETF": {"activation": "none"},
-    "cross-entropy": {"activation": "none", "loss": "cross-entropy", "binding": "none"},
+    "cross-entropy": {"loss": "cross-entropy", "binding": "none"},
 }
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
 _LONG = {"epochs": 120, "clean_fraction": 0.4, "temperature": RISING, "measure_every": 20}

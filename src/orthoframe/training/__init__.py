@@ -12,18 +12,24 @@ if TYPE_CHECKING:
     from orthoframe.training._encoder_file import *
     from orthoframe.training._evaluation import *
     from orthoframe.training._loop import *
+    from orthoframe.training._objective import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
+    from orthoframe.training._recipes import *
     from orthoframe.training._records import *
     from orthoframe.training._run import *
+    from orthoframe.training._schedules import *
     from orthoframe.training._settings import *
     from orthoframe.training._task import *
 
 _NAMES = {
     "_run": "train resume RunResult RunListener Interrupted",
-    "_settings": "Settings TemperatureSchedule RECIPES",
+    "_settings": "Settings",
+    "_schedules": "TemperatureSchedule Ramp",
+    "_recipes": "RECIPES make_settings",
     "_task": "Task make_task",
-    "_evaluation": "Evaluation",
+    "_evaluation": "Evaluation encode",
+    "_objective": "TaskObjective",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_diagnosis": "diagnose Diagnosis LikelyCause",

@@ -117,7 +117,7 @@ class Checkpoint:
         most = len(task.plan.batches(state.epoch)) if state.epoch < settings.num_epochs else 0
         if not 0 <= state.steps <= most or steps != [state.steps] * 3:
             raise ValueError("it counts steps that do not exist")
-        modules = task.modules()
+        modules = task.network()
         momentum = {str(number): value for number, value in enumerate(modules.parameters())}
         if not _alike(self.weights, modules.state_dict()) or (self.momentum and not _alike(self.momentum, momentum)):
             raise ValueError("its tensors are those of another encoder")

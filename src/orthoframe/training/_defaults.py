@@ -1,13 +1,15 @@
 """Settings that depend on the data: what a user would choose who has looked at it."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from orthoframe.data import Data
-from orthoframe.options import is_own_data
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Head, is_own_data
 from orthoframe.training._settings import Settings
 
-_EPOCHS = 1000  # of the benchmark sets, whose classes are small
-_STEPS = 2000  # of the user's own images
+_STEPS = 2000
 _FEWEST, _MOST = 5, 500  # epochs that so many steps may become
 _VALIDATION = 0.1
 _WIDTH = 16  # an encoder that two cores train in minutes
@@ -20,18 +22,25 @@ def before_loading(settings: Settings) -> Settings:
     own = is_own_data(settings.data)
     return replace(
         settings,
+        head=_head(settings),
         imbalance=settings.imbalance or ("none" if own else "step"),
         validation=(_VALIDATION if own else 0.0) if settings.validation is None else settings.validation,
     )
 
 
-def after_loading(settings: Settings, data: Data, images: int) -> Settings:
+def _head(settings: Settings) -> Head | None:
+    if settings.head is not None or settings.init is not None:  # which decides it
+        return settings.head
+    return "none" if settings.linear_classifier else "linear"
+
+
+def after_loading(settings: Settings, data: Data, class_counts: Sequence[int]) -> Settings:
     """Fill in what the images decide: the encoder, its features, and the number of epochs.
 
     Args:
         settings: What the user asked for.
         data: What was loaded.
-        images: How many of its training images are kept.
+        class_counts: How many of its training images are kept of each class.
     """
     own = is_own_data(settings.data)
     if settings.backbone is not None and settings.backbone_lr is None:
@@ -42,9 +51,26 @@ def after_loading(settings: Settings, data: Data, images: int) -> Settings:
         settings = replace(settings, model="resnet18" if convolutional else "mlp", width=width)
     if own and settings.features is None and settings.head == "linear":
         settings = replace(settings, features=max(_FEATURES, 2 * len(data.train.classes)))
+    if settings.adjust is None:
+        # On its own, what a linear classifier says is left as it is.
+        fitted = data.validation is not None and not settings.linear_classifier and not settings.probe
+        settings = replace(settings, adjust="fit" if fitted else 0.0)
+    if settings.adjust == "fit" and data.validation is None:
+        raise OptionError(
+            *(Option("adjust", "fit"), " needs validation images; hold some out with ", Option("validation", 0.1)),
+            *(", or give ", Option("adjust"), " a number"),
+        )
     if settings.minutes is not None:
         return replace(settings, epochs=1)  # until the first steps have shown how many there is time for
     if settings.epochs is None:
-        epochs = _EPOCHS if not own else min(max(round(_STEPS * settings.batch_size / images), _FEWEST), _MOST)
-        return replace(settings, epochs=epochs)
+        epochs = round(_STEPS / _steps_per_epoch(settings, class_counts))
+        return replace(settings, epochs=min(max(epochs, _FEWEST), _MOST))
     return settings
+
+
+def _steps_per_epoch(settings: Settings, class_counts: Sequence[int]) -> int:
+    if settings.scheme == "full":
+        return 1
+    if settings.scheme == "balanced":  # until the largest class has been shown
+        return math.ceil(max(class_counts) / max(1, settings.batch_size // len(class_counts)))
+    return math.ceil(sum(class_counts) / settings.batch_size)

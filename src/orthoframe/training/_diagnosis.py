@@ -13,6 +13,7 @@ from orthoframe.errors import Option, Part, brief, spelled
 from orthoframe.geometry import COLLAPSE, Geometry
 from orthoframe.losses import fastest_temperature
 from orthoframe.training._evaluation import Evaluation
+from orthoframe.training._objective import PARALLEL
 from orthoframe.training._records import Cause, CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
@@ -68,6 +69,8 @@ class Diagnosis:
         spread: Mean squared distance to the class mean.
         test: Of the test images: their accuracy, and what they were taken for.
         merged: Groups of classes whose means point in one direction.
+        settling: Balanced validation accuracy before the run settled onto the frame, and at its end; None for one that
+            did not settle, or without validation images.
     """
 
     signature: Signature
@@ -78,6 +81,7 @@ class Diagnosis:
     spread: float
     test: TestRecord
     merged: tuple[tuple[int | str, ...], ...] = ()
+    settling: tuple[float, float] | None = None
 
     @property
     def reached(self) -> bool:
@@ -93,7 +97,11 @@ class Diagnosis:
         if self.reached:
             found = self.test.accuracy
             said += f"; balanced test accuracy {found.balanced:.3f}{found.over()}"
-        return f"{said}{_merged_words(self.merged, len(self.test.confusion.names))}."
+        said += _merged_words(self.merged, len(self.test.confusion.names))
+        if self.settling is not None:
+            before, after = self.settling
+            said += f"; settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
+        return f"{said}."
 
     def record(self, spell: Spell = str) -> VerdictRecord:
         """What `verdict.json` says, with options as the reader writes them."""
@@ -127,7 +135,19 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
     numbers = geometry.delta_of, geometry.beta_nc, geometry.spread
     assert found.confusion is not None  # it is the last evaluation
     test = TestRecord(found.tested, found.confusion, found.calibration_error)
-    return Diagnosis(signature, ending, tuple(causes), *numbers, test, _merged(geometry))
+    return Diagnosis(
+        signature, ending, tuple(causes), *numbers, test, _merged(geometry), _settling(task.settings, records)
+    )
+
+
+def _settling(settings: Settings, records: Sequence[EpochRecord]) -> tuple[float, float] | None:
+    """Balanced validation accuracy after the last epoch of augmented images, and at the end."""
+    if not settings.clean_fraction or not settings.augment:
+        return None
+    augmented = [record for record in records if not settings.clean(record.epoch - 1)]
+    before = augmented[-1].validation_balanced_accuracy if augmented else None
+    after = records[-1].validation_balanced_accuracy
+    return None if before is None or after is None else (before, after)
 
 
 def _merged(geometry: Geometry) -> tuple[tuple[int | str, ...], ...]:
@@ -169,7 +189,8 @@ def _explain(
     causes = _wrong_problem(task)
     causes += [*(uncertified if certified.conclusive else []), *large, *hot, *_dead(settings, found)]
     # The features of an MLP and of a transformer are not averages of maps.
-    if settings.head == "none" and settings.model not in ("mlp", "vit") and settings.activation == "relu":
+    pooled = settings.head == "none" and not settings.linear_classifier
+    if pooled and settings.model not in ("mlp", "vit") and settings.activation == "relu":
         causes.append(LikelyCause(Cause.POOLED_MAPS, (Option("head", "linear"),)))
     explained = bool(causes)
     causes += [] if certified.conclusive else uncertified
@@ -179,7 +200,7 @@ def _explain(
         ending = Ending.HARDLY_BEGUN
         if progress is Ending.STALLED:
             ending = Ending.MIXED if done < _MIXED else Ending.ALIKE
-        return [*causes, _hardly_begun(settings, done, last)], ending
+        return [*causes, _hardly_begun(settings, done, last, found.geometry)], ending
     if progress is Ending.FALLING:
         falling = LikelyCause(Cause.STILL_FALLING, ("more ", Option("epochs")), {"quantity": _NAMES[column]})
         return [*causes, falling], Ending.FALLING
@@ -219,10 +240,10 @@ def _trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float
 
 
 def _wrong_problem(task: Task) -> list[LikelyCause]:
-    """What is minimised does not have an orthogonal frame as its optimum."""
+    """What is minimised does not have an orthogonal frame as its only optimum."""
     causes, activation = [], task.settings.activation
-    if task.settings.loss == "cross-entropy":
-        causes.append(LikelyCause(Cause.CROSS_ENTROPY, (Option("loss", "supcon"),)))
+    if task.settings.linear_classifier:
+        return [LikelyCause(Cause.FREE_LENGTHS, (Option("loss", "frame"), " or supcon"))]
     if not task.encoder.nonnegative:
         advice = (Option("activation", "relu"), ", abs or square")
         causes.append(LikelyCause(Cause.NEGATIVE, advice, {"activation": Option("activation", activation)}))
@@ -231,10 +252,12 @@ def _wrong_problem(task: Task) -> list[LikelyCause]:
 
 def _uncertified(settings: Settings, certified: RunCertificate) -> list[LikelyCause]:
     """The batches do not make the frame the only optimum."""
-    if settings.loss != "supcon" or certified.certificate.holds:
+    if settings.linear_classifier or certified.certificate.holds:
         return []
-    if settings.binding != "fixed":
-        advice: tuple[Part, ...] = (
+    if settings.loss == "frame":  # which lacks only images that are in no batch
+        advice: tuple[Part, ...] = ("more ", Option("epochs"))
+    elif settings.binding != "fixed":
+        advice = (
             Option("binding", "fixed"),
             ", which guarantees the frame at the cost of one row per class in every batch",
         )
@@ -243,7 +266,7 @@ def _uncertified(settings: Settings, certified: RunCertificate) -> list[LikelyCa
     else:
         advice = (Option("bound_examples", settings.bound_examples + 1),)
     cause = Cause.UNCERTIFIED if certified.conclusive else Cause.UNCERTIFIED_SO_FAR
-    values = {"certificate": certified.certificate.sentence(), "epochs": certified.epochs}
+    values = {"certificate": certified.sentence(), "epochs": certified.epochs}
     return [LikelyCause(cause, advice, values)]
 
 
@@ -255,7 +278,7 @@ def _large_lr(settings: Settings, done: float) -> list[LikelyCause]:
     return [LikelyCause(Cause.LARGE_LR, advice, {"lr": Option("lr", settings.lr), "percent": 100 * max(0.0, done)})]
 
 
-def _hardly_begun(settings: Settings, done: float, last: EpochRecord) -> LikelyCause:
+def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: Geometry) -> LikelyCause:
     """The loss is still near that of features that are all alike."""
     more: tuple[Part, ...] = ("more ", Option("epochs"))
     percent = 100 * max(0.0, done)
@@ -265,10 +288,21 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord) -> LikelyC
     if done < _MIXED:
         values = {"loss": last.loss, "collapsed": last.collapsed}
         return LikelyCause(Cause.MIXED, _either(more, ("a smaller ", Option("lr"))), values)
+    cosine = _mean_cosine(geometry)
+    if done < _ALIKE and cosine > PARALLEL:
+        values = {"loss": last.loss, "collapsed": last.collapsed, "cosine": cosine}
+        way = Option("loss", "frame") if settings.loss == "supcon" else Option("head_norm", "batch")
+        return LikelyCause(Cause.COLD_START, (way, ", which has no such plateau, or ", *more), values)
     if done < _ALIKE:
         values = {"loss": last.loss, "collapsed": last.collapsed}
         return LikelyCause(Cause.ALIKE, (*more, ", or another ", Option("lr")), values)
     return LikelyCause(Cause.HARDLY_BEGUN, more, {"percent": percent})
+
+
+def _mean_cosine(geometry: Geometry) -> float:
+    """Of two training images of any class."""
+    counts = torch.tensor(geometry.counts, dtype=torch.float64)
+    return float((counts / counts.sum() @ geometry.means.double()).square().sum())
 
 
 def _dead(settings: Settings, found: Evaluation) -> list[LikelyCause]:
@@ -288,15 +322,18 @@ def _dead(settings: Settings, found: Evaluation) -> list[LikelyCause]:
 
 def _fastest(task: Task) -> float | None:
     """The temperature at which free features near the frame move fastest, in batches such as those of the run."""
-    settings = task.settings
-    if settings.loss != "supcon" or settings.denominator == "negatives":
+    settings, margin = task.settings, task.settings.margin.last
+    if settings.linear_classifier or settings.denominator == "negatives" or margin >= 1:
         return None
+    if settings.loss == "frame":
+        share = float(task.shares().max())
+        return float(fastest_temperature(1.0, (1 - share) / share, margin=margin))
     rows = min(settings.batch_size, len(task.train)) * settings.views_in(settings.num_epochs - 1)
     largest = max(task.class_counts) / len(task.train)
     positives, negatives = max(1.0, rows * largest - 1), max(1.0, rows * (1 - largest))
     if settings.denominator == "class-average":
         negatives = len(task.class_counts) - 1.0
-    return float(fastest_temperature(positives, negatives, denominator=settings.denominator))
+    return float(fastest_temperature(positives, negatives, denominator=settings.denominator, margin=margin))
 
 
 def _too_hot(task: Task) -> list[LikelyCause]:

@@ -1,10 +1,10 @@
-"""The encoder of a run as one file: its weights, the class means, and how pictures are prepared for it."""
+"""The encoder of a run as one file: its weights, how it classifies, and how pictures are prepared for it."""
 
 import functools
 import json
 import math
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,11 @@ from orthoframe._untrusted import few_entries, parsed
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
 from orthoframe.errors import DataError, TrainingError, brief
-from orthoframe.geometry import Calibration, NearestCentre
-from orthoframe.options import Activation, Fit, Head, Model
+from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
+from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
 
 _FILE, _CENTRES = "encoder.safetensors", "class_means"
+_WEIGHTS, _BIAS = "classifier.weights", "classifier.bias"
 _ROWS = 256  # images that are encoded together
 _CONVOLUTIONAL, _SMALLEST = ("resnet18", "resnet34", "densenet40"), 16  # encoders and sides, for `_formatted`
 
@@ -37,6 +38,7 @@ class Architecture:
     features: int | None
     activation: Activation
     backbone: dict[str, Any] | None = None  # as `make_backbone` takes it
+    head_norm: HeadNorm = "none"
 
     def make(self, image_shape: tuple[int, int, int], code: bool) -> FrameEncoder:
         """The encoder without weights, which takes memory when its shapes have been compared with those of a file."""
@@ -50,6 +52,7 @@ class Architecture:
             width=self.width,
             head=self.head,
             features=self.features,
+            head_norm=self.head_norm,
             activation=self.activation,
             weights=False,
         )
@@ -57,15 +60,23 @@ class Architecture:
 
 @dataclass(frozen=True)
 class TrainedEncoder:
-    """An encoder with the class means of its training images."""
+    """An encoder, and how it classifies: by the nearest centre, or by a linear classifier before its head."""
 
     encoder: FrameEncoder
-    centres: Tensor  # [k, dim]
+    centres: Tensor  # [k, dim], prototypes, or the class means of the training images
     classes: tuple[str, ...]
     preparation: Preparation  # of image files
     normaliser: Normaliser
     architecture: Architecture
     calibration: Calibration | None = None  # without validation images there is none
+    shares: tuple[float, ...] | None = None  # [k], for which the scores of centres are adjusted
+    adjust: float = 0.0
+    classifier: LinearClassifier | None = None  # of the features before the head; it classifies if there is one
+
+    @property
+    def rule(self) -> NearestCentre | LinearClassifier:
+        """What classifies `features`."""
+        return self.classifier or NearestCentre(self.centres, self.shares, self.adjust)
 
     @property
     def image_shape(self) -> tuple[int, int, int]:
@@ -74,10 +85,13 @@ class TrainedEncoder:
 
     @torch.no_grad()
     def features(self, pixels: Tensor) -> Tensor:
-        """Unit features `[n, dim]` of uint8 images `[n, channels, height, width]`."""
-        self.encoder.eval()
+        """Features `[n, dim]` of uint8 images `[n, channels, height, width]`, as `classify` takes them.
+
+        They are unit rows; with a linear classifier those before the head, of any length.
+        """
+        network = self.encoder.eval() if self.classifier is None else self.encoder.eval().backbone
         parts = torch.split(self._formatted(pixels), _ROWS)
-        return torch.cat([self.encoder(self.normaliser(part)).float() for part in parts])
+        return torch.cat([network(self.normaliser(part)).float() for part in parts])
 
     def _formatted(self, pixels: Tensor) -> Tensor:
         """With the channels of a pixel side by side where that is faster: convolutions take a fifth less time.
@@ -88,8 +102,11 @@ class TrainedEncoder:
         return pixels.contiguous(memory_format=torch.channels_last) if suited else pixels
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines of features to class means, `[n, k]`; the classes of the largest, `[n]`."""
-        scores = NearestCentre(self.centres).scores(features)
+        """The score of each row for each class, `[n, k]`; the classes of the largest, `[n]`.
+
+        Scores are cosines to the centres, adjusted for class sizes, or those of the linear classifier.
+        """
+        scores = self.rule.scores(features)
         return scores, scores.argmax(1)
 
 
@@ -103,10 +120,14 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
         "mean": list(trained.normaliser.mean),
         "std": list(trained.normaliser.std),
         "calibration": None if trained.calibration is None else asdict(trained.calibration),
+        "shares": trained.shares,
+        "adjust": trained.adjust,
     }
     weights = trained.encoder.state_dict().items()
     tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
     tensors[_CENTRES] = trained.centres.contiguous()
+    if trained.classifier is not None:
+        tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
     # One entry: the order of several would differ from run to run.
     write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
@@ -147,11 +168,13 @@ class _EncoderDescription(Architecture):
     std: tuple[float, ...]
     fit: Fit = "stretch"  # of files that were written before there was a choice
     calibration: Calibration | None = None
+    shares: tuple[float, ...] | None = None
+    adjust: float = 0.0
 
     @property
     def architecture(self) -> Architecture:
         """That of the encoder."""
-        return Architecture(self.model, self.width, self.head, self.features, self.activation, self.backbone)
+        return Architecture(**{field.name: getattr(self, field.name) for field in fields(Architecture)})
 
 
 def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
@@ -169,6 +192,7 @@ def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
         encoder = about.architecture.make(about.image_shape, code)
         load_weights(encoder, file)
         centres = file.get_tensor(_CENTRES).clone()
+        classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
     if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
         raise ValueError(
             f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "
@@ -176,6 +200,27 @@ def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
         )
     encoder.eval()
     normaliser = Normaliser(about.mean, about.std)
+    NearestCentre(centres, about.shares, about.adjust)  # which refuses shares that do not fit
     return TrainedEncoder(
-        encoder, centres, about.classes, preparation, normaliser, about.architecture, about.calibration
+        encoder,
+        centres,
+        about.classes,
+        preparation,
+        normaliser,
+        about.architecture,
+        about.calibration,
+        about.shares,
+        about.adjust,
+        classifier,
     )
+
+
+def _read_classifier(file: Any, classes: int, dim: int) -> LinearClassifier | None:
+    if not {_WEIGHTS, _BIAS} <= set(file.keys()):
+        return None
+    weights, bias = file.get_tensor(_WEIGHTS), file.get_tensor(_BIAS)
+    if list(weights.shape) != [classes, dim] or list(bias.shape) != [classes]:
+        raise ValueError(f"a linear classifier of shape {brief(list(weights.shape), 60)}, not {[classes, dim]}")
+    if weights.dtype != torch.float64 or bias.dtype != torch.float64:
+        raise ValueError("a linear classifier that is not float64")
+    return LinearClassifier(weights.clone(), bias.clone())

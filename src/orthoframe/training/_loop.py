@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +13,10 @@ from torch import Tensor, nn
 
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
-from orthoframe.errors import Option, OrthoframeError, TrainingError
-from orthoframe.losses import GapMeter, SupConLoss
+from orthoframe.errors import Option, OrthoframeError, Part, TrainingError
 from orthoframe.training._checkpoint import Checkpoint, Progress, State
-from orthoframe.training._evaluation import Evaluation
+from orthoframe.training._evaluation import Evaluation, evaluate
+from orthoframe.training._objective import Network, TaskObjective
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
 from orthoframe.training._task import Task
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 _MOMENTUM = 0.9
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
 _SHOWN = 4  # samples of a batch that an error lists
+_COLD_STEP = 100  # after which a training that has not begun is noticed
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 READ_STEPS = 50
 """Steps between two readings of their losses: each reading waits for the device, which has to be kept busy."""
 
@@ -58,36 +59,31 @@ class Loop:
         fabric: The devices, launched.
 
     Attributes:
+        objective: What is minimised.
         local_statistics: Whether BatchNorm statistics are per process.
+        cold: What is to be said of a training that has not begun after 100 steps, once.
         careful: Whether each loss is read before its update, to find one that is not finite, and not some together.
     """
 
     def __init__(self, task: Task, fabric: "Fabric") -> None:
         self.task, self.fabric, settings = task, fabric, task.settings
-        self.careful, self._unread = False, 0
-        encoder: nn.Module = task.encoder
-        shared = fabric.world_size > 1 and any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules())
+        self.careful, self._unread, self.cold = False, 0, tuple[Part, ...]()
+        self.network: nn.Module = Network(task.encoder, task.classifier)
+        shared = fabric.world_size > 1 and any(isinstance(part, _BATCH_NORMS) for part in self.network.modules())
         self.local_statistics = shared and fabric.device.type == "cpu"  # SyncBatchNorm needs GPUs
         if shared and not self.local_statistics:
-            encoder = nn.SyncBatchNorm.convert_sync_batchnorm(encoder)  # type: ignore[no-untyped-call]
-        if settings.compile:
-            encoder = torch.compile(encoder)  # type: ignore[assignment]
-        self.parts = nn.Sequential(OrderedDict(encoder=encoder))  # one module for the gradients of all processes
-        if task.classifier is not None:
-            self.parts.add_module("classifier", task.classifier)
+            self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
         optimizer = torch.optim.SGD(
             self._groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
         )
-        self.model, self.optimizer = fabric.setup(self.parts, optimizer)
-        self.criterion = SupConLoss(denominator=settings.denominator)
-        self.meter = GapMeter.of(self.criterion)
+        network: Any = torch.compile(self.network) if settings.compile else self.network
+        self.model, self.optimizer = fabric.setup(network, optimizer)
+        self.objective = TaskObjective(task, fabric.device, fabric.world_size)
+        self.meter = self.objective.meter
         self.images = task.train
         if isinstance(self.images.pixels, Tensor):
             self.images = replace(self.images, pixels=self.images.pixels.to(fabric.device))
         self.labels = task.train.labels.to(fabric.device)
-        self.keys: tuple[Tensor, ...] = ()  # prototypes, and their classes
-        if task.prototypes is not None:
-            self.keys = task.prototypes.to(fabric.device), torch.arange(len(task.prototypes), device=fabric.device)
         self.state = State()
         self._final: Evaluation | None = None
 
@@ -95,9 +91,9 @@ class Loop:
         """Weights, and their share of the learning rate."""
         settings, backbone = self.task.settings, list(self.task.encoder.backbone.parameters())
         if settings.backbone_lr is None:
-            return [{"params": list(self.parts.parameters()), "share": 1.0}]
+            return [{"params": list(self.network.parameters()), "share": 1.0}]
         of_backbone = {id(weight) for weight in backbone}
-        others = [weight for weight in self.parts.parameters() if id(weight) not in of_backbone]
+        others = [weight for weight in self.network.parameters() if id(weight) not in of_backbone]
         groups = [{"params": others, "share": 1.0}]
         if settings.backbone_lr:
             groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
@@ -116,13 +112,14 @@ class Loop:
         settings, state, epoch = self.task.settings, self.state, self.state.epoch
         start = time.perf_counter() - state.seconds
         batches = self.task.plan.batches(epoch)
-        temperature = self._set_temperature(epoch)
+        temperature = self.objective.set_epoch(epoch)
         rates = [settings.learning_rate((epoch + n / len(batches)) / settings.num_epochs) for n in range(len(batches))]
         stream = self.images.batches(batches[state.steps :], self.fabric.device)
         for number, pixels in enumerate(stream, start=state.steps):
             for group in self.optimizer.param_groups:
                 group["lr"] = rates[number] * group["share"]
-            loss = self.step(batches[number], pixels, epoch, number)
+            hundredth = epoch * len(batches) + number + 1 == _COLD_STEP
+            loss = self.step(batches[number], pixels, epoch, number, look=hundredth)
             self.meter.add(loss, *self._row_labels(batches[number], epoch))
             self._unread += 1
             state.steps, state.seconds = number + 1, time.perf_counter() - start
@@ -136,23 +133,29 @@ class Loop:
         epoch += 1
         self.state = State(epoch, records=state.records, measurements=state.measurements)
         columns: dict[str, Any] = {}
-        if settings.loss == "supcon":
+        if self.objective.has_floor:
             columns = {"floor": found.floor, "gap": found.gap, "collapsed": found.collapsed}
-        if epoch in (1, settings.num_epochs) or epoch % settings.measured_every == 0:
+        if settings.is_measured(epoch):
             columns |= self._measure()
         seconds = round(time.perf_counter() - start, 4)
         self.state.records.append(EpochRecord(epoch, seconds, rates[-1], temperature, found.loss, **columns))
         return self.state.records[-1]
 
-    def step(self, batch: Integers, pixels: Tensor, epoch: int, number: int) -> Tensor:
-        """Draw, encode, compare, update; the loss before the update, over all processes."""
+    def step(self, batch: Integers, pixels: Tensor, epoch: int, number: int, *, look: bool = False) -> Tensor:
+        """Draw, encode, compare, update; the loss before the update, over all processes.
+
+        With `look`, a training that has not begun is noticed, for which the loss is read.
+        """
         images, labels = self.draw(batch, pixels, epoch, number)
-        loss = self._loss(images, labels, len(batch) * self.task.settings.views_in(epoch))
+        outputs = self.model(images)
+        loss = self.objective(outputs, labels, len(batch) * self.task.settings.views_in(epoch))
         value = loss.detach().clone()  # a sum over processes is taken in place
         if self.fabric.world_size > 1:
             value = self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[assignment]
         if self.careful and not math.isfinite(float(value)):
             self._refuse(float(value), epoch, number)
+        if look:
+            self._notice_cold_start(float(value), outputs, batch, epoch)
         self.optimizer.zero_grad()
         self.fabric.backward(loss)
         self.optimizer.step()
@@ -169,13 +172,13 @@ class Loop:
 
     def finite(self) -> bool:
         """Whether all weights are finite."""
-        weights = [value for value in self.task.modules().state_dict().values() if value.is_floating_point()]
+        weights = [value for value in self.task.network().state_dict().values() if value.is_floating_point()]
         return bool(torch.stack([value.isfinite().all() for value in weights]).all())
 
     def epoch_floor(self) -> float:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""
         epoch = self.state.epoch
-        self._set_temperature(epoch)
+        self.objective.set_epoch(epoch)
         batches = self.task.plan.batches(epoch)
         return math.fsum(self.meter.bounds(*self._row_labels(batch, epoch))[0] for batch in batches) / len(batches)
 
@@ -207,7 +210,7 @@ class Loop:
         if self._final is not None:
             return self._final
         final = self.state.epoch == self.task.settings.num_epochs
-        found = self.task.evaluate(self.parts[0], final=final)
+        found = evaluate(self.task, final=final)
         self._final = found if final else None
         return found
 
@@ -224,14 +227,14 @@ class Loop:
                 self.meter.state_dict(),
                 precision,
             ),
-            weights=task.modules().state_dict(),
+            weights=task.network().state_dict(),
             momentum={str(number): each["momentum_buffer"] for number, each in buffers.items()},
         )
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from a checkpoint of the same task."""
         progress, optimizer = checkpoint.progress, self.optimizer.state_dict()
-        self.task.modules().load_state_dict(checkpoint.weights)
+        self.task.network().load_state_dict(checkpoint.weights)
         # The rest of the optimizer's state is in the settings.
         optimizer["state"] = {int(number): {"momentum_buffer": each} for number, each in checkpoint.momentum.items()}
         self.optimizer.load_state_dict(optimizer)
@@ -239,26 +242,21 @@ class Loop:
         self.meter.load_state_dict(progress.batches)
         self.state, self._unread, self._final = progress.state, 0, None
 
-    def _set_temperature(self, epoch: int) -> float:
-        settings = self.task.settings
-        temperature = settings.temperature.at(epoch, settings.num_epochs)
-        self.criterion.temperature = temperature
-        return temperature
-
     def _row_labels(self, batch: Integers, epoch: int) -> tuple[Tensor, range | None]:
         """Classes of all rows of a batch, in all processes, and of the prototypes."""
         labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views_in(epoch))
-        return labels, range(len(self.keys[0])) if self.keys else None
+        return labels, self.objective.key_labels()
 
-    def _loss(self, images: Tensor, labels: Tensor, rows: int) -> Tensor:
-        """This process's part of the loss, whose mean over processes is the loss; `rows`: global batch size."""
-        outputs = self.model(images)
-        if self.task.classifier is not None:
-            # Not the mean over this process's rows: another process may have one more.
-            return nn.functional.cross_entropy(outputs, labels, reduction="sum") * (self.fabric.world_size / rows)
-        # All prototypes are in every process: the loss gathers rows, but not keys.
-        loss: Tensor = self.criterion(outputs, labels, *self.keys)
-        return loss
+    def _notice_cold_start(self, loss: float, outputs: Tensor, batch: Integers, epoch: int) -> None:
+        """Keep what is to be said if features are still all alike."""
+        found = self.objective.is_cold(loss, outputs, self._row_labels(batch, epoch)[0])
+        if found is not None:
+            collapsed, cosine = found
+            self.cold = (
+                f"cold start: after {_COLD_STEP} steps the loss, {loss:.3f}, is still about that of features that are "
+                f"all alike, {collapsed:.3f}, and rows are nearly parallel (mean cosine {cosine:.2f}); ",
+                *(Option("loss", "frame"), " has no such plateau"),
+            )
 
     def _read_losses(self) -> None:
         """Read the losses of all steps since the last reading, at once; refuse the first that is not finite."""

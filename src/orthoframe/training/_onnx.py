@@ -16,6 +16,7 @@ from orthoframe._atomic import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
 from orthoframe.errors import OrthoframeError, TrainingError
+from orthoframe.geometry import NearestCentre
 from orthoframe.training._encoder_file import TrainedEncoder
 from orthoframe.training._folder import RunFolder
 from orthoframe.training._task import load_task_data
@@ -35,14 +36,14 @@ class _Graph(nn.Module):
 
     def __init__(self, trained: TrainedEncoder) -> None:
         super().__init__()
-        self.encoder = trained.encoder
+        self.encoder = trained.encoder if trained.classifier is None else trained.encoder.backbone
         mean = torch.tensor(trained.normaliser.mean, dtype=torch.float64)
         std = torch.tensor(trained.normaliser.std, dtype=torch.float64)
-        missing = trained.centres.isnan().any(1)  # classes without a mean, which are never predicted
         self._keep("mean", 255 * mean.view(-1, 1, 1))
         self._keep("scale", 1 / (255 * std.view(-1, 1, 1)))
-        self._keep("directions", unit_rows(trained.centres.double().masked_fill(missing[:, None], 0.0))[0].T)
-        self._keep("offsets", torch.where(missing, -torch.inf, 0.0))
+        weights, offsets = _linear(trained)
+        self._keep("directions", weights.T)
+        self._keep("offsets", offsets)
 
     def _keep(self, name: str, value: Tensor) -> None:
         self.register_buffer(name, value.to(torch.float32).contiguous())
@@ -54,13 +55,25 @@ class _Graph(nn.Module):
         return scores, scores.argmax(1), features
 
 
+def _linear(trained: TrainedEncoder) -> tuple[Tensor, Tensor]:
+    """How features are classified: their products with weights `[k, dim]`, and what is added to them `[k]`."""
+    if trained.classifier is not None:
+        return trained.classifier.weights, trained.classifier.bias
+    missing = trained.centres.isnan().any(1)  # classes without a centre, which are never predicted
+    weights = unit_rows(trained.centres.double().masked_fill(missing[:, None], 0.0))[0]
+    nothing = torch.zeros(1, len(weights), dtype=torch.float64).masked_fill(missing, -torch.inf)
+    rule = trained.rule
+    assert isinstance(rule, NearestCentre)
+    return weights, rule.adjusted(nothing)[0]
+
+
 def export_onnx(trained: TrainedEncoder, path: Path, images: Tensor | None = None) -> str:
     """Write encoder, head and class centres as one ONNX file.
 
-    The graph takes `images`, uint8 `[n, channels, height, width]` with any n, and gives `scores` (cosines to class
-    means, `[n, k]`), `class` (the number of the nearest class mean, `[n]`) and `features` (`[n, dim]`). The metadata
-    has `classes` and `image_shape` as JSON. The file is checked, and compared with torch if onnxruntime is there,
-    before it gets its name.
+    The graph takes `images`, uint8 `[n, channels, height, width]` with any n, and gives `scores` (of each class,
+    `[n, k]`, as in `TrainedEncoder.classify`), `class` (the number of the largest, `[n]`) and `features` (`[n, dim]`).
+    The metadata has `classes` and `image_shape` as JSON. The file is checked, and compared with torch if onnxruntime is
+    there, before it gets its name.
 
     Args:
         trained: What `load_encoder` gave.
@@ -143,7 +156,7 @@ def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> 
     pixels = pixels if images is None else torch.cat([pixels, images])
     scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
     wanted, _ = trained.classify(trained.features(pixels))
-    known = ~trained.centres.isnan().any(1)
+    known = wanted.isfinite().all(0)
     apart = float((scores - wanted)[:, known].abs().max())
     if not apart <= _TOLERANCE:
         raise TrainingError(f"the exported scores differ from torch's by {apart:.2g}; nothing was written")

@@ -31,6 +31,7 @@ class EpochRecord:
     test_worst_accuracy: float | None = None
     validation_balanced_accuracy: float | None = None
     validation_worst_accuracy: float | None = None
+    raw_delta_of: float | None = None  # of features that are not normalised
     dead_rows: int | None = None  # training images without a feature above zero
     live_dimensions: int | None = None  # that are above zero for some training image
 
@@ -187,7 +188,11 @@ class Ending(_Coded):
 class Cause(_Coded):
     """Why a run may not have reached the frame; the sentence has places for values."""
 
-    CROSS_ENTROPY = "cross-entropy", "cross-entropy does not lead to an orthogonal frame"
+    FREE_LENGTHS = (
+        "free-lengths",
+        "a linear classifier leaves the lengths of features free: they differ with the size of classes, and directions "
+        "approach a frame slowly if at all",
+    )
     NEGATIVE = "negative-features", "features may be negative ({activation}): their optimum is not an orthogonal frame"
     UNCERTIFIED = "uncertified", "{certificate}"
     UNCERTIFIED_SO_FAR = (
@@ -197,6 +202,11 @@ class Cause(_Coded):
     LARGE_LR = "large-lr", "{lr} is large, and the loss has gone only {percent:.0f} % of the way to its floor"
     SMALL_LR = "small-lr", "{lr} is small, and the loss has gone only {percent:.0f} % of the way to its floor"
     ALIKE = "features-alike", "the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}"
+    COLD_START = (
+        "cold-start",
+        "training has not begun: the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}, "
+        "and rows are nearly parallel (mean cosine {cosine:.2f})",
+    )
     MIXED = (
         "classes-mixed",
         "the loss, {loss:.4f}, is far above that of features that are all alike, {collapsed:.4f}: images of one class "

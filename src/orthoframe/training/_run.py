@@ -18,9 +18,10 @@ from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Data, Progress
 from orthoframe.errors import Call, Option, OrthoframeError, Part, TrainingError, summary, unwritable
+from orthoframe.geometry import LinearClassifier, NearestCentre
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._encoder_file import save_encoder
+from orthoframe.training._encoder_file import Architecture, TrainedEncoder, save_encoder
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
@@ -195,7 +196,7 @@ def _run(
             write_json(folder.path / "run.json", asdict(environment))
             about = {"epochs": certified.epochs, "conclusive": certified.conclusive}
             write_json(folder.path / "certificate.json", {**certified.certificate.to_dict(), **about})
-        listener.on_start(task, certified, loop.epoch_floor() if settings.loss == "supcon" else None)
+        listener.on_start(task, certified, loop.epoch_floor() if loop.objective.has_floor else None)
 
         _train(loop, folder, listener)
         if fabric.global_rank != 0:
@@ -203,12 +204,42 @@ def _run(
 
         evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-        save_encoder(folder.path, task.handed_out(evaluation))
+        save_encoder(folder.path, _handed_out(task, evaluation))
         write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
         if report:
             _write_report(folder.path)
         records = tuple(loop.state.records)
         return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
+
+
+def _handed_out(task: Task, found: Evaluation) -> TrainedEncoder:
+    """The encoder, and what others need to use it."""
+    settings, rule = task.settings, found.rule
+    assert settings.head is not None  # it is decided with the task
+    made = Architecture(
+        settings.model,
+        settings.width,
+        settings.head,
+        settings.features,
+        settings.activation,
+        getattr(task.encoder.backbone, "config", None),
+        settings.head_norm,
+    )
+    shares, adjust = None, 0.0
+    if isinstance(rule, NearestCentre) and rule.shares is not None:
+        shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
+    return TrainedEncoder(
+        task.encoder,
+        found.centres,
+        task.train.classes,
+        task.preparation,
+        task.normaliser,
+        made,
+        found.calibration,
+        shares,
+        adjust,
+        rule if isinstance(rule, LinearClassifier) else None,
+    )
 
 
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
@@ -237,6 +268,9 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
 
     def on_step() -> None:
         listener.on_step(loop)
+        if loop.cold:
+            listener.on_note(loop.cold)
+            loop.cold = ()
         due = time.monotonic() - saved > _SAVE_SECONDS
         if not loop.may_save(due or stop.is_set()):
             return

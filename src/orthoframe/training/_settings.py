@@ -2,7 +2,6 @@
 
 import math
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -15,58 +14,35 @@ from orthoframe.options import (
     Denominator,
     Fit,
     Head,
+    HeadNorm,
     Imbalance,
     LearningRateSchedule,
     Loss,
     Model,
     Precision,
-    Recipe,
     Scheme,
     check_choice,
     check_count,
+    check_margin,
     check_number,
     check_size,
     check_temperature,
 )
+from orthoframe.training._schedules import Ramp, TemperatureSchedule
 
 _PLACES = ("data_dir", "init")  # settings that are paths
+_RAMPS = ("temperature", "margin", "supcon")  # settings that may change from the first epoch to the last
+_NOTHING, _USUAL = Ramp(0.0, 0.0), TemperatureSchedule(0.1, 0.1)
+OF_FRAMES = (
+    *("supcon", "denominator", "prototypes", "temperature", "margin"),
+    *("head", "head_norm", "features", "activation", "probe"),
+)
+"""Settings that a linear classifier has no use for."""
+DECIDED = ("model", "width", "head", "head_norm", "activation")
+"""Settings that are decided by an encoder to start from."""
 _BEYOND = 1e38  # float32 ends at 3.4e38
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
-
-
-@dataclass(frozen=True)
-class TemperatureSchedule:
-    """A temperature that changes evenly, in its logarithm, from the first epoch to the last.
-
-    Examples:
-        >>> schedule = TemperatureSchedule(0.1, 0.4)
-        >>> [round(schedule.at(epoch, 3), 3) for epoch in range(3)]
-        [0.1, 0.2, 0.4]
-    """
-
-    first: float
-    last: float
-
-    @classmethod
-    def of(cls, given: "TemperatureSchedule | float | Sequence[float]") -> "TemperatureSchedule":
-        """From a schedule, a single temperature, or the first and the last."""
-        if isinstance(given, TemperatureSchedule):
-            return given
-        first, last = given if isinstance(given, Sequence) and len(given) == 2 else (given, given)
-        return cls(first, last)  # type: ignore[arg-type]  # whatever it is, `Settings.check` looks at it
-
-    @property
-    def constant(self) -> bool:
-        """Whether it does not change."""
-        return self.first == self.last
-
-    def at(self, epoch: int, epochs: int) -> float:
-        """The temperature of an epoch, counted from 0; a single epoch has the last."""
-        done = epoch / (epochs - 1) if epochs > 1 else 1.0
-        low, high = sorted((self.first, self.last))
-        # Rounding must not lead out of the range, which may end where temperatures are refused.
-        return min(max(low, self.first * math.pow(self.last / self.first, done)), high)
 
 
 @dataclass(frozen=True)
@@ -106,21 +82,32 @@ class Settings:
     """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
     width: int | None = None
     """Width of the encoder (default: its own; 16 where the encoder is chosen)."""
-    head: Head = "linear"
-    """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly."""
+    head: Head | None = None
+    """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly (default:
+    linear; none for losses of a linear classifier)."""
+    head_norm: HeadNorm = "none"
+    """A BatchNorm between the linear layer and the activation, which spreads the first features."""
     features: int | None = None
     """Dimensions of the features, with a linear head (default: those of the encoder; for your own images at least 64,
     and two per class)."""
     activation: Activation = "relu"
     """Of the features: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
     loss: Loss = "supcon"
-    """The supervised contrastive loss, or cross-entropy with a linear classifier on the same features."""
+    """The supervised contrastive loss (supcon), or the frame term (frame), which starts faster; cross-entropy and
+    balanced-softmax train an ordinary linear classifier on ordinary features, and predict with it."""
+    supcon: Ramp = _NOTHING
+    """Weight of a contrastive part beside the frame term: one number, or the first and the last of an even change."""
     denominator: Denominator = "all"
     """The denominator of the contrastive loss."""
-    temperature: TemperatureSchedule = TemperatureSchedule(0.1, 0.1)
-    """Of the contrastive loss: one number, or the first and the last of a schedule that changes evenly in between."""
+    temperature: TemperatureSchedule = _USUAL
+    """Of the loss: one number, or the first and the last of a schedule that changes evenly in between."""
+    margin: Ramp = _NOTHING
+    """Taken off the cosines of the own class, which leads faster to the same frame: one number, or first and last."""
     scheme: Scheme = "reshuffle"
-    """How samples are cut into batches."""
+    """How samples are drawn and cut into batches."""
+    power: float | None = None
+    """With the scheme weighted: a class has a share of the rows proportional to its size to this power (default: 0.5;
+    1 is as often as it is there, 0 every class equally often)."""
     binding: Binding = "fixed"
     """What is added to each batch; fixed: the same example of each class."""
     bound_classes: int | None = None
@@ -140,7 +127,7 @@ class Settings:
     flip: bool = False
     """Exchange left and right at random, too; photographs and clothes of the benchmark sets are flipped anyway."""
     epochs: int | None = None
-    """Passes over the data (default: 1000; for your own images as many as 2000 steps make)."""
+    """Passes over the data (default: as many as 2000 steps make, from 5 to 500)."""
     minutes: float | None = None
     """As many epochs as this time allows, start and report included, by the speed of the first steps; at least one."""
     lr: float = 0.1
@@ -149,7 +136,8 @@ class Settings:
     """Largest learning rate of the encoder without its head; 0 leaves it as it is (default: that of all, and 0 with
     another backbone)."""
     lr_schedule: LearningRateSchedule = "cosine"
-    """How the learning rate falls: cosine (after a warm-up of 5 %), or step (by ten after each third)."""
+    """How the learning rate falls: cosine or step (by ten after each third), or linear, which does not restart; a
+    warm-up of 5 % comes before cosine and linear."""
     weight_decay: float = 5e-4
     """L2 penalty on the weights."""
     precision: Precision = "32"
@@ -162,6 +150,12 @@ class Settings:
     """Processes that decode image files (default: one per core)."""
     memory: float | None = None
     """GiB for the pixels of image files; more are decoded whenever they are needed (default: a quarter of all)."""
+    adjust: float | Literal["fit"] | None = None
+    """What is taken off the score of a class, times the logarithm of its share of the training images (default: fit,
+    if there are validation images, on which it is fitted; else 0)."""
+    probe: bool = False
+    """Predict with a balanced linear classifier of the encoder's features before the head, fitted at the end; for
+    classes of a few images that have settled onto the frame."""
     test_images: int | None = None
     """Test images per class (default: all)."""
     measure_every: int | None = None
@@ -170,7 +164,9 @@ class Settings:
     """Decides everything that is random."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "temperature", TemperatureSchedule.of(self.temperature))
+        for name in _RAMPS:
+            kind = TemperatureSchedule if name == "temperature" else Ramp
+            object.__setattr__(self, name, kind.of(getattr(self, name)))
 
     @property
     def num_epochs(self) -> int:
@@ -179,9 +175,22 @@ class Settings:
         return self.epochs
 
     @property
+    def linear_classifier(self) -> bool:
+        """Whether the loss is that of a linear classifier on features of any length."""
+        return self.loss in ("cross-entropy", "balanced-softmax")
+
+    @property
     def measured_every(self) -> int:
         """Epochs between two measurements of the geometry."""
         return self.measure_every or max(1, self.num_epochs // _MEASUREMENTS)
+
+    def is_measured(self, epoch: int) -> bool:
+        """Whether the geometry is measured after an epoch, counted from 1: also after the first, and before settling.
+
+        Settling begins with the first epoch of images that are not augmented.
+        """
+        settling = epoch < self.num_epochs and self.clean(epoch) and not self.clean(epoch - 1)
+        return settling or epoch in (1, self.num_epochs) or epoch % self.measured_every == 0
 
     def clean(self, epoch: int) -> bool:
         """Whether images are not augmented in an epoch."""
@@ -203,7 +212,8 @@ class Settings:
         phase = progress / restart if progress < restart else (progress - restart) / self.clean_fraction
         if self.lr_schedule == "step":
             return self.lr * 0.1 ** math.floor(3 * phase)
-        return self.lr * min(1.0, progress / _WARM_UP) * 0.5 * (1 + math.cos(math.pi * phase))
+        fall = 1 - progress if self.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * phase))
+        return self.lr * min(1.0, progress / _WARM_UP) * fall
 
     def absolute(self) -> "Settings":
         """The same settings with absolute paths."""
@@ -242,10 +252,7 @@ class Settings:
         if self.head == "none" and self.features is not None:
             otherwise = "; without it the width decides the dimension"
             raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
-        if self.loss == "cross-entropy":
-            for name in ("denominator", "prototypes", "temperature"):
-                if getattr(self, name) != getattr(Settings, name):
-                    raise OptionError(Option(name), " needs ", Option("loss", "supcon"), "; cross-entropy ignores it")
+        self._check_loss()
         if self.binding in ("none", "present"):
             for name in ("bound_classes", "bound_examples"):
                 if getattr(self, name) != getattr(Settings, name):
@@ -258,11 +265,34 @@ class Settings:
             same = f" without augmentation would be {self.views} times the same image"
             raise OptionError(Option("views", self.views), same)
 
+    def _check_loss(self) -> None:
+        """Refuse what the loss would ignore."""
+        given = [field.name for field in fields(Settings) if getattr(self, field.name) != field.default]
+        if self.linear_classifier:
+            for name in OF_FRAMES:
+                if name in given and (name, self.head) != ("head", "none"):
+                    frames = Option("loss", "supcon"), " or frame; "
+                    raise OptionError(Option(name), " needs ", *frames, f"{self.loss} has a linear classifier instead")
+        if self.loss != "frame" and "supcon" in given:
+            raise OptionError(Option("supcon"), " needs ", Option("loss", "frame"))
+        if self.loss == "frame" and not self.supcon.largest:
+            for name in ("denominator", "prototypes"):
+                if name in given:
+                    raise OptionError(Option(name), " is of the contrastive part; give it a weight, ", Option("supcon"))
+        if self.power is not None and self.scheme != "weighted":
+            raise OptionError(Option("power"), " needs ", Option("scheme", "weighted"))
+        if self.head_norm != "none" and self.head == "none":
+            raise OptionError(Option("head_norm", self.head_norm), " needs ", Option("head", "linear"))
+        if self.probe and self.adjust:
+            raise OptionError(Option("probe"), " is balanced already; leave ", Option("adjust"), " out")
+        for margin in (self.margin.first, self.margin.last):
+            check_margin(margin, self.denominator)
+
     def _check_values(self) -> None:
         for name, kind in get_type_hints(Settings).items():
             value = getattr(self, name)
             choice = next((each for each in (kind, *get_args(kind)) if get_origin(each) is Literal), None)
-            if choice is not None:
+            if choice is not None and name != "adjust":  # which may be a number, too
                 if value is not None or choice is kind:
                     check_choice(name, value, choice)
             elif name == "workers":
@@ -305,14 +335,18 @@ class Settings:
                 raise OptionError(Option(name), f" must be the name of a column, not {brief(repr(value), 60)}")
         for tau in (self.temperature.first, self.temperature.last):
             check_temperature(tau)
+        for weight in (self.supcon.first, self.supcon.last):
+            check_number("supcon", weight, least=0, below=_BEYOND)
+        if self.power is not None:
+            check_number("power", self.power, least=0, most=1)
+        if self.adjust is not None and self.adjust != "fit":
+            check_number("adjust", self.adjust, least=0, most=100, advice=("or ", Option("adjust", "fit")))
 
     def to_dict(self) -> dict[str, Any]:
-        """Types that JSON has: a temperature is a number, or a list of the first and the last."""
+        """Types that JSON has: what may change is a number, or a list of the first and the last."""
         data = asdict(self)
         data |= {name: None if data[name] is None else str(data[name]) for name in _PLACES}
-        tau = self.temperature
-        data["temperature"] = tau.first if tau.constant else [tau.first, tau.last]
-        return data
+        return data | {name: getattr(self, name).to_json() for name in _RAMPS}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Settings":
@@ -323,33 +357,6 @@ class Settings:
             own["size"] = tuple(own["size"])
         places: dict[str, Any] = {name: None if own.get(name) is None else Path(own[name]) for name in _PLACES}
         return replace(Settings(**own), **places)
-
-
-RECIPES: dict[Recipe, dict[str, Any]] = {
-    "quick": {},
-    "paper": {
-        "data": "cifar10",
-        "majority": 5000,
-        "model": "resnet18",
-        "head": "none",
-        "epochs": 350,
-        "lr_schedule": "step",
-        "clean_fraction": 0.0,
-        "measure_every": 10,
-    },
-    "fast": {
-        "data": "fashion-mnist",
-        "model": "resnet18",
-        "prototypes": True,
-        "binding": "redrawn",
-        "temperature": TemperatureSchedule(0.1, 0.5),
-        "batch_size": 32,
-        "lr": 0.03,
-        "clean_fraction": 0.6,
-        "epochs": 70,
-    },
-}
-"""Settings that differ from the defaults, by recipe."""
 
 
 def _absolute(path: str | Path) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from orthoframe._rows import unit_rows
 from orthoframe.data import Data, LabelledImages, Normaliser
@@ -12,10 +12,9 @@ from orthoframe.encoders import FrameEncoder, FrameHead
 from orthoframe.errors import DataError, Option, OptionError
 from orthoframe.options import has_files
 from orthoframe.training._encoder_file import TrainedEncoder, load_encoder
-from orthoframe.training._settings import Settings
+from orthoframe.training._settings import DECIDED, Settings
 
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
-_DECIDED = ("model", "width", "head", "activation")  # by the encoder
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Start:
         """
         assert settings.init is not None
         trained = load_encoder(Path(settings.init), code=code)
-        decided = {name: getattr(trained.architecture, name) for name in _DECIDED}
+        decided = {name: getattr(trained.architecture, name) for name in DECIDED}
         for name, made in decided.items():
             if getattr(settings, name) not in (made, getattr(Settings, name)):
                 raise OptionError(Option(name), " is decided by ", Option("init"), "; leave it out")
@@ -83,13 +82,25 @@ class Start:
         old = linear.out_features
         block = max(1, old // known)
         added = new * block
-        wider = FrameHead(linear.in_features, old + added, trained.architecture.activation)
+        wider = FrameHead(
+            linear.in_features, old + added, trained.architecture.activation, trained.architecture.head_norm
+        )
         assert wider.linear is not None
         fresh = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
             wider.linear.weight.copy_(torch.cat([linear.weight, fresh * (_SCALE * linear.weight.std())]))
-            wider.linear.bias.copy_(torch.cat([linear.bias, torch.zeros(added)]))
+            for module, grown in ((linear, wider.linear), (trained.encoder.head.norm, wider.norm)):
+                _extend(module, grown, old)
         directions = torch.zeros(num_classes, old + added, dtype=torch.float64)
         directions[:known, :old] = means
         directions[known:, old:] = torch.eye(new).repeat_interleave(block, dim=1) * block**-0.5
         return FrameEncoder(trained.encoder.backbone, wider), directions.float(), trained.normaliser
+
+
+def _extend(module: nn.Module | None, wider: nn.Module | None, old: int) -> None:
+    """Give a wider layer what the old one has of each dimension; new dimensions start as they are made."""
+    if module is None or wider is None:
+        return
+    for name, value in module.state_dict().items():
+        if value.ndim == 1:  # biases, and what a normalisation has
+            wider.state_dict()[name][:old] = value

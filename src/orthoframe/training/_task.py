@@ -1,11 +1,11 @@
 """What is trained, on which images and in which batches."""
 
-from collections import OrderedDict
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
@@ -25,20 +25,11 @@ from orthoframe.data import (
 )
 from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
-from orthoframe.geometry import (
-    Accuracy,
-    Calibration,
-    Confusion,
-    NearestCentre,
-    accuracy_of,
-    calibration_error,
-    measure_parts,
-)
+from orthoframe.losses import make_frame
 from orthoframe.options import has_files, is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
-from orthoframe.training._encoder_file import Architecture, TrainedEncoder
-from orthoframe.training._evaluation import Evaluation, encode
 from orthoframe.training._fingerprint import DataFingerprint
+from orthoframe.training._objective import Network
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import Start
 
@@ -62,8 +53,8 @@ class Task:
     augment: Augment
     plan: BatchPlan
     encoder: FrameEncoder
-    classifier: nn.Linear | None = None  # for cross-entropy
-    prototypes: Tensor | None = None  # [k, dim], rows that every batch is compared with
+    classifier: nn.Linear | None = None  # of the losses that have one
+    prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
 
     @property
@@ -76,12 +67,21 @@ class Task:
         """The model, or the backbone that takes its place."""
         return self.settings.model or str(getattr(self.encoder.backbone, "name", "encoder"))
 
-    def modules(self) -> nn.Sequential:
+    def network(self) -> Network:
         """Everything that is trained."""
-        parts: OrderedDict[str, nn.Module] = OrderedDict(encoder=self.encoder)
-        if self.classifier is not None:
-            parts["classifier"] = self.classifier
-        return nn.Sequential(parts)
+        return Network(self.encoder, self.classifier)
+
+    def shares(self) -> NDArray[np.float64]:
+        """The part of all rows that each class has in the batches, `[k]`.
+
+        A class without images, which an encoder to start from may know, has as much as the smallest, so that rows of
+        others are still told apart from it.
+        """
+        found = self.plan.shares()
+        shares: NDArray[np.float64] = np.full(len(self.train.classes), found.min())
+        shares[np.asarray(self.plan.labels.names)] = found
+        shares /= shares.sum()
+        return shares
 
     def notes(self) -> list[tuple[Part, ...]]:
         """What the user may not expect: images that are left out, classes that are not looked at."""
@@ -119,7 +119,12 @@ class Task:
         settings, plan = self.settings, self.plan
         names = [self.train.classes[c] for c in plan.labels.names]
         return certify_run(
-            plan, settings.num_epochs, denominator=settings.denominator, prototypes=settings.prototypes, names=names
+            plan,
+            settings.num_epochs,
+            denominator=settings.denominator,
+            prototypes=settings.prototypes,
+            frame=settings.loss == "frame",
+            names=names,
         )
 
     def looked_at(self) -> LabelledImages:
@@ -128,52 +133,6 @@ class Task:
             return self.train
         counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
         return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
-
-    def handed_out(self, found: Evaluation) -> TrainedEncoder:
-        """The encoder, and what others need to use it."""
-        settings, backbone = self.settings, getattr(self.encoder.backbone, "config", None)
-        made = Architecture(
-            settings.model, settings.width, settings.head, settings.features, settings.activation, backbone
-        )
-        classes, centres = self.train.classes, found.centres
-        return TrainedEncoder(
-            self.encoder, centres, classes, self.preparation, self.normaliser, made, found.calibration
-        )
-
-    def evaluate(self, encoder: nn.Module, *, final: bool = False) -> Evaluation:
-        """Measure the training images, and classify the validation images.
-
-        The test images are looked at at the end, or where there are no others to look at; and all training images are,
-        of which many files may have to be decoded.
-        """
-        train = self.train if final else self.looked_at()
-        classes, labels = train.classes, train.labels.cpu()
-        features = encode(encoder, train, self.normaliser)
-        geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
-        counts = torch.bincount(labels, minlength=len(classes))
-        centres = torch.full((len(classes), features.shape[1]), torch.nan, dtype=torch.float64)
-        if self.directions is not None:  # known classes may have no images here
-            centres = self.directions.double()  # a copy
-        centres[counts > 0] = geometry.means
-        rule = NearestCentre(centres)
-
-        def look(images: LabelledImages) -> tuple[Tensor, Accuracy]:
-            scores = rule.scores(encode(encoder, images, self.normaliser))
-            return scores, accuracy_of(scores, images.labels.cpu(), classes, counts)
-
-        validation, calibration = None, None
-        if self.validation is not None:
-            scores, validation = look(self.validation)
-            if final:
-                calibration = Calibration.fitted(scores, self.validation.labels.cpu())
-        test, confusion, error = None, None, None
-        if final or self.validation is None:
-            scores, test = look(self.test)
-            if final:
-                confusion = Confusion.of(scores, self.test.labels, classes)
-            if calibration is not None:
-                error = calibration_error(calibration.confidences(scores), self.test.labels.cpu())
-        return Evaluation(geometry, test, centres, validation, calibration, confusion, error, classes)
 
 
 def make_task(
@@ -216,7 +175,7 @@ def make_task(
         if settings.test_images is not None:
             there = [min(count, settings.test_images) for count in test.class_counts]
             test = test.subset(imbalanced_indices(test.labels, there, seed=settings.seed))
-        settings = after_loading(settings, data, len(train))
+        settings = after_loading(settings, data, train.class_counts)
         shape = train.image_shape
         k = len(train.classes)
         directions = None
@@ -224,7 +183,8 @@ def make_task(
             encoder, directions, normaliser = start.grown(k, settings.seed)
             wider = settings.head == "linear" and encoder.out_features
             new = k > len(start.trained.classes)
-            settings = replace(settings, features=wider or None, prototypes=settings.prototypes or new)
+            bound = settings.prototypes or (new and settings.loss == "supcon")  # the frame term has them anyway
+            settings = replace(settings, features=wider or None, prototypes=bound)
         else:
             normaliser = _normaliser(train, settings.data)
             if backbone is not None:
@@ -234,10 +194,11 @@ def make_task(
                 shape,
                 backbone=backbone,
                 width=settings.width,
-                head=settings.head,
+                head=settings.head or "linear",
                 features=settings.features,
+                head_norm=settings.head_norm,
                 activation=settings.activation,
-                num_classes=k,
+                num_classes=None if settings.linear_classifier else k,
                 seed=settings.seed,
             )
         if settings.backbone_lr == 0:
@@ -249,13 +210,13 @@ def make_task(
     except (ValueError, OSError) as error:
         raise TrainingError(f"{settings.data}: {error}") from error
     classifier = None
-    if settings.loss == "cross-entropy":
+    if settings.linear_classifier:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
-            classifier = nn.Linear(encoder.out_features, k)
+            classifier = nn.Linear(encoder.backbone.out_features, k)
     prototypes = None
-    if settings.prototypes:
-        prototypes = _prototypes(k, encoder.out_features) if directions is None else directions
+    if settings.prototypes or settings.loss == "frame":
+        prototypes = make_frame(k, encoder.out_features) if directions is None else directions
     return Task(
         settings,
         DataFingerprint.of(data),
@@ -281,6 +242,7 @@ def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
         None if settings.scheme == "full" else settings.batch_size,
         scheme=settings.scheme,
         binding=settings.binding,
+        power=settings.power,
         seed=settings.seed,
         views=settings.views_in(settings.num_epochs - 1),
         bound_examples=settings.bound_examples,
@@ -340,16 +302,9 @@ def _augmentation(settings: Settings, height: int) -> Augment:
     return replace(augment, flip=augment.flip or settings.flip)
 
 
-def _prototypes(k: int, dim: int) -> Tensor:
-    """An orthogonal frame `[k, dim]`: each class has dim // k dimensions to itself."""
-    block = dim // k
-    rows = torch.eye(k).repeat_interleave(block, dim=1) * block**-0.5
-    return nn.functional.pad(rows, (0, dim - k * block))
-
-
 def _check_batch_norm(plan: BatchPlan, encoder: FrameEncoder, processes: int) -> None:
     """Refuse batches that are too small for BatchNorm."""
-    if not any(isinstance(part, nn.BatchNorm2d) for part in encoder.modules()):
+    if not any(isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d) for part in encoder.modules()):
         return
     rows = min(map(len, plan.batches(0))) * plan.views // processes
     if rows < 2:

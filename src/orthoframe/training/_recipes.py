@@ -1,0 +1,78 @@
+"""Where the defaults of a run come from: recipes, each for a purpose of its own."""
+
+from typing import Any
+
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Goal, Recipe, check_choice, is_own_data
+from orthoframe.training._schedules import Ramp, TemperatureSchedule
+from orthoframe.training._settings import DECIDED, OF_FRAMES, Settings
+
+RECIPES: dict[Recipe, dict[str, Any]] = {
+    "quick": {"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1},
+    "accurate": {
+        "loss": "frame",
+        "head_norm": "batch",
+        "scheme": "weighted",
+        "binding": "none",
+        "clean_fraction": 0.0,
+    },
+    "paper": {
+        "data": "cifar10",
+        "majority": 5000,
+        "model": "resnet18",
+        "head": "none",
+        "epochs": 350,
+        "lr_schedule": "step",
+        "clean_fraction": 0.0,
+        "measure_every": 10,
+    },
+    "fast": {
+        "data": "fashion-mnist",
+        "model": "resnet18",
+        "prototypes": True,
+        "binding": "redrawn",
+        "temperature": TemperatureSchedule(0.1, 0.5),
+        "batch_size": 32,
+        "lr": 0.03,
+        "clean_fraction": 0.6,
+        "epochs": 70,
+    },
+}
+"""Settings that differ from the defaults, by recipe."""
+
+_SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5)}
+"""What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, and a margin."""
+
+
+def make_settings(recipe: Recipe | None = None, goal: Goal | None = None, **given: Any) -> Settings:
+    """The settings of a run, with the defaults of a recipe.
+
+    Args:
+        recipe: `quick` (the demonstration: contrastive, bound batches), `accurate` (the most accurate classes in a
+            small budget), `fast` (the fewest epochs to the frame) or `paper` (as published); by default `accurate` for
+            your own images, and `quick` for the benchmark sets.
+        goal: Of the recipe `accurate`: `accuracy`, the default, or `frame`, which settles onto the frame at the end.
+        **given: Settings, which replace those of the recipe.
+
+    Raises:
+        OptionError: For another recipe or goal, or a goal with another recipe.
+
+    Examples:
+        >>> make_settings(data="folder:photos").loss, make_settings(data="digits").loss
+        ('frame', 'supcon')
+        >>> make_settings("accurate", "frame", epochs=20).clean_fraction
+        0.4
+    """
+    if recipe is None:
+        recipe = "accurate" if is_own_data(given.get("data", Settings.data)) else "quick"
+    check_choice("recipe", recipe, Recipe)
+    chosen = dict(RECIPES[recipe])
+    if goal is not None:
+        check_choice("goal", goal, Goal)
+        if recipe != "accurate":
+            raise OptionError(Option("goal"), " needs ", Option("recipe", "accurate"), "; others end at the frame")
+        chosen |= _SETTLING if goal == "frame" else {}
+    without = [] if given.get("init") is None else [*DECIDED]
+    without += OF_FRAMES if Settings(loss=given.get("loss", Settings.loss)).linear_classifier else ()
+    chosen = {name: value for name, value in chosen.items() if name not in without}
+    return Settings(**{**chosen, **given})

@@ -1,0 +1,245 @@
+"""Every loss that can be asked for: what is minimised, what is known of it, and how its network classifies."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from lightning_fabric import Fabric
+from tests.training.runs import interrupt, noted, resume, rows_of, same, small, train
+from torch import nn
+
+from orthoframe import frame_floor, frame_loss, make_frame, supcon_loss
+from orthoframe.errors import OptionError
+from orthoframe.geometry import LinearClassifier, NearestCentre, accuracy_of
+from orthoframe.training import Cause, Loop, Ramp, Settings, encode, export_onnx, load_encoder, make_settings, make_task
+from orthoframe.training._objective import mean_cosine
+from orthoframe.training._probe import fit_probe
+
+LOSSES = ["supcon", "frame", "cross-entropy", "balanced-softmax"]
+
+
+def loop_of(settings):
+    fabric = Fabric(accelerator="cpu", devices=1)
+    fabric.launch()
+    return Loop(make_task(settings), fabric)
+
+
+def batch_of(loop, epoch=0):
+    """Images and labels of the first batch."""
+    batch = loop.task.plan.batches(epoch)[0]
+    images, labels = loop.draw(batch, next(loop.images.batches([batch], torch.device("cpu"))), epoch, 0)
+    return batch, images, labels
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_the_loss_of_a_step_is_the_formula(loss):
+    options = {} if "entropy" in loss or "softmax" in loss else {"margin": (0.1, 0.3), "temperature": (0.1, 0.2)}
+    options |= {"supcon": (0.2, 0.6)} if loss == "frame" else {}
+    loop = loop_of(small(loss=loss, scheme="weighted", binding="none", epochs=3, **options))
+    loop.objective.set_epoch(1)  # in the middle of every schedule
+    batch, images, labels = batch_of(loop, 1)
+    task = loop.task
+    found = loop.objective(loop.network(images), labels, len(batch))
+    if task.classifier is None:
+        features, tau, margin = task.encoder(images), math.sqrt(0.1 * 0.2), 0.2
+        contrastive = supcon_loss(features, labels, temperature=tau, margin=margin)
+        wanted = contrastive
+        if loss == "frame":
+            frame, shares = make_frame(10, task.encoder.out_features), task.shares()
+            options = {"temperature": tau, "margin": margin, "shares": shares}
+            wanted = frame_loss(features, labels, frame, **options) + 0.4 * contrastive
+    else:
+        scores = task.classifier(task.encoder.backbone(images))
+        if loss == "balanced-softmax":
+            scores = scores + torch.from_numpy(task.shares()).float().log()
+        wanted = F.cross_entropy(scores, labels)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_shares_are_those_of_the_rows_that_are_drawn():
+    task = make_task(small(loss="frame", scheme="weighted", power=0.25, binding="redrawn"))
+    rows = np.concatenate([np.concatenate(task.plan.batches(epoch)) for epoch in range(200)])
+    seen = np.bincount(task.train.labels.numpy()[rows], minlength=10) / len(rows)
+    assert np.abs(task.shares() - seen).max() < 0.002
+    assert task.shares().sum() == pytest.approx(1)
+
+
+def test_floor_and_gap_of_the_frame_term(tmp_path):
+    settings = small(loss="frame", scheme="weighted", binding="none", margin=0.3, head_norm="batch", epochs=60)
+    outcome = train(settings, tmp_path / "run")
+    task = make_task(outcome.settings)
+    for row in rows_of(tmp_path / "run")[:3]:
+        batches = task.plan.batches(int(row["epoch"]) - 1)
+        options = {"temperature": 0.1, "shares": task.shares(), "margin": 0.3}
+        floors = [float(frame_floor(task.train.labels[torch.from_numpy(each)], 10, **options)) for each in batches]
+        assert row["floor"] == pytest.approx(sum(floors) / len(floors), rel=1e-5)
+    assert outcome.certificate.certificate.holds
+    assert outcome.certificate.certificate.frame
+    distances = [record.delta_of for record in outcome.records if record.delta_of is not None]
+    assert distances[-1] < distances[0] / 3
+    assert outcome.records[-1].relative_gap < outcome.records[0].relative_gap / 3
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_it_predicts_as_it_was_trained_to(loss, tmp_path):
+    """What is handed out classifies as the run did, with its file, and as an ONNX graph."""
+    outcome = train(small(loss=loss, epochs=12, adjust=0.1), tmp_path / "run")
+    trained, task = load_encoder(tmp_path / "run"), make_task(outcome.settings)
+    scores, classes = trained.classify(trained.features(task.test.pixels))
+    found = accuracy_of(scores, task.test.labels, task.train.classes, task.class_counts)
+    assert found == outcome.evaluation.test
+    assert torch.equal(classes, scores.argmax(1))
+    if loss in ("supcon", "frame"):
+        assert isinstance(trained.rule, NearestCentre)
+        assert trained.adjust == 0.1
+        if loss == "frame":  # prototypes where there are any
+            assert torch.equal(trained.centres, make_frame(10, 16).double())
+        assert outcome.evaluation.raw_delta_of is None
+    else:
+        assert isinstance(trained.rule, LinearClassifier)
+        raw = trained.encoder.backbone(trained.normaliser(task.test.pixels[:5])).double()
+        assert torch.allclose(trained.rule.scores(raw), scores[:5])
+        assert outcome.evaluation.raw_delta_of != outcome.evaluation.geometry.delta_of
+        assert rows_of(tmp_path / "run")[-1]["raw_delta_of"] == outcome.evaluation.raw_delta_of
+    said = export_onnx(trained, tmp_path / "out.onnx", task.test.pixels[:20])
+    assert "the same classes" in said
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_killed_and_resumed_to_the_same_bytes(loss, tmp_path):
+    options = {"head_norm": "batch", "margin": (0.0, 0.5)} if loss in ("supcon", "frame") else {}
+    settings = small(loss=loss, scheme="weighted", epochs=4, **options)
+    train(settings, tmp_path / "whole")
+    interrupt(settings, tmp_path / "part", 1, 2)
+    resume(tmp_path / "part")
+    assert same(tmp_path / "part", tmp_path / "whole")
+
+
+def test_adjustment_of_a_linear_classifier_is_that_of_its_scores(tmp_path):
+    plain = train(small(loss="cross-entropy", epochs=5), tmp_path / "plain")
+    adjusted = train(small(loss="cross-entropy", epochs=5, adjust=1.0), tmp_path / "adjusted")
+    shares = torch.from_numpy(make_task(plain.settings).shares())
+    change = adjusted.evaluation.rule.bias - plain.evaluation.rule.bias
+    assert torch.allclose(change, -(shares / shares.max()).log())
+
+
+def test_adjustment_is_fitted_where_there_are_validation_images(tmp_path):
+    options = {"majority": 90, "ratio": 10.0, "validation": 0.3, "epochs": 60, "width": 64, "batch_size": 64}
+    outcome = train(small(margin=0.5, **options), tmp_path / "run")
+    assert outcome.settings.adjust == "fit"
+    assert outcome.evaluation.rule.adjust > 0  # small classes scatter more
+    with pytest.raises(OptionError, match=r"adjust='fit' needs validation images; hold some out with validation=0\.1"):
+        make_task(small(adjust="fit"))
+
+
+def test_a_probe_of_the_backbone(tmp_path):
+    outcome = train(small(epochs=10, probe=True), tmp_path / "run")
+    trained, task = load_encoder(tmp_path / "run"), make_task(outcome.settings)
+    assert isinstance(outcome.evaluation.rule, LinearClassifier)
+    scores, _ = trained.classify(trained.features(task.test.pixels))
+    assert accuracy_of(scores, task.test.labels, task.train.classes, task.class_counts) == outcome.evaluation.test
+
+
+def test_the_probe_is_balanced_logistic_regression():
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    generator = torch.Generator().manual_seed(0)
+    for classes in (2, 4):
+        labels = torch.arange(200) % classes
+        labels[:100] = 0
+        rows = torch.randn(200, 5, generator=generator) + F.one_hot(labels, 5) * 2
+        found = fit_probe((rows, labels))
+        model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000))
+        model.fit(rows.numpy(), labels.numpy())
+        wanted = model.predict_proba(rows.numpy())
+        # torch divides by n - 1.
+        assert np.abs(found.scores(rows).softmax(1).numpy() - wanted).max() < 2e-3
+
+
+def test_mean_cosine():
+    rows = F.normalize(torch.randn(7, 3, generator=torch.Generator().manual_seed(0)))
+    pairs = [float(rows[i] @ rows[j]) for i in range(7) for j in range(7) if i != j]
+    assert mean_cosine(rows) == pytest.approx(sum(pairs) / len(pairs))
+
+
+def test_a_cold_start_is_noticed_after_a_hundred_steps(tmp_path):
+    """A real one: a narrow network in small batches stays where all features are alike; the frame term does not."""
+    notes = []
+    outcome = train(small(epochs=12, batch_size=16), tmp_path / "cold", noted(notes))
+    said = [note for note in notes if note.startswith("cold start: after 100 steps the loss, ")]
+    assert len(said) == 1
+    assert said[0].endswith("; loss='frame' has no such plateau")
+    assert "rows are nearly parallel (mean cosine " in said[0]
+    assert Cause.COLD_START in [likely.cause for likely in outcome.diagnosis.causes]
+    advice = next(likely.advice for likely in outcome.diagnosis.causes if likely.cause is Cause.COLD_START)
+    assert "".join(map(str, advice)) == "loss='frame', which has no such plateau, or more epochs"
+    notes.clear()
+    outcome = train(small(epochs=12, batch_size=16, loss="frame"), tmp_path / "warm", noted(notes))
+    assert not [note for note in notes if "cold start" in note]
+    assert Cause.COLD_START not in [likely.cause for likely in outcome.diagnosis.causes]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"loss": "cross-entropy", "margin": 0.5}, "margin needs loss='supcon' or frame; cross-entropy has a linear"),
+        ({"loss": "balanced-softmax", "head": "linear"}, "head needs loss='supcon' or frame; balanced-softmax has"),
+        ({"loss": "cross-entropy", "probe": True}, "probe needs loss='supcon' or frame"),
+        ({"supcon": 0.3}, "supcon needs loss='frame'"),
+        ({"loss": "frame", "prototypes": True}, "prototypes is of the contrastive part; give it a weight, supcon"),
+        ({"loss": "frame", "supcon": -1.0}, "supcon must be at least 0"),
+        ({"power": 0.5}, "power needs scheme='weighted'"),
+        ({"scheme": "weighted", "power": 2.0}, "power must be from 0 to 1, not 2.0"),
+        ({"head_norm": "batch", "head": "none"}, "head_norm='batch' needs head='linear'"),
+        ({"margin": 11.0}, "margin must be from -1 to 10, not 11.0"),
+        ({"margin": 0.5, "denominator": "negatives"}, "margin=0.5 would only add a constant"),
+        ({"adjust": -0.1}, "adjust must be from 0 to 100, not -0.1; or adjust='fit'"),
+        ({"adjust": "no"}, "adjust must be a number, not str"),
+        ({"probe": True, "adjust": 0.1}, "probe is balanced already; leave adjust out"),
+    ],
+    ids=str,
+)
+def test_what_a_loss_would_ignore_is_refused(options, words):
+    with pytest.raises(OptionError, match="^" + words.replace("(", r"\(")):
+        Settings(**options).check()
+
+
+def test_recipes():
+    assert make_settings(data="npz:x").loss == "frame"
+    assert make_settings("accurate", "frame").margin == Ramp(0.0, 0.5)
+    assert make_settings("accurate", "accuracy").clean_fraction == 0.0
+    assert make_settings("accurate", loss="cross-entropy").head_norm == "none"  # which has no such head
+    make_settings(loss="balanced-softmax").check()
+    with pytest.raises(OptionError, match="goal needs recipe='accurate'; others end at the frame"):
+        make_settings("quick", "frame")
+    with pytest.raises(OptionError, match="recipe must be one of 'quick', 'accurate'"):
+        make_settings("slow")
+
+
+def test_what_settling_cost_is_said(tmp_path):
+    settings = make_settings("accurate", "frame", **{**small_options(), "validation": 0.3, "epochs": 10})
+    outcome = train(settings, tmp_path / "run")
+    before, after = outcome.diagnosis.settling
+    rows = rows_of(tmp_path / "run")
+    assert before == rows[5]["validation_balanced_accuracy"]  # of ten epochs, four have images as they are
+    assert after == rows[9]["validation_balanced_accuracy"]
+    said = f"settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
+    assert said in outcome.diagnosis.sentence()
+    assert train(make_settings("accurate", **small_options()), tmp_path / "b").diagnosis.settling is None
+
+
+def small_options():
+    return {"data": "digits", "majority": 40, "ratio": 2.0, "width": 16, "features": 16, "epochs": 3, "batch_size": 32}
+
+
+def test_features_of_a_linear_classifier_are_as_they_come(tmp_path):
+    outcome = train(small(loss="cross-entropy"), tmp_path / "run")
+    task = make_task(outcome.settings)
+    assert (task.settings.head, task.encoder.head.linear) == ("none", None)
+    assert isinstance(task.classifier, nn.Linear)
+    raw = encode(task.encoder.backbone, task.train, task.normaliser)
+    assert float((raw.norm(dim=1) - 1).abs().max()) > 0.1
