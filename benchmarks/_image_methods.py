@@ -1,0 +1,163 @@
+"""The methods that `benchmarks/images.py` compares, all on one loop, plan, encoder and augmentation.
+
+Those that the library has are settings. LDAM-DRW (Cao et al., 2019) and BCL (Zhu et al., 2022) have a head and a loss
+of their own here, written from their equations.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from orthoframe.losses import GapMeter
+from orthoframe.training import RECIPES, Loop, Task, TaskObjective
+
+LR = (0.025, 0.05, 0.1, 0.2)
+"""Learning rates that are tried for each method."""
+
+
+class _OwnObjective(TaskObjective):
+    """A loss of the benchmark's own, from the outputs of its head."""
+
+    def __init__(self, task: Task, head: Any) -> None:
+        self.settings, self.processes, self.loss, self.has_floor = task.settings, 1, None, False
+        self.meter, self.epoch, self.head, self._keys = GapMeter(), 0, head, ()
+        self.counts = torch.tensor(task.class_counts, dtype=torch.float32)
+
+    def set_epoch(self, epoch: int) -> float:
+        """Remember it: weights may be deferred."""
+        self.epoch = epoch
+        return self.settings.temperature.at(epoch, self.settings.num_epochs)
+
+
+class CosineClassifier(nn.Module):
+    """Cosines to the weights of each class, times a scale."""
+
+    def __init__(self, dim: int, classes: int, scale: float = 30.0) -> None:
+        super().__init__()
+        self.raw, self.scale = nn.Parameter(torch.empty(classes, dim).uniform_(-1, 1)), scale
+
+    @property
+    def weight(self) -> Tensor:
+        """Unit rows, which predict."""
+        return F.normalize(self.raw, dim=1)
+
+    @property
+    def bias(self) -> Tensor:
+        """None."""
+        return self.raw.new_zeros(len(self.raw))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Cosines."""
+        return F.normalize(features, dim=1) @ self.weight.T
+
+
+class LdamDrw(_OwnObjective):
+    """Label-distribution-aware margins, with weights of effective numbers in the last fifth of the epochs."""
+
+    LARGEST, BETA, DEFERRED = 0.5, 0.9999, 0.8
+
+    def __call__(self, outputs: Tensor, labels: Tensor, rows: int) -> Tensor:
+        """The loss of a batch."""
+        margins = self.counts**-0.25
+        margins = margins * (self.LARGEST / margins.max())
+        scores = self.head.scale * outputs.scatter_add(1, labels[:, None], -margins[labels][:, None])
+        if self.epoch < self.DEFERRED * self.settings.num_epochs:
+            return F.cross_entropy(scores, labels)
+        weights = (1 - self.BETA) / (1 - self.BETA**self.counts)
+        return F.cross_entropy(scores, labels, weight=weights / weights.sum() * len(weights))
+
+
+class ContrastiveClassifier(nn.Module):
+    """A linear classifier beside a projection to the sphere, whose outputs are side by side."""
+
+    def __init__(self, dim: int, classes: int, projected: int = 128) -> None:
+        super().__init__()
+        self.linear = nn.Linear(dim, classes)
+        self.projection = nn.Sequential(nn.Linear(dim, 512), nn.ReLU(True), nn.Linear(512, projected))
+
+    @property
+    def weight(self) -> Tensor:
+        """Of the classifier, which predicts."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor:
+        """Of the classifier."""
+        return self.linear.bias
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Scores, and unit rows."""
+        return torch.cat([self.linear(features), F.normalize(self.projection(features), dim=1)], 1)
+
+
+class Bcl(_OwnObjective):
+    """Balanced contrastive learning: logit-adjusted cross-entropy, and class-averaged contrast with class centres."""
+
+    TEMPERATURE, CLASSIFY, CONTRAST = 0.1, 2.0, 0.6
+
+    def __call__(self, outputs: Tensor, labels: Tensor, rows: int) -> Tensor:
+        """The loss of a batch."""
+        k = len(self.counts)
+        scores, unit = outputs[:, :k], outputs[:, k:]
+        classified = F.cross_entropy(scores + (self.counts / self.counts.sum()).log(), labels)
+        centres = F.normalize(self.head.projection(self.head.linear.weight), dim=1)
+        every, classes = torch.cat([unit, centres]), torch.cat([labels, torch.arange(k)])
+        logits = unit @ every.T / self.TEMPERATURE
+        itself = torch.eye(len(unit), len(every), dtype=torch.bool)
+        same = (labels[:, None] == classes) & ~itself
+        # Each class counts once in the denominator, however many rows it has.
+        sizes = torch.bincount(classes, minlength=k)[classes].expand(len(unit), -1) - (labels[:, None] == classes).int()
+        averaged = (logits - sizes.clamp(min=1).log()).masked_fill(itself, -torch.inf)
+        terms = averaged.logsumexp(1, keepdim=True) - logits
+        contrast = (terms * same).sum(1) / same.sum(1)
+        return self.CLASSIFY * classified + self.CONTRAST * contrast.mean()
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train.
+
+    Attributes:
+        settings: That differ from those of all methods.
+        head: Makes the classifier, from the dimension of features and the number of classes; None for the library's.
+        objective: Its loss.
+        adjust: Post-hoc logit adjustments of the same network, each of which is a method of its own.
+    """
+
+    settings: dict[str, Any]
+    head: Callable[[int, int], nn.Module] | None = None
+    objective: type[_OwnObjective] | None = None
+    adjust: dict[str, float] | None = None
+
+    def equip(self, task: Task) -> Task:
+        """Give the task the head of the method."""
+        if self.head is None:
+            return task
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(task.settings.seed)
+            head: Any = self.head(task.encoder.backbone.out_features, len(task.train.classes))
+        return replace(task, classifier=head)
+
+    def install(self, loop: Loop) -> None:
+        """Give the loop the loss of the method."""
+        if self.objective is not None:
+            head: Any = loop.task.classifier
+            loop.objective = self.objective(loop.task, head)
+            loop.meter = loop.objective.meter
+
+
+_CLASSIFIER: dict[str, Any] = {"loss": "cross-entropy", "binding": "none"}
+METHODS: dict[str, Method] = {
+    "cross-entropy": Method(_CLASSIFIER, adjust={"cross-entropy, adjusted": 1.0}),
+    "balanced softmax": Method({**_CLASSIFIER, "loss": "balanced-softmax"}),
+    "class-balanced draws": Method({**_CLASSIFIER, "scheme": "balanced"}),
+    "balanced softmax, redrawn": Method({**_CLASSIFIER, "loss": "balanced-softmax", "binding": "redrawn"}),
+    "LDAM-DRW": Method(_CLASSIFIER, CosineClassifier, LdamDrw),
+    "BCL": Method(_CLASSIFIER, ContrastiveClassifier, Bcl),
+    "accurate": Method(RECIPES["accurate"]),
+}
+"""Every method by name; the last is ours."""

@@ -1,0 +1,297 @@
+"""Balanced accuracy on imbalanced images, ours beside what one would use instead; and the way to the frame.
+
+Every method sees the same images, as many rows and steps, the same network and augmentation. Its learning rate is
+chosen among four, and where it has one an adjustment of scores for class sizes is fitted, on validation images that no
+other run sees, with a seed that is not judged; `accurate` has one learning rate for all data sets. Which classes are
+small differs from seed to seed. Accuracies are those of the whole test set.
+
+The second part counts epochs, seconds and FLOPs until the class means are an orthogonal frame (Delta_GM 0.1), for the
+paper's recipe, for the recipe `fast` as it was, and as it is.
+
+Runs are kept in a file as they end, and are not run twice:
+
+    python benchmarks/images.py --json docs/results/images.json --npz ../shared/data/cifar100-part.npz
+"""
+
+import argparse
+import itertools
+import json
+import math
+import os
+import statistics
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+
+from _image_methods import LR, METHODS
+from orthoframe.data import Data, LabelledImages, load_data
+from orthoframe.geometry import (
+    Calibration,
+    LinearClassifier,
+    NearestCentre,
+    accuracy_of,
+    calibration_error,
+    fit_adjustment,
+)
+from orthoframe.training import Loop, Settings, Task, encode, make_task
+
+SEEDS, TUNED = (1, 2, 3, 4, 5), 100  # seeds that are judged, and the one that choices are made with
+BUDGETS = (20_000, 60_000)  # rows
+BATCH = 100
+HELD_OUT, FEW = 100, 30  # validation images per class; of classes that have few
+SHARED: dict[str, Any] = {"model": "conv6", "width": 8, "batch_size": BATCH, "clean_fraction": 0.0}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A data set with its imbalance."""
+
+    data: str
+    options: dict[str, Any]
+
+
+def scenes(npz: Path | None) -> dict[str, Scene]:
+    """Every setting by name."""
+    fashion, cifar = {"majority": 1000}, {"majority": 2000}
+    found = {
+        "FashionMNIST STEP 10": Scene("fashion-mnist", {**fashion, "imbalance": "step", "ratio": 10}),
+        "FashionMNIST STEP 100": Scene("fashion-mnist", {**fashion, "imbalance": "step", "ratio": 100}),
+        "FashionMNIST long tail 100": Scene("fashion-mnist", {**fashion, "imbalance": "long-tail", "ratio": 100}),
+        "CIFAR-10 long tail 100": Scene("cifar10", {**cifar, "imbalance": "long-tail", "ratio": 100}),
+    }
+    if npz is not None:
+        found["100 classes"] = Scene(f"npz:{npz}", {"imbalance": "none", "flip": True})
+        found["100 classes, long tail 50"] = Scene(f"npz:{npz}", {"imbalance": "long-tail", "ratio": 50, "flip": True})
+    return found
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run."""
+
+    scene: str
+    method: str
+    rows: int
+    seed: int
+    lr: float
+    tuning: bool
+    adjust: float = 0.0
+    temperature: float = 1.0
+
+    @property
+    def key(self) -> str:
+        """By which it is kept."""
+        kind = f"tuning lr {self.lr:g}" if self.tuning else f"seed {self.seed}"
+        return f"{self.scene} | {self.method} | {self.rows} | {kind}"
+
+
+def _permuted(images: LabelledImages, order: np.ndarray[Any, Any]) -> LabelledImages:
+    """The same images with classes in another order."""
+    place = torch.from_numpy(np.argsort(order))
+    return replace(images, labels=place[images.labels], classes=tuple(images.classes[c] for c in order))
+
+
+def make_data(scene: Scene, seed: int, tuning: bool) -> tuple[Data, LabelledImages]:
+    """Images to train with, and those that are judged."""
+    whole = load_data(scene.data, None)
+    train, test = whole.train, whole.test
+    k = len(train.classes)
+    if k <= 10 or tuning:  # of the last images of each class, none is ever trained on
+        held = FEW if k > 10 else HELD_OUT
+        order = np.argsort(train.labels.numpy(), kind="stable")
+        parts = np.split(order, np.cumsum(np.bincount(train.labels.numpy(), minlength=k))[:-1])
+        if tuning:
+            test = train.subset(np.sort(np.concatenate([part[-held:] for part in parts])))
+        train = train.subset(np.sort(np.concatenate([part[:-held] for part in parts])))
+    order = np.random.default_rng(seed).permutation(k)
+    train, judged = _permuted(train, order), _permuted(test, order)
+    seen = judged.subset(np.arange(min(len(judged), 200)))  # what the loop looks at
+    return Data(train, seen, scene.data), judged
+
+
+def epochs_of(settings: Settings, data: Data, rows: int) -> int:
+    """As many as these rows make."""
+    task = make_task(replace(settings, epochs=1), given=data)
+    return max(1, round(rows / sum(map(len, task.plan.batches(0)))))
+
+
+def run(job: Job, scene: Scene) -> dict[str, Any]:
+    """Train and judge."""
+    torch.set_num_threads(1)
+    method = METHODS[job.method]
+    data, judged = make_data(scene, job.seed, job.tuning)
+    options = {**SHARED, **scene.options, **method.settings, "data": scene.data, "seed": job.seed, "lr": job.lr}
+    if options.get("binding") == "redrawn":  # rows of a batch are the same for all
+        options["batch_size"] = max(BATCH // 4, BATCH - len(data.train.classes))
+    settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0})
+    settings = replace(settings, epochs=epochs_of(settings, data, job.rows))
+    settings = replace(settings, measure_every=settings.epochs)
+    task = method.equip(make_task(settings, given=data))
+    start, busy = time.perf_counter(), time.process_time()
+    loop = Loop(task, Fabric(accelerator="cpu", devices=1))
+    method.install(loop)
+    rows = 0
+    for epoch in range(settings.num_epochs):
+        rows += sum(map(len, task.plan.batches(epoch)))
+        loop.run_epoch()
+    found = {"rows": rows, "seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
+    return {**asdict(job), **found, "results": dict(_judge(job, task, judged))}
+
+
+def _judge(job: Job, task: Task, judged: LabelledImages) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What the network is worth, by each rule that the method has."""
+    labels, counts = judged.labels, torch.tensor(task.class_counts)
+    if task.classifier is None:
+        assert task.prototypes is not None  # of the frame term
+        rule: NearestCentre | LinearClassifier = NearestCentre(task.prototypes)
+        represent: torch.nn.Module = task.encoder
+    else:
+        weight, bias = task.classifier.weight.detach().double(), task.classifier.bias.detach().double()
+        rule, represent = LinearClassifier(weight, bias), task.encoder.backbone
+    plain = rule.scores(encode(represent, judged, task.normaliser))
+    shares = torch.from_numpy(task.shares()) if METHODS[job.method].adjust else counts.double()
+    logs = (shares / shares.max()).log()
+    names = {job.method: 0.0 if METHODS[job.method].adjust else None, **dict.fromkeys(METHODS[job.method].adjust or {})}
+    for name, fixed in names.items():
+        adjust, temperature = (0.0 if fixed == 0.0 else job.adjust), job.temperature
+        if job.tuning and fixed is None:
+            adjust = fit_adjustment(plain, labels, shares)
+        scores = plain - adjust * logs
+        if job.tuning:
+            calibration = Calibration.fitted(scores, labels)
+            assert calibration is not None
+            temperature = calibration.temperature
+        accuracy = accuracy_of(scores, labels, judged.classes, counts)
+        error = calibration_error((scores / temperature).softmax(1), labels)
+        numbers = {"balanced": accuracy.balanced, "minority": accuracy.minority, "worst": accuracy.worst, "ece": error}
+        yield name, {**numbers, "adjust": adjust, "temperature": temperature}
+
+
+class Store:
+    """Runs that have ended, in a file with one line each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.runs: dict[str, dict[str, Any]] = {entry["key"]: entry for entry in map(json.loads, lines)}
+
+    def add(self, key: str, found: dict[str, Any]) -> None:
+        """Keep a run."""
+        self.runs[key] = {"key": key, **found}
+        with self.path.open("a") as file:
+            file.write(json.dumps(self.runs[key]) + "\n")
+
+
+def run_all(jobs: list[Job], known: dict[str, Scene], store: Store, workers: int) -> None:
+    """Run what is not there yet, the seeds of one method after those of another."""
+    left = [job for job in jobs if job.key not in store.runs]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(run, job, known[job.scene]): job for job in left}
+        for number, future in enumerate(as_completed(futures), start=1):
+            job = futures[future]
+            store.add(job.key, future.result())
+            best = store.runs[job.key]["results"][job.method]["balanced"]
+            print(f"{number} of {len(left)}: {job.key}: {best:.3f}, {store.runs[job.key]['seconds']:.0f} s", flush=True)
+
+
+def choose(store: Store, scene: str, name: str) -> tuple[float, float, float]:
+    """Learning rate, adjustment and temperature that a rule had on the validation images."""
+    method = next(each for each, found in METHODS.items() if name in (each, *(found.adjust or {})))
+    scenes_of = {scene} if method != "accurate" else {entry["scene"] for entry in store.runs.values()}
+
+    def mean(lr: float) -> float:
+        entries = [store.runs.get(_tuning(each, method, lr).key) for each in scenes_of]
+        return statistics.fmean(entry["results"][name]["balanced"] for entry in entries if entry is not None)
+
+    rates = [lr for lr in LR if _tuning(scene, method, lr).key in store.runs]
+    best = max(rates, key=mean)
+    found = store.runs[_tuning(scene, method, best).key]["results"][name]
+    return best, found["adjust"], found["temperature"]
+
+
+def _tuning(scene: str, method: str, lr: float) -> Job:
+    return Job(scene, method, BUDGETS[0], TUNED, lr, True)
+
+
+def main() -> None:
+    """Run what is missing, and print tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, default=Path("images.json"), help="where runs are kept, one line each")
+    parser.add_argument("--npz", type=Path, help="images of 100 classes, as the command's --data npz: takes them")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="runs at a time, one thread each")
+    parser.add_argument("--rows", type=int, nargs="*", default=BUDGETS, help="budgets")
+    parser.add_argument("--scenes", nargs="*", help="some settings alone, by a part of their names")
+    parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
+    parser.add_argument("--tables", action="store_true", help="run nothing")
+    arguments = parser.parse_args()
+    known, store = scenes(arguments.npz), Store(arguments.json)
+    chosen = [name for name in known if not arguments.scenes or any(part in name for part in arguments.scenes)]
+    if not arguments.tables:
+        every = itertools.product(chosen, METHODS, LR)
+        run_all([_tuning(scene, method, lr) for scene, method, lr in every], known, store, arguments.workers)
+        jobs = []
+        for rows, seed, scene, method in itertools.product(arguments.rows, arguments.seeds, chosen, METHODS):
+            rules = [method, *(METHODS[method].adjust or {})]
+            jobs += [_judged(store, scene, method, rule, rows, seed) for rule in rules[-1:]]
+        run_all(jobs, known, store, arguments.workers)
+    for rows in arguments.rows:
+        print_table(store, chosen, rows)
+
+
+def _judged(store: Store, scene: str, method: str, rule: str, rows: int, seed: int) -> Job:
+    lr, adjust, temperature = choose(store, scene, rule)
+    return Job(scene, method, rows, seed, lr, False, adjust, temperature)
+
+
+def paired(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
+    """Mean difference, half the width of its 95 % interval, and the p-value of a two-sided t test."""
+    from scipy import stats
+
+    differences = np.subtract(ours, theirs)
+    mean, error = float(differences.mean()), float(differences.std(ddof=1) / math.sqrt(len(differences)))
+    half = float(stats.t.ppf(0.975, len(differences) - 1)) * error
+    return mean, half, float(stats.ttest_rel(ours, theirs).pvalue)
+
+
+def print_table(store: Store, chosen: list[str], rows: int) -> None:
+    """Means over seeds, and differences to ours with Holm's correction over all comparisons."""
+    rules = [rule for method, found in METHODS.items() for rule in (method, *(found.adjust or {}))]
+    values: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    for entry in store.runs.values():
+        if not entry["tuning"] and entry["rows"] and entry["key"].split(" | ")[2] == str(rows):
+            for rule, found in entry["results"].items():
+                values.setdefault((entry["scene"], rule), {})[entry["seed"]] = {**found, "seconds": entry["cpu"]}
+    print(f"\n{rows:,} rows; balanced accuracy, minority half, worst class, ECE, seconds; ours less theirs")
+    tests = []
+    for scene in chosen:
+        for rule in rules:
+            found = values.get((scene, rule), {})
+            if not found:
+                continue
+            means = {
+                name: statistics.fmean(each[name] for each in found.values()) for name in next(iter(found.values()))
+            }
+            ours = values.get((scene, "accurate"), {})
+            seeds = sorted(found.keys() & ours.keys())
+            shown = " | ".join(f"{means[name]:.3f}" for name in ("balanced", "minority", "worst", "ece"))
+            line = f"| {scene} | {rule} | {shown} | {means['seconds']:.0f} | "
+            if rule != "accurate" and len(seeds) > 1:
+                both = ([side[s]["balanced"] for s in seeds] for side in (ours, found))
+                mean, half, p = paired(*both)
+                tests.append((p, scene, rule))
+                line += f"{mean:+.3f} ± {half:.3f}"
+            print(line + " |")
+    significant = [test[1:] for rank, test in enumerate(sorted(tests)) if test[0] * (len(tests) - rank) < 0.05]
+    print(f"different after Holm's correction over {len(tests)} comparisons: {significant}")
+
+
+if __name__ == "__main__":
+    main()
