@@ -177,3 +177,15 @@ def test_the_order_of_rows_and_classes_does_not_matter():
         rows = torch.randperm(30, generator=torch.Generator().manual_seed(sum(order)))
         again = fit_adjustment(cosines[rows][:, new], new.argsort()[labels[rows]], shares[new])
         assert again == pytest.approx(found, rel=1e-4)
+
+
+def test_scores_of_a_wider_range():
+    """Those of a linear classifier that has learnt class shares: taking their logarithm off is what is best."""
+    generator = torch.Generator().manual_seed(0)
+    shares = torch.tensor([0.9, 0.09, 0.01], dtype=torch.float64)
+    labels = torch.arange(3).repeat_interleave(4000)
+    means = 3 * torch.eye(3, dtype=torch.float64)
+    rows = means[labels] + torch.randn(len(labels), 3, generator=generator, dtype=torch.float64)
+    logits = rows @ means.T - means.square().sum(1) / 2 + shares.log()
+    # The optimum of the balanced problem, exactly; sampling moves it by a few hundredths.
+    assert fit_adjustment(logits, labels, shares) == pytest.approx(1.0, abs=0.1)

@@ -33,8 +33,9 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
     Returns:
         lambda, at least 0: small classes scatter more than large ones, not less, and a fit that says the opposite says
         it of the few rows that it saw. At most 2 / log(largest / smallest share), from where on the smallest class
-        would win whatever the cosines are. 0 if classes have equal sizes, if rows are of fewer than two classes, and if
-        cosines do not tell classes apart.
+        would win whatever the cosines are; for scores of a wider range, such as those of a linear classifier, that
+        range takes the place of 2. 0 if classes have equal sizes, if rows are of fewer than two classes, and if cosines
+        do not tell classes apart.
 
     Raises:
         ValueError: For shares that are not one per class, or not positive where a class can be predicted.
@@ -68,11 +69,12 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
         gradient = torch.einsum("i,ij,vij->v", weights, logits.softmax(1), variables)
         return float(weights @ logits.logsumexp(1)), _UNIT * gradient.numpy()
 
+    reach = max(2.0, float((cosines[:, present].amax(1) - cosines[:, present].amin(1)).max()))
     sharpest = _SHARPEST / _UNIT
-    bounds: Any = [(0.0, sharpest), (0.0, 2 * sharpest / steepest)]
+    bounds: Any = [(0.0, sharpest), (0.0, reach * sharpest / steepest)]
     options = {"maxiter": 500, "ftol": 1e-13, "gtol": 1e-9}
     a, b = minimize(loss, [1.0, 0.0], jac=True, method="L-BFGS-B", bounds=bounds, options=options).x.tolist()
-    return min(b / a, 2 / steepest) if a > 1 / (_SHARPEST * _UNIT) else 0.0
+    return min(b / a, reach / steepest) if a > 1 / (_SHARPEST * _UNIT) else 0.0
 
 
 def log_ratios(shares: Weights, present: Tensor) -> Tensor:
