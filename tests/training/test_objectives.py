@@ -66,6 +66,12 @@ def test_shares_are_those_of_the_rows_that_are_drawn():
     assert task.shares().sum() == pytest.approx(1)
 
 
+def test_no_weighted_batch_is_too_short():
+    """A BatchNorm needs two rows: 180 images in batches of 179 would leave one."""
+    plan = make_task(small(loss="frame", scheme="weighted", binding="none", head_norm="batch", batch_size=179)).plan
+    assert [len(batch) for batch in plan.batches(0)] == [90, 90]
+
+
 def test_floor_and_gap_of_the_frame_term(tmp_path):
     settings = small(loss="frame", scheme="weighted", binding="none", margin=0.3, head_norm="batch", epochs=60)
     outcome = train(settings, tmp_path / "run")
@@ -152,12 +158,12 @@ def test_the_probe_is_balanced_logistic_regression():
         labels = torch.arange(200) % classes
         labels[:100] = 0
         rows = torch.randn(200, 5, generator=generator) + F.one_hot(labels, 5) * 2
-        found = fit_probe((rows, labels))
+        found = fit_probe(classes + 1, (rows, labels))  # and one without rows
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000))
         model.fit(rows.numpy(), labels.numpy())
         wanted = model.predict_proba(rows.numpy())
         # torch divides by n - 1.
-        assert np.abs(found.scores(rows).softmax(1).numpy() - wanted).max() < 2e-3
+        assert np.abs(found.scores(rows).softmax(1)[:, :classes].numpy() - wanted).max() < 2e-3
 
 
 def test_mean_cosine():
@@ -216,8 +222,30 @@ def test_recipes():
     make_settings(loss="balanced-softmax").check()
     with pytest.raises(OptionError, match="goal needs recipe='accurate'; others end at the frame"):
         make_settings("quick", "frame")
+    with pytest.raises(OptionError, match="goal needs loss='frame', which has a frame to settle onto"):
+        make_settings("accurate", "frame", loss="cross-entropy")
     with pytest.raises(OptionError, match="recipe must be one of 'quick', 'accurate'"):
         make_settings("slow")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "given"),
+    [
+        ("accurate", {"head": "none"}),
+        ("quick", {"denominator": "negatives"}),
+        ("fast", {"loss": "frame"}),
+        ("paper", {"backbone": "hf:x"}),
+        ("fast", {"minutes": 5.0}),
+    ],
+    ids=str,
+)
+def test_what_is_given_excludes_a_part_of_the_recipe(recipe, given):
+    make_settings(recipe, **given).check()
+
+
+def test_the_contrastive_loss_of_the_recipe_is_bound():
+    assert make_settings("accurate", loss="supcon").binding == "fixed"
+    assert make_settings("accurate").binding == "none"
 
 
 def test_what_settling_cost_is_said(tmp_path):

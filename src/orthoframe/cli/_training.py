@@ -16,7 +16,7 @@ from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
 from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
-from orthoframe.geometry import Accuracy, Confusion, NearestCentre
+from orthoframe.geometry import Accuracy, Confusion
 
 _LINES = 40  # of epochs at most, where there is no terminal
 _ALL, _WORST = 20, 5  # classes whose accuracies are all printed; of more, so many
@@ -174,9 +174,9 @@ def _print_result(result: training.RunResult) -> None:
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
     table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
-    if isinstance(found.rule, NearestCentre) and found.rule.adjust:
+    if found.adjust:
         fitted = ", fitted on validation images" if result.settings.adjust == "fit" else ""
-        table.add_row("adjustment for class sizes", f"{found.rule.adjust:.4g} (lambda{fitted})")
+        table.add_row("adjustment for class sizes", f"{found.adjust:.4g} (lambda{fitted})")
     if found.validation is not None:
         table.add_row("balanced validation accuracy", f"{found.validation.balanced:.4f}{found.validation.over()}")
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")

@@ -11,7 +11,7 @@ import tyro
 
 from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Goal, Loss, Recipe
+from orthoframe.options import Denominator, Goal, Head, Loss, Recipe
 from orthoframe.training import Ramp, Settings, TemperatureSchedule, make_settings
 
 
@@ -102,11 +102,15 @@ class TrainCommand(Settings):
         data: str | None = None,
         loss: Loss | None = None,
         init: Path | None = None,
+        backbone: str | None = None,
+        minutes: float | None = None,
+        head: Head | None = None,
+        denominator: Denominator | None = None,
     ) -> "TrainCommand":
-        """The defaults of all options, as the recipe gives them; what else was given may decide on some."""
-        every = {"data": data, "loss": loss, "init": init}
-        given = {name: value for name, value in every.items() if value is not None}
-        chosen = make_settings(recipe, goal, **given)
+        """The defaults of all options, as the recipe gives them; what else was given may exclude some."""
+        every: dict[str, Any] = {"data": data, "loss": loss, "init": init, "backbone": backbone, "minutes": minutes}
+        every |= {"head": head, "denominator": denominator}
+        chosen = make_settings(recipe, goal, **{name: value for name, value in every.items() if value is not None})
         return cls(recipe=recipe, goal=goal, **{field.name: getattr(chosen, field.name) for field in fields(chosen)})
 
     def run(self) -> int:
@@ -114,8 +118,6 @@ class TrainCommand(Settings):
         from orthoframe.cli._training import run_training
 
         settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
-        if settings.minutes is not None and settings.epochs == self.defaults(self.recipe).epochs:
-            settings = replace(settings, epochs=None)  # of the recipe, not of the user
         if self.resume is not None:
             self._check_alone(settings)
             return run_training(None, self.resume, self.tensorboard, self.code)

@@ -43,7 +43,8 @@ def after_loading(settings: Settings, data: Data, class_counts: Sequence[int]) -
         class_counts: How many of its training images are kept of each class.
     """
     own = is_own_data(settings.data)
-    if settings.backbone is not None and settings.backbone_lr is None:
+    trains = settings.head != "none" or settings.linear_classifier  # also if its backbone stays as it is
+    if settings.backbone is not None and settings.backbone_lr is None and trains:
         settings = replace(settings, backbone_lr=0.0)  # to train it takes a GPU, and a learning rate of its own
     if settings.model is None and settings.backbone is None and settings.init is None:
         convolutional = own and min(data.train.image_shape[1:]) >= _SMALLEST

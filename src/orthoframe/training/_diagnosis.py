@@ -142,7 +142,7 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
 
 def _settling(settings: Settings, records: Sequence[EpochRecord]) -> tuple[float, float] | None:
     """Balanced validation accuracy after the last epoch of augmented images, and at the end."""
-    if not settings.clean_fraction or not settings.augment:
+    if not settings.clean_fraction or not settings.augment or settings.probe:  # which classifies only at the end
         return None
     augmented = [record for record in records if not settings.clean(record.epoch - 1)]
     before = augmented[-1].validation_balanced_accuracy if augmented else None

@@ -44,6 +44,7 @@ class Evaluation:
     calibration_error: float | None = None  # None without a calibration
     classes: tuple[str, ...] = ()  # all of the run; the geometry has those with training images
     raw_delta_of: float | None = None  # of features that are not normalised; for losses of a linear classifier
+    adjust: float = 0.0  # what scores were adjusted by, for class sizes
 
     @property
     def tested(self) -> Accuracy:
@@ -108,11 +109,13 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         rule = LinearClassifier(weight, bias)
     elif settings.probe and final:
         represent = task.encoder.backbone
-        parts = {"train": train} if task.validation is None else {"train": train, "validation": task.validation}
-        rule = fit_probe(*((encode(represent, part, task.normaliser), part.labels.cpu()) for part in parts.values()))
+        parts = [train] if task.validation is None else [train, task.validation]
+        encoded = [(encode(represent, part, task.normaliser), part.labels.cpu()) for part in parts]
+        rule = fit_probe(len(classes), *encoded)
 
     # What a linear classifier learns of class sizes is what it has seen; centres are adjusted for how rows scatter.
-    sizes = counts.clamp(min=1).double() if frames else torch.from_numpy(task.shares())
+    # A class without images, which an encoder to start from may know, gets nothing ahead of the others.
+    sizes = torch.where(counts > 0, counts, counts.max()).double() if frames else torch.from_numpy(task.shares())
     adjust = 0.0 if settings.adjust in (None, "fit") else float(settings.adjust)
     validation, calibration = None, None
     if task.validation is not None:
@@ -130,9 +133,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         confusion = Confusion.of(scores, known, classes) if final else None
         if calibration is not None:
             error = calibration_error(calibration.confidences(scores), known)
-    return Evaluation(
-        geometry, test, rule, centres, validation, calibration, confusion, error, classes, raw_delta_of=raw
-    )
+    return Evaluation(geometry, test, rule, centres, validation, calibration, confusion, error, classes, raw, adjust)
 
 
 def _adjusted(rule: Rule, sizes: Tensor, adjust: float) -> Rule:

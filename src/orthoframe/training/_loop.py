@@ -252,10 +252,12 @@ class Loop:
         found = self.objective.is_cold(loss, outputs, self._row_labels(batch, epoch)[0])
         if found is not None:
             collapsed, cosine = found
+            supcon = self.task.settings.loss == "supcon"
+            advice = Option("loss", "frame") if supcon else Option("head_norm", "batch")
             self.cold = (
                 f"cold start: after {_COLD_STEP} steps the loss, {loss:.3f}, is still about that of features that are "
                 f"all alike, {collapsed:.3f}, and rows are nearly parallel (mean cosine {cosine:.2f}); ",
-                *(Option("loss", "frame"), " has no such plateau"),
+                *(advice, " has no such plateau"),
             )
 
     def _read_losses(self) -> None:

@@ -157,11 +157,13 @@ def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> 
     scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
     wanted, _ = trained.classify(trained.features(pixels))
     known = wanted.isfinite().all(0)
+    # Scores of a linear classifier may be large: relative to the largest, as cosines are to 1.
+    tolerance = _TOLERANCE * max(1.0, float(wanted[:, known].abs().max()))
     apart = float((scores - wanted)[:, known].abs().max())
-    if not apart <= _TOLERANCE:
+    if not apart <= tolerance:
         raise TrainingError(f"the exported scores differ from torch's by {apart:.2g}; nothing was written")
     # Where two centres are equally near, up to rounding, either is right.
-    wrong = int((wanted.amax(1) - wanted.gather(1, classes[:, None])[:, 0] > _TOLERANCE).sum())
+    wrong = int((wanted.amax(1) - wanted.gather(1, classes[:, None])[:, 0] > tolerance).sum())
     if wrong:
         raise TrainingError(
             f"the exported class of {wrong} of {len(pixels)} images is not torch's; nothing was written"

@@ -14,13 +14,14 @@ Rows = tuple[Tensor, Tensor]
 """Features `[rows, dim]` and labels `[rows]`."""
 
 
-def fit_probe(train: Rows, validation: Rows | None = None) -> LinearClassifier:
+def fit_probe(num_classes: int, train: Rows, validation: Rows | None = None) -> LinearClassifier:
     """Fit a logistic regression in which all classes count the same.
 
     Settling onto a frame can cost classes of a few images at the head, and not before it: there this classifier still
     tells them apart.
 
     Args:
+        num_classes: k; a class without training rows is never predicted.
         train: Features before the head, and labels.
         validation: Others, on which the strength of its penalty is chosen.
     """
@@ -29,12 +30,11 @@ def fit_probe(train: Rows, validation: Rows | None = None) -> LinearClassifier:
     rows, labels = train
     mean, scale = rows.double().mean(0), rows.double().std(0).clamp(min=1e-6)
     standard = ((rows.double() - mean) / scale).numpy()
-    k = int(labels.max()) + 1 if validation is None else int(torch.cat([labels, validation[1]]).max()) + 1
 
     def fitted(strength: float) -> LinearClassifier:
         model = LogisticRegression(C=strength, class_weight="balanced", max_iter=_ITERATIONS)
         model.fit(standard, labels.numpy())
-        weights, bias = np.zeros((k, rows.shape[1])), np.full(k, -np.inf)
+        weights, bias = np.zeros((num_classes, rows.shape[1])), np.full(num_classes, -np.inf)
         found, intercept = model.coef_, model.intercept_
         if len(model.classes_) == 2:  # which have one row of weights together
             found, intercept = np.concatenate([-found, found]) / 2, np.concatenate([-intercept, intercept]) / 2
@@ -45,5 +45,5 @@ def fit_probe(train: Rows, validation: Rows | None = None) -> LinearClassifier:
     if validation is None:
         return fitted(_STRENGTH)
     tried = [fitted(strength) for strength in _STRENGTHS]
-    names = range(k)
+    names = range(num_classes)
     return max(tried, key=lambda rule: accuracy_of(rule.scores(validation[0]), validation[1], names).balanced)

@@ -44,6 +44,18 @@ _SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5)}
 """What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, and a margin."""
 
 
+_EXCLUDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
+    ("init", None, DECIDED),
+    ("backbone", None, ("model", "width")),
+    ("minutes", None, ("epochs",)),
+    ("head", "none", ("head_norm", "features")),
+    ("denominator", "negatives", ("margin",)),
+    ("loss", "frame", ("prototypes",)),
+    ("loss", "supcon", ("binding",)),  # the frame term needs none, and the contrastive loss does
+)
+"""A setting, its value or None for any, and what it excludes of a recipe."""
+
+
 def make_settings(recipe: Recipe | None = None, goal: Goal | None = None, **given: Any) -> Settings:
     """The settings of a run, with the defaults of a recipe.
 
@@ -67,12 +79,17 @@ def make_settings(recipe: Recipe | None = None, goal: Goal | None = None, **give
         recipe = "accurate" if is_own_data(given.get("data", Settings.data)) else "quick"
     check_choice("recipe", recipe, Recipe)
     chosen = dict(RECIPES[recipe])
+    linear = Settings(loss=given.get("loss", Settings.loss)).linear_classifier
     if goal is not None:
         check_choice("goal", goal, Goal)
         if recipe != "accurate":
             raise OptionError(Option("goal"), " needs ", Option("recipe", "accurate"), "; others end at the frame")
+        if linear:
+            raise OptionError(Option("goal"), " needs ", Option("loss", "frame"), ", which has a frame to settle onto")
         chosen |= _SETTLING if goal == "frame" else {}
-    without = [] if given.get("init") is None else [*DECIDED]
-    without += OF_FRAMES if Settings(loss=given.get("loss", Settings.loss)).linear_classifier else ()
+    without = [*(OF_FRAMES if linear else ())]
+    for name, value, excluded in _EXCLUDED:
+        if given.get(name) is not None and value in (given[name], None):
+            without += excluded
     chosen = {name: value for name, value in chosen.items() if name not in without}
     return Settings(**{**chosen, **given})

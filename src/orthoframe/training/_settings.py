@@ -117,7 +117,7 @@ class Settings:
     prototypes: bool = False
     """Also compare every batch with a fixed prototype per class, which binds classes without encoding images."""
     batch_size: int = 128
-    """Samples per batch, before binding."""
+    """Samples per batch, before binding; with the scheme weighted at most, in batches of equal size."""
     views: int = 1
     """Augmented views of each sample in a batch; one while images are not augmented."""
     augment: bool = True
@@ -312,7 +312,7 @@ class Settings:
         check_number("lr", self.lr, above=0, below=_BEYOND)
         if self.backbone_lr is not None:
             check_number("backbone_lr", self.backbone_lr, least=0, below=_BEYOND)
-            if self.backbone_lr == 0 and self.head == "none":
+            if self.backbone_lr == 0 and self.head == "none" and not self.linear_classifier:
                 raise OptionError(Option("backbone_lr", 0), " leaves nothing to train; use ", Option("head", "linear"))
         check_number("weight_decay", self.weight_decay, least=0, below=_BEYOND)
         check_number("clean_fraction", self.clean_fraction, least=0, below=1)

@@ -37,6 +37,9 @@ class Start:
             OptionError: If the settings say otherwise than the encoder.
         """
         assert settings.init is not None
+        if settings.linear_classifier:
+            other = Option("loss", settings.loss)
+            raise OptionError(Option("init"), " starts from an encoder with its head, which ", other, " has no use for")
         trained = load_encoder(Path(settings.init), code=code)
         decided = {name: getattr(trained.architecture, name) for name in DECIDED}
         for name, made in decided.items():

@@ -1,5 +1,6 @@
 """What is trained, on which images and in which batches."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -237,9 +238,12 @@ def make_task(
 
 
 def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
+    size = settings.batch_size
+    if settings.scheme == "weighted":  # as many batches, but none that is too short for BatchNorm
+        size = math.ceil(len(train) / math.ceil(len(train) / size))
     return BatchPlan(
         train.labels.numpy(),
-        None if settings.scheme == "full" else settings.batch_size,
+        None if settings.scheme == "full" else size,
         scheme=settings.scheme,
         binding=settings.binding,
         power=settings.power,
