@@ -10,7 +10,7 @@ paper's recipe, for the recipe `fast` as it was, and as it is.
 
 Runs are kept in a file as they end, and are not run twice:
 
-    python benchmarks/images.py --json docs/results/images.json --npz ../shared/data/cifar100-part.npz
+    python benchmarks/images.py --json docs/results/images.json --npz FILE.npz
 """
 
 import argparse
