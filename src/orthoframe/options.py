@@ -92,6 +92,9 @@ Imbalance = Literal["step", "long-tail", "none"]
 Fit = Literal["pad", "crop", "stretch"]
 """How an image of another shape gets its size: with a border, without its margins, or out of proportion."""
 
+MOST_PIXELS = 2**25
+"""The most pixels of an image; a larger file is refused before it is decoded."""
+
 OWN_FILES = ("folder", "csv", "npz")
 """Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
 
@@ -146,6 +149,16 @@ def is_own_data(name: str) -> bool:
     return name.partition(":")[0] in (*OWN_FILES, "dataset")
 
 
+def has_data_dir(name: str) -> bool:
+    """Whether data is looked for in the folder of all data, by its name; an unknown name may be meant for one that is.
+
+    Examples:
+        >>> has_data_dir("mnist"), has_data_dir("digits"), has_data_dir("folder:cats")
+        (True, False, False)
+    """
+    return name != "digits" and not is_own_data(name)
+
+
 def has_files(name: str) -> bool:
     """Whether data is in image files, which have sizes of their own and are decoded, by its name.
 
@@ -197,6 +210,21 @@ def check_size(name: str, value: object, least: int = 1) -> int:
     if size > _LARGEST:
         raise OptionError(Option(name), f" must be at most {_LARGEST}, not {brief(size, 30)}")
     return size
+
+
+def check_image_size(size: object) -> tuple[int, int]:
+    """The height and width of images; an `OptionError` that names `size` for anything else, or for too many pixels.
+
+    Examples:
+        >>> check_image_size((48, 64))
+        (48, 64)
+    """
+    if not (isinstance(size, tuple) and len(size) == 2):
+        raise OptionError(Option("size"), f" must be a height and a width, not {brief(repr(size), 60)}")
+    height, width = (check_size("size", side) for side in size)
+    if height * width > MOST_PIXELS:
+        raise OptionError(Option("size"), f" is {height} x {width}, and an image has at most {MOST_PIXELS} pixels")
+    return height, width
 
 
 def check_number(

@@ -81,6 +81,18 @@ def test_bad_images_are_named_at_the_end(here, capsys):
     assert said.err.count("\n") == 1
 
 
+def test_features_that_are_not_finite(here, capsys):
+    """They are left out as images that cannot be read; if all are, nothing is kept."""
+    bad = "class Infinite(Network):\n    def forward(self, images):\n        return 1 / (super().forward(images) * 0)\n"
+    module = here.partition(":")[0]
+    with Path(f"{module}.py").open("a") as file:
+        file.write(bad)
+    assert run("folder:photos", "--backbone", f"{module}:Infinite", "--out", "out") == 2
+    said = "orthoframe: cat/0.png: its features are not finite; so it is with all 12 images\n"
+    assert capsys.readouterr().err == said
+    assert not Path("out").exists()
+
+
 def test_a_part_for_each_process_of_slurm(here, capsys, monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "2")
     for place, told in (("0", "2 are not there yet"), ("1", "12 of 12 images")):
@@ -99,6 +111,7 @@ def test_a_part_for_each_process_of_slurm(here, capsys, monkeypatch):
         (["photos", "--backbone", "{}", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),
         (["csv:table.csv", "--backbone", "{}", "--label-column", "kind"], "there is no column 'kind'"),
         (["photos", "--backbone", "{}", "--out", "table.csv"], "table.csv: File exists; choose another --out"),
+        (["table.csv", "--backbone", "{}"], "table.csv: the image is broken"),
     ],
 )
 def test_what_is_refused(here, words, sentence, capsys):
@@ -108,7 +121,7 @@ def test_what_is_refused(here, words, sentence, capsys):
     assert sentence in said
     assert said.startswith("orthoframe: ")
     assert said.count("\n") == 1
-    assert not Path("out", "manifest.json").exists()
+    assert not Path("out").exists()
 
 
 def test_an_encoder_that_was_trained_here(here, capsys):

@@ -185,7 +185,7 @@ def test_what_is_refused(rows, words, sentence, capsys):
     assert said.startswith("orthoframe: ")
     assert "unexpected" not in said
     assert said.count("\n") == 1
-    assert not Path("out", "report.json").exists()
+    assert not Path("out").exists()
 
 
 def test_features_of_another_dimension(rows, capsys):

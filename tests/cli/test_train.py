@@ -327,12 +327,15 @@ def test_a_folder_of_pictures(here, capsys):
     said = capsys.readouterr()
     assert said.err == ""
     before, first, parts = said.out.splitlines()[:3]
-    assert before == "reading 40 images (0.0 GiB as pixels)"
+    assert before == "reading 40 images (0.0 MiB as pixels)"
     assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
     assert parts == "4 more images are for validation, 8 for the test at the end."
     assert (here / "runs" / "pets-frame-seed0" / "report.html").exists()
     for more, words_of_error in (
-        (["--size", "big"], "must be a number of pixels, or height and width such as 48x64, not 'big'"),
+        (
+            ["--size", "big"],
+            "Error parsing --size: must be a number of pixels, or height and width such as 48x64, not 'big'",
+        ),
         (["--data", "folder:."], "did you mean folder:"),
         (["--group-column", "video"], "--group-column needs --data csv:FILE"),
         (["--minutes", "1"], "--minutes decides the number of epochs; leave --epochs out"),

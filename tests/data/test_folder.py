@@ -118,10 +118,18 @@ def test_folders_of_another_form_are_refused(tmp_path):
         load_data(f"folder:{tmp_path}")
 
 
-def test_one_level_too_high(tmp_path):
-    save(tmp_path / "Images" / "cat" / "1.png")
-    (tmp_path / "Annotations").mkdir()
-    with pytest.raises(DataError, match=r"did you mean folder:.*Images\?"):
+def test_one_level_or_two_too_high(tmp_path):
+    save(tmp_path / "birds" / "Images" / "cat" / "1.png")
+    (tmp_path / "birds" / "Annotations").mkdir()
+    for path in (tmp_path / "birds", tmp_path):
+        with pytest.raises(DataError, match=r"did you mean folder:.*birds/Images\?"):
+            load_data(f"folder:{path}")
+
+
+def test_classes_of_one_image_leave_none_for_the_test(tmp_path):
+    for name in "ab":
+        save(tmp_path / name / "1.png")
+    with pytest.raises(DataError, match="no class has enough images to hold test images out; 2 are the fewest"):
         load_data(f"folder:{tmp_path}")
 
 

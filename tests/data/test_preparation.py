@@ -1,5 +1,8 @@
 """One image file: upright, opaque, of the size and colours that are asked for."""
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -78,6 +81,10 @@ def test_what_is_refused(tmp_path):
         Preparation((1, 8, 8))(saved(tmp_path / "a.tiff", Image.fromarray(np.zeros((8, 8), np.float32))))
     with pytest.raises(DataError, match="No such file"):
         Preparation((1, 8, 8))(tmp_path / "none.png")
+    os.mkfifo(tmp_path / "pipe.png")
+    for path in (tmp_path / "pipe.png", Path("/dev/zero")):  # nobody writes to the one, and the other does not end
+        with pytest.raises(DataError, match="a pipe or a device, and an image file was expected"):
+            Preparation((1, 8, 8))(path)
     with pytest.raises(OptionError, match="fit must be one of 'pad', 'crop', 'stretch'"):
         Preparation((1, 8, 8), "squeeze")
     with pytest.raises(ValueError, match="1 or 3 channels"):

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from orthoframe.data import Normaliser, StreamedPixels, as_data, load_data
-from orthoframe.errors import DataError
+from orthoframe.errors import DataError, OptionError
 
 RANDOM = np.random.default_rng(0)
 
@@ -92,6 +92,8 @@ def test_memory_is_in_gib_and_no_image_is_there_twice(folder, monkeypatch):
     [
         ([], "is empty"),
         ([1, 2], "item 0 is not a pair"),
+        (iter([1, 2]), "a data set with a length and items is needed, not list_iterator"),
+        ([(Image.new("L", (4, 4)), torch.tensor([1, 2]))], r"label 0 is tensor\(\[1, 2\]\)"),
         ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
         ([(torch.zeros(1, 4, 4), 0), (torch.zeros(1, 4, 4), 0)], r"image [01] is torch\.float32"),
         ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
@@ -101,6 +103,23 @@ def test_memory_is_in_gib_and_no_image_is_there_twice(folder, monkeypatch):
 def test_items_of_another_kind_are_refused(items, said):
     with pytest.raises(DataError, match=said):
         as_data(items)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"size": 8}, "size must be a height and a width, not 8"),
+        ({"size": (0, 8)}, "size must be at least 1, not 0"),
+        ({"size": (2**20, 2**20)}, "size is 1048576 x 1048576, and an image has at most 33554432 pixels"),
+        ({"memory": -1}, "memory must be at least 0"),
+    ],
+)
+def test_options_out_of_range_are_named(options, said, folder):
+    with pytest.raises(OptionError, match=said):
+        as_data([(Image.new("RGB", (4, 4)), number % 2) for number in range(40)], **options)
+    if "size" in options:
+        with pytest.raises(OptionError, match=said):
+            load_data(f"folder:{folder}", **options)
 
 
 def test_names_of_classes_that_a_data_set_has():

@@ -51,7 +51,17 @@ def test_frames_of_one_video_stay_together(tmp_path):
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "there is no column 'path', but none"),
+        (b"", "the file is empty; its first line must name the columns"),
+        (b"path;label\na.png;x\n", "columns must be separated by commas, not as in 'path;label'"),
+        (b"path,label,label\na.png,x,y\n", "there are 2 columns 'label'; rename all but one"),
+        (
+            b"path,label\na.png,x\nb.png,x\n./a.png,y\n",
+            r"line 4 names the image of line 2 again \(.*a\.png\); keep one",
+        ),
+        (
+            b"path,label\n" + b"a.png,x\n" * 4,
+            "line 3 names the image of line 2 again .*; 2 more lines repeat an image too",
+        ),
         (b"path,label\n", "there is no row in it"),
         (b"path,label\na.png,\n", "line 2 has no entry in the column 'label'"),
         (b"path,label\na.png\n", "line 2 has no entry in the column 'label'"),

@@ -4,11 +4,12 @@ import io
 
 import numpy as np
 import pytest
+from matplotlib.font_manager import findSystemFonts, fontManager
 from matplotlib.text import Text
 
 from orthoframe import certify, measure
 from orthoframe.batches import meeting_counts
-from orthoframe.reporting import certificate_figure, geometry_figure, read_run, training_figure
+from orthoframe.reporting import _fonts, certificate_figure, geometry_figure, read_run, training_figure
 from orthoframe.reporting._fonts import class_labels
 from orthoframe.reporting._pictures import frame_curves, loss_curves
 from orthoframe.reporting._plotly import plot
@@ -82,6 +83,16 @@ def test_names_that_the_usual_font_has_not(kind, tmp_path):
     said = {text.get_text().partition(" (")[0] for text in figure.findobj(Text)}
     assert {NAMES[1], f"class {sorted(NAMES).index(NAMES[3])}", f"class {sorted(NAMES).index(NAMES[4])}"} <= said
     assert "Classes are numbered where no installed font has all letters of their names." in said
+
+
+def test_a_font_that_was_installed_after_matplotlib_had_made_its_list(monkeypatch):
+    installed = {file for file in findSystemFonts() if "\u732b" in _fonts._signs(file)}
+    if not installed:
+        pytest.skip("no font with Chinese signs is installed")
+    monkeypatch.setattr(fontManager, "ttflist", [each for each in fontManager.ttflist if each.fname not in installed])
+    for cached in (_fonts._fonts_for, _fonts._find_new_fonts):
+        cached.cache_clear()
+    assert class_labels(["\u732b", "cat"]) == ["\u732b", "cat"]
 
 
 def test_usual_names_need_no_note():

@@ -170,7 +170,7 @@ def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
     settings = Settings(
         majority=20, epochs=3, width=16, binding="none", augment=False, clean_fraction=0.0, batch_size=32
     )
-    result = Training(settings).run(tmp_path, None)
+    result = Training(settings).run(tmp_path, tmp_path / "data")  # which the digits do not need
     assert set(result.final) | {"time_to_of", "coverage", "certificate_correct"} == QUANTITIES
     assert set(map(len, result.curve.values())) == {len(result.curve["epoch"])}
     assert torch.tensor(result.cosines).diagonal().tolist() == pytest.approx([1.0] * 10)

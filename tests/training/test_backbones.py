@@ -107,6 +107,7 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
         ({"size": (20, 20)}, "size is 32 x 32, as the encoder needs it; leave it out"),
         ({"backbone": "resnet50"}, "backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY"),
         ({"backbone": "hf:./nothing"}, "nothing"),
+        ({"backbone": "sys:exit"}, r"called without arguments, it fails \(SystemExit"),
         ({"data": "digits"}, r"images of shape \[1, 8, 8\] do not fit the backbone, which takes \[3, 32, 32\]"),
     ],
 )

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -214,10 +215,14 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
         ({"features": 64}, "features is decided by init; leave it out"),
         ({"fit": "crop"}, "fit is decided by init; leave it out"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
-        ({"init": "nothing"}, "nothing: there is no trained encoder in it"),
+        ({"init": "nothing"}, "nothing: there is no trained encoder in it$"),
+        ({"init": "begun"}, "begun: there is no trained encoder in it yet"),
     ],
 )
-def test_starts_that_are_refused(tmp_path, options, said):
+def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    Path("begun").mkdir()
+    Path("begun", "config.json").write_text("{}")
     old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
     train(old, tmp_path / "old")
     given = {"data": old.data, "init": tmp_path / "old", "epochs": 1, **options}

@@ -29,6 +29,15 @@ def test_what_image_files_alone_can_have(option, value, arrays, tmp_path, monkey
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_data_sets_beside_data_that_has_a_place(arrays, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for data in ("digits", f"npz:{arrays}", "folder:photos", "csv:table.csv"):
+        assert main(["train", "--data", data, "--data-dir", "there"]) == 2
+        said = f"orthoframe: --data-dir is for data sets that are downloaded, not for --data {data}\n"
+        assert capsys.readouterr().err == said
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -76,7 +76,7 @@ def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -
         print(f"orthoframe: {spelled(note, flag)}", file=sys.stderr)
 
     def on_data(name: str, done: int, total: int | None) -> None:
-        if name not in downloads and bar.disable and "GiB" in name:
+        if name not in downloads and bar.disable and "as pixels" in name:
             print(name, flush=True)  # before a wait, of which no bar tells
         if name not in downloads:
             downloads[name] = bar.add_task(name, total=total, words="")

@@ -80,8 +80,6 @@ class FitCommand:
         labels = table.labels
         if labels is None:
             raise InputError(f"{self.features}: there are no labels in it; name a file with the class of each row")
-        with writing(self.out, "out"):
-            self.out.mkdir(parents=True, exist_ok=True)
         train, test, how = divided(table, labels, self.seed)
         classifier = FrameClassifier(
             hidden=(_WIDTH, max(_WIDTH, len(np.unique(labels[train])))),
@@ -95,6 +93,7 @@ class FitCommand:
         report = _report(classifier, table, labels, train, test)
         facts = {"features": str(self.features), "held_out": how, "seed": self.seed, **report}
         with writing(self.out, "out"):
+            self.out.mkdir(parents=True, exist_ok=True)
             classifier.save(self.out / CLASSIFIER)
             write_json(self.out / REPORT, facts, digits=8)
         print("\n".join(_words(report, how)))

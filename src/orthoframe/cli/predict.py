@@ -69,7 +69,7 @@ class PredictCommand:
         from orthoframe.cli._terminal import progress
         from orthoframe.data import available_cores, find_images
 
-        if not self.images:
+        if not all(self.images or [""]):
             raise InputError("which images? Name at least one file or folder")
         if self.top is not None:
             check_size("top", self.top)

@@ -47,8 +47,8 @@ _SIZE = tyro.constructors.PrimitiveConstructorSpec(
     nargs=1,
     metavar="N|HxW",
     instance_from_str=_parse_size,
-    is_instance=lambda value: isinstance(value, tuple),
-    str_from_instance=lambda size: [f"{size[0]}x{size[1]}"],
+    is_instance=lambda value: value is None or isinstance(value, tuple),
+    str_from_instance=lambda size: ["None" if size is None else f"{size[0]}x{size[1]}"],
 )
 
 
@@ -78,7 +78,7 @@ class TrainCommand(Settings):
     """Taken off the cosines of the own class, which leads faster to the same frame; it may rise, such as 0:0.5."""
     supcon: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.supcon
     """Weight of a contrastive part beside the frame term of --loss frame; it may rise, such as 0:0.3."""
-    size: Annotated[tuple[int, int], _SIZE] | None = None
+    size: Annotated[tuple[int, int] | None, _SIZE] = None
     """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
     recipe: Recipe | None = None
     """Which defaults to use: quick, accurate (the most accurate classes), fast (the fewest epochs to the frame) or

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import VALIDATION, hold_out
-from orthoframe.data._listing import Columns, Listing, chosen_size, list_folder, list_table
+from orthoframe.data._listing import Columns, Listing, check_once, chosen_size, list_folder, list_table
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import read_cifar, read_idx_images, read_npz
 from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, may_hold
 from orthoframe.errors import DataError, Option, OptionError, brief
-from orthoframe.options import OWN_FILES, Fit, check_count, check_number
+from orthoframe.options import OWN_FILES, Fit, check_count, check_image_size, check_number
 
 Progress = Callable[[str, int, int | None], None]
 """Called with a file name, the bytes downloaded so far, and the total if it is known; or with what is done with image
@@ -168,6 +168,8 @@ def load_data(
     """
     check_count("seed", seed, 0)
     check_number("validation", validation, least=0, below=1)
+    if size is not None:
+        check_image_size(size)
     kind, _, path = name.partition(":")
     groups: NDArray[Any] | None = None
     left_out: tuple[str, ...] = ()
@@ -185,6 +187,8 @@ def load_data(
     elif kind in OWN_FILES and path:
         file = Path(path).expanduser()
         listing = list_folder(file) if kind == "folder" else list_table(file, columns or Columns())
+        if kind == "csv":
+            check_once(file, listing)
         left_out = listing.left_out
         images = _from_files(listing, size, channels, fit, workers, progress)
         whole = len(listing.parts) == 1  # then a subset would only be a copy
@@ -222,6 +226,8 @@ def _divided(
         kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION)
         parts["validation"], train = train.subset(held), train.subset(kept)
     for part, images in parts.items():
+        if not len(images) and groups is None:
+            raise DataError(f"{name}: no class has enough images to hold {part} images out; 2 are the fewest")
         if not len(images):
             raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
     return Data(train, parts["test"], name, parts.get("validation"), fit, left_out, own_validation)
@@ -256,7 +262,8 @@ def _held(data: Data, memory: float | None, progress: Progress | None) -> Data:
     told = progress or (lambda name, done, total: None)
     number = len(data.train) + len(data.test) + (0 if data.validation is None else len(data.validation))
     size = number * math.prod(data.train.image_shape)
-    images = f"{number:,} images ({size / 2**30:.1f} GiB as pixels)"
+    memory_used = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+    images = f"{number:,} images ({memory_used} as pixels)"
     if may_hold(size, memory):
         return data.read(lambda done: told(f"reading {images}", done, number))
     told(f"{images} are read when they are needed", number, number)

@@ -16,6 +16,7 @@ from orthoframe.errors import DataError, Option, brief
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 _PARTS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
 _MOST_BYTES = 2**33  # of files whose content is looked at before a run, to recognise them later
+_LEVELS = 3  # of folders below the one given, among which the one that was meant is looked for
 _SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # that are chosen from
 
 
@@ -164,9 +165,12 @@ def _images(folder: Path) -> list[Path]:
 
 def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
     """Say what is wrong with a folder without images: the user may have meant another level."""
-    deeper = [each for each in _folders(path) if not _images(each) and any(map(_images, _folders(each)))]
-    if part == path and deeper:
-        raise DataError(f"{folder}: there are no images in it; did you mean folder:{deeper[0]}?")
+    deeper = _folders(path) if part == path else []
+    for _ in range(_LEVELS):
+        meant = [each for each in deeper if not _images(each) and any(map(_images, _folders(each)))]
+        if meant:
+            raise DataError(f"{folder}: there are no images in it; did you mean folder:{meant[0]}?")
+        deeper = [inside for each in deeper for inside in _folders(each)]
     kinds = ", ".join(IMAGE_ENDINGS)
     raise DataError(f"{folder}: there are no images in it ({kinds}), and each sub-folder of {part} is a class")
 
@@ -177,13 +181,19 @@ def list_table(path: Path, columns: Columns) -> Listing:
         with path.open(newline="", encoding="utf-8-sig") as file:
             reader = csv.DictReader(file, strict=True)
             names = list(reader.fieldnames or [])
+            if not names:
+                raise DataError(f"{path}: the file is empty; its first line must name the columns")
+            if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+                raise DataError(f"{path}: columns must be separated by commas, not as in {brief(names[0], 60)!r}")
             wanted = {"path_column": columns.path, "label_column": columns.label}
             wanted |= {"split_column": columns.split} if columns.split else {}
             wanted |= {"group_column": columns.group} if columns.group else {}
             for option, name in wanted.items():
                 if name not in names:
-                    there = brief(", ".join(names)) or "none"
+                    there = brief(", ".join(names))
                     raise DataError(f"{path}: there is no column {name!r}, but {there}; name it with ", Option(option))
+                if names.count(name) > 1:
+                    raise DataError(f"{path}: there are {names.count(name)} columns {name!r}; rename all but one")
             rows = [{name: row[name] for name in wanted.values()} for row in reader]
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
@@ -224,6 +234,23 @@ def list_table(path: Path, columns: Columns) -> Listing:
         parts,
         tuple(row[columns.group] for row in rows) if columns.group else None,
     )
+
+
+def check_once(path: Path, listing: Listing) -> None:
+    """Refuse a table that names an image twice: one row could be for training, and the other for the test."""
+    first: dict[str, int] = {}
+    again = [
+        line
+        for line, image in enumerate(map(os.path.normpath, listing.paths), 2)
+        if first.setdefault(image, line) != line
+    ]
+    if again:
+        image = os.path.normpath(listing.paths[again[0] - 2])
+        others = f"; {len(again) - 1} more lines repeat an image too" if len(again) > 1 else ""
+        raise DataError(
+            f"{path}: line {again[0]} names the image of line {first[image]} again ({image}); keep one, because "
+            f"an image must not be on both sides of a split{others}"
+        )
 
 
 def sorted_classes(names: set[str]) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """One image file as pixels: turned upright, without transparency, in the size and colours that an encoder takes."""
 
 import os
+import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from orthoframe.errors import DataError, brief
-from orthoframe.options import Fit, check_choice
+from orthoframe.options import MOST_PIXELS, Fit, check_choice
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -23,8 +24,6 @@ IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tif
 """Of the files that are taken for images."""
 # What these endings stand for. Pillow knows more, such as EPS, for which it would start another program.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
-MOST_PIXELS = 2**25
-"""The most pixels of an image file; a larger one is refused before it is decoded."""
 _BACKGROUND = 255  # white, behind what is transparent and beside what is padded
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values that exchange height and width
 
@@ -160,6 +159,8 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
+            if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # it might never end, or never begin
+                raise DataError(f"{path}: a pipe or a device, and an image file was expected")
             with path.open("rb", buffering=0) as file:
                 content = BytesIO(file.readall()) if whole else _NoMore(file)
                 with open(content, formats=_FORMATS) as image:

@@ -12,7 +12,7 @@ from orthoframe.data._listing import sorted_classes
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._stream import StreamedPixels, available_cores, may_hold
 from orthoframe.errors import DataError, Option, brief
-from orthoframe.options import Fit, check_count, check_number
+from orthoframe.options import Fit, check_count, check_image_size, check_number
 
 _TEST = 0.2
 
@@ -57,7 +57,13 @@ def as_data(
         (28, 4, 8, ('a', 'b'))
     """
     check_number("validation", validation, least=0, below=1)
+    if size is not None:
+        check_image_size(size)
+    if memory is not None:
+        check_number("memory", memory, least=0)
     for part in (train,) if test is None else (train, test):
+        if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
+            raise DataError(f"{name}: a data set with a length and items is needed, not {type(part).__name__}")
         if not len(part):
             raise DataError(f"{name}: the data set is empty")
     workers = available_cores() if workers is None else check_count("workers", workers, 0)
@@ -132,7 +138,8 @@ def _checked(item: Any, position: int, name: str) -> tuple[Any, int | str]:
 
 
 def _label(given: Any, position: int, name: str) -> int | str:
-    label = given.item() if isinstance(given, Tensor | np.generic) else given
+    single = isinstance(given, np.generic) or (isinstance(given, Tensor) and given.numel() == 1)
+    label = given.item() if single else given
     if isinstance(label, bool) or not isinstance(label, int | str):
         raise DataError(f"{name}: label {position} is {brief(repr(label), 60)}, not a whole number or a name")
     return label

@@ -18,6 +18,7 @@ from orthoframe.embedding._list import ImageList
 from orthoframe.embedding._shards import Manifest
 from orthoframe.embedding._share import ProcessShare
 from orthoframe.encoders import Backbone
+from orthoframe.errors import DataError
 from orthoframe.options import Fit, check_count, check_size
 
 
@@ -106,7 +107,7 @@ def embed(
         progress: Called with the number of images that are done, and of those that this process has to do.
 
     Raises:
-        DataError: If the folder has features of another backbone or of other images.
+        DataError: If the folder has features of another backbone or of other images, or no image has any.
     """
     share, device = share or ProcessShare(), device or torch.device("cpu")
     check_size("batch_size", batch_size)
@@ -126,11 +127,17 @@ def embed(
         places = manifest.places(shard)
         for start in range(places.start, places.stop, batch_size):
             batch = next(loader)
+            failed += batch.problems
             if batch.positions:
                 with torch.inference_mode():
-                    features.append(network(normalise(batch.pixels.to(device))).float().cpu())
-            rows += batch.positions
-            failed += batch.problems
+                    found = network(normalise(batch.pixels.to(device))).float().cpu()
+                finite = found.isfinite().all(dim=1)
+                features.append(found[finite])
+                for row, good in zip(batch.positions, finite.tolist(), strict=True):
+                    if good:
+                        rows.append(row)
+                    else:
+                        failed.append(f"{images.names[row]}: its features are not finite")
             done += min(batch_size, places.stop - start)
             if progress is not None:
                 progress(done, total)
@@ -139,6 +146,10 @@ def embed(
     if not missing:
         remove_leftovers(folder)  # of processes that were killed: nobody writes any more
     told = () if missing else _shards.read_failures(folder, manifest)
+    if len(told) == manifest.rows:
+        _shards.remove(folder, manifest)
+        others = f"; so it is with all {len(told)} images" if len(told) > 1 else ""
+        raise DataError(f"{told[0]}{others}")
     return Embedded(manifest.rows, manifest.dim, manifest.shards, len(mine), missing, told)
 
 

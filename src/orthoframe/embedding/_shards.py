@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -134,6 +135,14 @@ def read_manifest(folder: Path) -> Manifest:
 def write_shard(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write a shard, whole or not at all; the same arrays give the same bytes."""
     write_atomic(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+
+def remove(folder: Path, manifest: Manifest) -> None:
+    """Remove an embedding, and its folder if nothing else is in it."""
+    for path in [*(shard_path(folder, shard) for shard in range(manifest.shards)), folder / MANIFEST]:
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def read_failures(folder: Path, manifest: Manifest) -> tuple[str, ...]:

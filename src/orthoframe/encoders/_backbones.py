@@ -182,7 +182,7 @@ def _called(name: str) -> nn.Module:
     with _current_folder():
         try:
             module = import_module(place)
-        except Exception as error:  # a module may fail in any way
+        except (Exception, SystemExit) as error:  # a module may fail in any way, and a script ends the program
             raise DataError(f"{name}: the module {brief(place, 60)} cannot be imported ({summary(error)})") from None
         try:
             factory: Any = reduce(getattr, path.split("."), module)
@@ -192,7 +192,7 @@ def _called(name: str) -> nn.Module:
             raise DataError(f"{name}: {brief(path, 60)} cannot be called; name a function that returns an nn.Module")
         try:
             network = factory()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise DataError(f"{name}: called without arguments, it fails ({summary(error)})") from error
     if not isinstance(network, nn.Module):
         raise DataError(f"{name}: it must return an nn.Module, not {type(network).__name__}")

@@ -1,11 +1,12 @@
 """Fonts for the names in figures: matplotlib's own has no Chinese, and would draw a box for each sign."""
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontEntry, FontProperties, findfont, fontManager, get_font
+from matplotlib.font_manager import FontEntry, FontProperties, findfont, findSystemFonts, fontManager, get_font
 from matplotlib.text import Text
 
 from orthoframe.reporting._format import clipped, plain
@@ -54,6 +55,8 @@ def _fonts_for(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]
     """Families that have these letters, in the order in which they are tried; and letters that none has."""
     left = letters - _signs(findfont(FontProperties(family=_BASE)))
     families = [_BASE]
+    if left:
+        _find_new_fonts()
     for entry in sorted(filter(_writes, fontManager.ttflist), key=_preference) if left else ():
         found = left & _signs(entry.fname)
         if found and entry.name not in families:
@@ -62,6 +65,15 @@ def _fonts_for(letters: frozenset[str]) -> tuple[tuple[str, ...], frozenset[str]
         if not left:
             break
     return tuple(families), left
+
+
+@cache
+def _find_new_fonts() -> None:
+    """Fonts that were installed after matplotlib had made its list, which it keeps in a file for good."""
+    known = {entry.fname for entry in fontManager.ttflist}
+    for file in sorted(set(findSystemFonts()) - known):
+        with suppress(OSError, RuntimeError, ValueError):  # as in `_signs`
+            fontManager.addfont(file)
 
 
 def _writes(entry: FontEntry) -> bool:

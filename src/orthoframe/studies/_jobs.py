@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from orthoframe.options import Binding, Denominator, Scheme
+from orthoframe.options import Binding, Denominator, Scheme, has_data_dir
 from orthoframe.studies._claims import OF
 from orthoframe.training import Settings
 
@@ -107,7 +107,7 @@ class Training:
 
         run = folder / "run"
         begun = (run / "config.json").exists()
-        settings = replace(self.settings, data_dir=data_dir)
+        settings = replace(self.settings, data_dir=data_dir if has_data_dir(self.settings.data) else None)
         outcome = resume(run, report=False) if begun else train(settings, run, report=False)
         assert outcome is not None  # there is one process
         shutil.rmtree(run, ignore_errors=True)

@@ -152,7 +152,8 @@ def load_encoder(folder: Path, *, code: bool = False) -> TrainedEncoder:
     except DataError as error:  # of a backbone
         raise TrainingError(f"{path}: ", *error.args) from None
     except FileNotFoundError:
-        raise TrainingError(f"{folder}: there is no trained encoder in it") from None
+        begun = os.path.isfile(folder / "config.json")
+        raise TrainingError(f"{folder}: there is no trained encoder in it{' yet' if begun else ''}") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None

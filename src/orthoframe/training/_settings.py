@@ -23,6 +23,7 @@ from orthoframe.options import (
     Scheme,
     check_choice,
     check_count,
+    check_image_size,
     check_margin,
     check_number,
     check_size,
@@ -323,10 +324,7 @@ class Settings:
         if self.memory is not None:
             check_number("memory", self.memory, least=0)
         if self.size is not None:
-            if not (isinstance(self.size, tuple) and len(self.size) == 2):
-                raise OptionError(Option("size"), f" must be a height and a width, not {brief(repr(self.size), 60)}")
-            for side in self.size:
-                check_size("size", side)
+            check_image_size(self.size)
         if not isinstance(self.backbone, str | None):
             raise OptionError(Option("backbone"), f" must be a name, not {brief(repr(self.backbone), 60)}")
         for name in ("path_column", "label_column", "split_column", "group_column"):

@@ -2,7 +2,7 @@
 
 from orthoframe.data import Data
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import is_own_data
+from orthoframe.options import has_data_dir, is_own_data
 from orthoframe.training._settings import Settings
 
 # What decides how data is read, and so has to be said where that happens.
@@ -36,6 +36,8 @@ def check_used(settings: Settings, data: Data | None = None) -> None:
                 where = ", because the images from Python are ready; give it to load_data or as_data"
                 raise OptionError(Option(name), " has no effect", where)
     named = settings.data if data is None else data.name
+    if settings.data_dir is not None and not has_data_dir(named):
+        raise OptionError(Option("data_dir"), " is for data sets that are downloaded, not for ", Option("data", named))
     if is_own_data(named) and settings.imbalance is None and settings.ratio not in (Settings.ratio, 1):
         why = ", because your own images are taken as they are"
         raise OptionError(Option("ratio"), " needs ", Option("imbalance", "step"), why)
