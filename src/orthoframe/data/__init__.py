@@ -6,9 +6,10 @@ from orthoframe.data._finding import Found, find_images
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
-from orthoframe.data._preparation import IMAGE_ENDINGS, MOST_PIXELS, Preparation
+from orthoframe.data._preparation import IMAGE_ENDINGS, Preparation
 from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
 from orthoframe.data._torch import as_data
+from orthoframe.options import MOST_PIXELS
 
 __all__ = [
     "load_data",
