@@ -1,6 +1,7 @@
 """`orthoframe predict` as a user runs it."""
 
 import csv
+import gc
 import io
 import json
 import os
@@ -277,6 +278,13 @@ def test_a_run_that_has_not_finished(verb, images, capsys):
     Path("a run/metrics.csv").unlink()
     assert main(words) == 2
     assert capsys.readouterr().err == f"orthoframe: a run: the run has not finished its first epoch{again}"
+
+
+def test_garbage_is_collected_again_after_the_start(finished_run, images, capsys):
+    names, _ = images
+    for run, status in ((finished_run, 0), ("nowhere", 2)):
+        assert main(["predict", str(run), names[0]]) == status
+        assert gc.isenabled()
 
 
 def test_without_images(finished_run, capsys):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from orthoframe.cli._terminal import Flag
+from orthoframe.cli._terminal import Flag, progress, starting
 from orthoframe.errors import InputError, brief
 from orthoframe.options import check_count, check_size
 
@@ -64,17 +64,19 @@ class PredictCommand:
 
     def run(self) -> int:
         """Print the class of each image."""
-        from orthoframe.cli._encoder import encoder_of
-        from orthoframe.cli._images import decode_and
-        from orthoframe.cli._terminal import progress
-        from orthoframe.data import available_cores, find_images
-
         if not all(self.images or [""]):
             raise InputError("which images? Name at least one file or folder")
         if self.top is not None:
             check_size("top", self.top)
-        workers = available_cores() if self.workers is None else check_count("workers", self.workers, 0)
-        trained = encoder_of(self.run_folder, self.code)
+        if self.workers is not None:
+            check_count("workers", self.workers, 0)
+        with starting():
+            from orthoframe.cli._encoder import encoder_of
+            from orthoframe.cli._images import decode_and
+            from orthoframe.data import available_cores, find_images
+
+            trained = encoder_of(self.run_folder, self.code)
+        workers = available_cores() if self.workers is None else self.workers
         if self.explain and trained.classifier is not None:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         found = find_images(self.images)
