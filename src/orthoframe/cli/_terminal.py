@@ -49,12 +49,16 @@ def complain(error: BaseException) -> None:
 
 @contextmanager
 def starting() -> Iterator[None]:
-    """While torch is loaded no garbage is looked for: there is none, and the search takes a sixth of the start."""
+    """While torch is loaded no garbage is looked for, and what was loaded is not searched later, not at the end either.
+
+    There is none among it, and the search takes a quarter of the time of a command with a single image.
+    """
     collecting = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        gc.freeze()
         if collecting:
             gc.enable()
 
