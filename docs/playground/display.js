@@ -81,11 +81,16 @@
     }
 
     batches(run) {
-      const { settings, batches, epoch } = run;
       this.editor.show(run);
+      this.countBatches(run, false);
+    }
+
+    // While batches change with every step, they are counted and not listed: a list in motion cannot be edited.
+    countBatches({ settings, batches, epoch }, moving) {
       const rows = batches.reduce((sum, batch) => sum + batch.length, 0);
       const which = settings.plan === "reshuffle" ? `epoch ${epoch + 1}: ` : "";
-      find("batches-note").textContent = `${which}${batches.length} batch${batches.length > 1 ? "es" : ""}, ${rows} rows`;
+      const note = moving ? "; the list follows when you pause" : "";
+      find("batches-note").textContent = `${which}${batches.length} batch${batches.length > 1 ? "es" : ""}, ${rows} rows${note}`;
     }
   }
 

@@ -66,6 +66,7 @@
     state.playing = on;
     find("play").textContent = on ? "Pause" : "Play";
     if (on && !wasPlaying) requestAnimationFrame(frame);
+    if (!on && wasPlaying) display.all(shown());
   }
 
   // What is said of a run at rest.
@@ -107,7 +108,7 @@
       textAt = now;
     }
     if (run.settings.plan === "reshuffle" && (changed || now - listAt > SELDOM)) {
-      display.batches(run);
+      display.countBatches(run, true);
       display.certificate(run);
       listAt = now;
     }
