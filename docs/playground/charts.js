@@ -84,6 +84,10 @@
       context.lineWidth = 2;
       context.strokeStyle = colours.accent;
       curve(context, points, of, x, y);
+      context.beginPath();
+      context.arc(x(end), y(of(points.at(-1))), 3.5, 0, 2 * Math.PI);
+      context.fillStyle = colours.accent;
+      context.fill();
     }
     drawKey(context, colours, right, shown.length > 0);
     context.textAlign = "right";

@@ -16,7 +16,9 @@
   }
 
   function say(text) {
-    setText("status", text);
+    const [first, ...others] = text.split("Δ_GM");
+    const subscript = () => Object.assign(document.createElement("sub"), { textContent: "GM" });
+    find("status").replaceChildren(first, ...others.flatMap((part) => ["Δ", subscript(), part]));
   }
 
   class Display {
@@ -39,8 +41,12 @@
       find("story-title").textContent = preset === null ? "Your own" : `${preset + 1}. ${PRESETS[preset].title}`;
       find("story-text").innerHTML = preset === null ? OWN : PRESETS[preset].text;
       [...find("presets").querySelectorAll("button")].forEach((button, number) => {
-        if (number === preset) button.setAttribute("aria-current", "step");
-        else button.removeAttribute("aria-current");
+        if (number === preset) {
+          button.setAttribute("aria-current", "step");
+          find("presets").scrollLeft = button.parentElement.offsetLeft - find("presets").offsetLeft - 10;
+        } else {
+          button.removeAttribute("aria-current");
+        }
       });
       find("next").hidden = preset === null || preset === PRESETS.length - 1;
     }

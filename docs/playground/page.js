@@ -72,7 +72,7 @@
   // What is said of a run at rest.
   function ending() {
     const gap = run.loss - run.floor;
-    const where = `after ${run.step} steps, Δ_GM ${format(run.measure().delta)}`;
+    const where = `after ${run.step} step${run.step === 1 ? "" : "s"}, Δ_GM ${format(run.measure().delta)}`;
     if (Math.abs(gap) < AT_FLOOR) return `The loss is at its floor ${where}.`;
     if (gap < 0) return `At rest below the floor of non-negative features, ${where}.`;
     return `At rest above the floor, ${where}: classes have merged. A smaller temperature or another seed avoids it.`;

@@ -3,6 +3,7 @@
 (function (page) {
   const STEP = 0.01; // of the gradient of the sum over anchors: a time of the gradient flow
   const SHORTEST = STEP / 2 ** 20;
+  const MOST_DRAWN = 300; // batches whose graph is drawn
   const STILL = 1e-8; // rows that move by less in a step of this length are at rest
 
   // The gradient without its part along the rows, which have unit norm.
@@ -40,6 +41,7 @@
       if (!samePlan) {
         this.epoch = 0;
         this.scan = new page.Scan(this.classes, this.k);
+        this.scanned = []; // the batches that the certificate is about
         this.meet();
       } else {
         this.prepare();
@@ -69,7 +71,10 @@
     // The batches of the epoch, and what they and those before them guarantee.
     meet() {
       this.batches = page.batchesOf(this.settings.sizes, this.settings, this.epoch);
-      if (!this.certificate?.holds || this.certificate.scan !== this.scan) this.scan.add(this.batches);
+      if (!this.certificate?.holds || this.certificate.scan !== this.scan) {
+        this.scan.add(this.batches);
+        if (this.scanned.length < MOST_DRAWN) this.scanned.push(...this.batches);
+      }
       this.prepare();
     }
 

@@ -189,9 +189,9 @@
     const { context, width, height } = page.prepared(canvas);
     const axes = AXES[k];
     const octant = k === 3 && settings.relu;
-    const scale = Math.min(width, height) * (octant ? 0.6 : 0.42);
+    const scale = Math.min(width, height) * (octant ? 0.57 : 0.42);
     const aside = k > 3 ? Math.max(0, Math.min(covered / 2, width / 2 - scale * 1.15)) : 0; // of the table
-    const camera = new Camera(view, scale, width / 2 - aside, height / 2);
+    const camera = new Camera(view, scale, width / 2 - aside, height / 2 + (octant ? 12 : 0)); // letters are above their points
     if (octant) {
       camera.centre([[0, 0, 0], ...EDGES.flat()]);
       drawOctant(context, camera, colours);

@@ -127,6 +127,23 @@ def test_a_sample_is_moved_with_the_mouse(opened):
     assert state(browser)["batches"] == [*after, [other]]
 
 
+def test_a_sample_is_moved_with_a_finger(opened):
+    from selenium.webdriver.common.actions.action_builder import ActionBuilder
+    from selenium.webdriver.common.actions.pointer_input import PointerInput
+
+    browser = opened("#preset=4", width=390, height=844, mobile=True)
+    put_in_view(browser, "batches")
+    before, top = state(browser)["batches"], browser.execute_script("return scrollY")
+    sample = min(before[0])
+    finger = ActionBuilder(browser, mouse=PointerInput("touch", "finger"), duration=50)
+    pointer = finger.pointer_action
+    pointer.move_to(chip(browser, sample)).pointer_down().pause(0.5)
+    pointer.move_to(browser.find_elements("css selector", "#batches .batch")[1]).pointer_up()
+    finger.perform()
+    assert sorted(state(browser)["batches"][1]) == sorted([*before[1], sample])
+    assert browser.execute_script("return scrollY") == top
+
+
 def test_a_sample_is_moved_with_the_keyboard(opened):
     from selenium.webdriver import ActionChains, Keys
 
