@@ -17,6 +17,7 @@
   let run, history, before, display;
   let placed = false; // whether features are neither those of the start nor of a step
   let keptFragment = "";
+  let timer = 0;
   let [owed, textAt, listAt, drawnAt] = [0, 0, 0, 0];
 
   const shown = () => ({ run, state, history, before });
@@ -148,7 +149,14 @@
     say(`${added} row${added === 1 ? "" : "s"} added to the batches.`);
   }
 
+  // The address follows the state, but not at once: browsers refuse many changes in a short time.
   function keepFragment() {
+    clearTimeout(timer);
+    timer = setTimeout(writeFragment, SELDOM);
+  }
+
+  function writeFragment() {
+    clearTimeout(timer);
     const rows = run.step > 0 || placed ? run.rows : null;
     keptFragment = `#${page.toFragment({ ...state, step: run.step, epoch: run.epoch, rows })}`;
     window.history.replaceState(null, "", keptFragment);
@@ -158,6 +166,7 @@
   function load(fragment) {
     const given = page.fromFragment(fragment);
     if (!given) return false;
+    clearTimeout(timer);
     setPlaying(false);
     Object.assign(state, { preset: given.preset, settings: given.settings, view: given.view });
     restart(false);
@@ -174,7 +183,7 @@
   }
 
   async function copyLink() {
-    keepFragment();
+    writeFragment();
     const field = find("link");
     field.hidden = false;
     field.value = location.href;
@@ -276,6 +285,7 @@
       display.certificate(run);
     }).observe(document.body);
     addEventListener("hashchange", () => location.hash !== keptFragment && load(location.hash));
+    addEventListener("pagehide", writeFragment);
     if (!load(location.hash)) showPreset(0);
   }
 

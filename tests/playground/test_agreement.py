@@ -39,7 +39,7 @@ return JSON.parse(arguments[0]).map(({classes, k, batches, options}) => {
 
 def random_batches(rng, classes, k):
     """Lists of every kind: partitions, subsets, repeated rows, batches of one class, samples in no batch."""
-    n, kind = len(classes), rng.integers(5)
+    n, kind = len(classes), rng.integers(6)
     if kind == 0:
         return [np.arange(n)]
     if kind == 1:
@@ -49,6 +49,12 @@ def random_batches(rng, classes, k):
     if kind == 3:  # a partition, bound by one sample of each class
         examples = [rng.choice(np.flatnonzero(classes == c)) for c in range(k)]
         return [np.concatenate([part, examples]) for part in np.array_split(rng.permutation(n), 3)]
+    if kind == 4:  # all classes meet; what is left of some is in batches of that class alone, of two or three rows
+        apart = rng.random(n) < 0.4
+        left = [rng.permutation(np.flatnonzero(apart & (classes == c))) for c in range(k)]
+        chosen = [members for members in left if len(members) > 1]
+        pieces = [members[start : start + 2 + rng.integers(2)] for members in chosen for start in (0, 1, 2)]
+        return [np.flatnonzero(~apart), *(piece for piece in pieces if len(piece))]
     groups = [rng.permutation(np.flatnonzero(classes == rng.integers(k)))[: rng.integers(1, 5)] for _ in range(5)]
     return [*groups, *(rng.permutation(n)[: rng.integers(1, 6)] for _ in range(rng.integers(0, 4)))]
 

@@ -217,7 +217,8 @@ def test_a_link_to_reshuffled_batches_brings_the_certificate_back(opened):
     browser = opened("#sizes=6.6.6&plan=reshuffle&batchSize=3&seed=3")
     for _ in range(3):
         click(browser, "one")
-    before, link = state(browser), browser.current_url
+    before = state(browser)
+    link = until(browser, lambda _: "&epoch=3&" in browser.current_url and browser.current_url)
     after = state(opened("#" + link.partition("#")[2]))
     assert (after["epoch"], after["batches"], after["sentence"]) == (3, before["batches"], before["sentence"])
 
