@@ -130,6 +130,8 @@
     setPlaying(false);
     run.place(page.witness(run.certificate));
     placed = true;
+    history = new page.History();
+    record();
     display.all(shown());
     const gap = format(run.loss - run.floor);
     say(`A witness: its loss is at the floor (gap ${gap}), and it is no frame (Δ_GM ${format(run.measure().delta)}).`);
