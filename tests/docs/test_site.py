@@ -48,3 +48,12 @@ def test_every_public_name_is_documented(site):
 def test_scripts_are_there(site):
     assert (site / "examples" / "own_loop.py").exists()
     assert 'href="examples/cluster/ddp.py"' in (site / "clusters.html").read_text()
+
+
+def test_the_playground_is_there_and_in_the_menu(site):
+    for file in (ROOT / "docs" / "playground").iterdir():
+        assert (site / "playground" / file.name).read_bytes() == file.read_bytes()
+    assert 'href="playground/index.html"' in (site / "index.html").read_text()
+    assert 'href="../playground/index.html"' in (site / "api" / "index.html").read_text()
+    for link in re.findall(r'href="([^"#:]+)"', (site / "playground" / "index.html").read_text()):
+        assert (site / "playground" / link).exists(), link

@@ -1,23 +1,13 @@
 """The report in a browser: it draws, its slider moves, and it asks for nothing and complains of nothing."""
 
-import json
-import shutil
-
 import numpy as np
 import pytest
+from tests.browser import check_quiet, needs_browser, resize, start
 
 from orthoframe.reporting import read_run, write_report
 from run_folders import BAD, write_run
 
-webdriver = pytest.importorskip("selenium.webdriver")
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs the Debian packages chromium and chromium-driver"
-)
-FLAGS = [
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
-]
+pytestmark = needs_browser
 
 # Names of pictures that are not drawn, or not as wide as their element.
 UNFITTING = """
@@ -30,14 +20,7 @@ return [...document.querySelectorAll(".plot")].filter(plot => {
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in [*FLAGS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"]:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = start(tmp_path_factory.mktemp("profile"))
     yield driver
     driver.quit()
 
@@ -60,21 +43,6 @@ def show(browser, tmp_path, runs):
     resize(browser, 1280)
     write_report(runs, tmp_path / "report.html")
     browser.get((tmp_path / "report.html").as_uri())
-
-
-def resize(browser, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def check_quiet(browser):
-    """No message in the console, and no request but the page itself."""
-    assert browser.get_log("browser") == []
-    events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
-    sent = [request["request"]["url"] for request in sent if request["documentURL"] == browser.current_url]
-    assert [url for url in sent if not url.startswith("data:")] == [browser.current_url]
-    assert browser.execute_script("return performance.getEntriesByType('resource').length") == 0
 
 
 def cosines(browser):

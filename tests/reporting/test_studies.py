@@ -4,12 +4,12 @@ import base64
 import io
 import math
 import re
-import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from tests.browser import needs_browser, start
 
 import study_results as made
 from orthoframe.errors import InputError
@@ -329,18 +329,10 @@ def test_names_are_text_and_nothing_else():
     assert seen.count("img") == len(pictures(text))
 
 
-@pytest.mark.skipif(not (shutil.which("chromium") and shutil.which("chromedriver")), reason="needs chromium")
+@needs_browser
 def test_the_page_in_a_browser(tmp_path):
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium")
-    for flag in ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", f"--user-data-dir={tmp_path / 'p'}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     write_study_page(list(STUDIES.values()), tmp_path / "studies.html")
-    browser = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+    browser = start(tmp_path / "profile")
     try:
         browser.get((tmp_path / "studies.html").as_uri())
         assert browser.get_log("browser") == []
