@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe.losses import GapMeter
-from orthoframe.training import RECIPES, Loop, Task, TaskObjective
+from orthoframe.training import RECIPES, Loop, Outputs, Task, TaskObjective
 
 LR = (0.025, 0.05, 0.1, 0.2)
 """Learning rates that are tried for each method."""
@@ -24,7 +24,7 @@ class _OwnObjective(TaskObjective):
 
     def __init__(self, task: Task, head: Any) -> None:
         self.settings, self.processes, self.loss, self.has_floor = task.settings, 1, None, False
-        self.meter, self.epoch, self.head, self._keys = GapMeter(), 0, head, ()
+        self.meter, self.epoch, self.head, self._keys, self._beside = GapMeter(), 0, head, (), 0.0
         self.counts = torch.tensor(task.class_counts, dtype=torch.float32)
 
     def set_epoch(self, epoch: int) -> float:
@@ -60,11 +60,12 @@ class LdamDrw(_OwnObjective):
 
     LARGEST, BETA, DEFERRED = 0.5, 0.9999, 0.8
 
-    def __call__(self, outputs: Tensor, labels: Tensor, rows: int) -> Tensor:
+    def __call__(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
+        assert outputs.scores is not None
         margins = self.counts**-0.25
         margins = margins * (self.LARGEST / margins.max())
-        scores = self.head.scale * outputs.scatter_add(1, labels[:, None], -margins[labels][:, None])
+        scores = self.head.scale * outputs.scores.scatter_add(1, labels[:, None], -margins[labels][:, None])
         if self.epoch < self.DEFERRED * self.settings.num_epochs:
             return F.cross_entropy(scores, labels)
         weights = (1 - self.BETA) / (1 - self.BETA**self.counts)
@@ -99,10 +100,11 @@ class Bcl(_OwnObjective):
 
     TEMPERATURE, CLASSIFY, CONTRAST = 0.1, 2.0, 0.6
 
-    def __call__(self, outputs: Tensor, labels: Tensor, rows: int) -> Tensor:
+    def __call__(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
+        assert outputs.scores is not None
         k = len(self.counts)
-        scores, unit = outputs[:, :k], outputs[:, k:]
+        scores, unit = outputs.scores[:, :k], outputs.scores[:, k:]
         classified = F.cross_entropy(scores + (self.counts / self.counts.sum()).log(), labels)
         centres = F.normalize(self.head.projection(self.head.linear.weight), dim=1)
         every, classes = torch.cat([unit, centres]), torch.cat([labels, torch.arange(k)])

@@ -36,7 +36,6 @@ from orthoframe.data import Data, LabelledImages, load_data
 from orthoframe.geometry import (
     Calibration,
     LinearClassifier,
-    NearestCentre,
     accuracy_of,
     calibration_error,
     fit_adjustment,
@@ -46,7 +45,7 @@ from orthoframe.training import Loop, Settings, Task, encode, make_task
 SEEDS, TUNED = (1, 2, 3, 4, 5), 100  # seeds that are judged, and the one that choices are made with
 BUDGETS = (20_000, 60_000)  # rows
 BATCH = 100
-HELD_OUT, FEW = 100, 30  # validation images per class; of classes that have few
+HELD_OUT, FEW = 500, 30  # validation images per class; of classes that have few
 SHARED: dict[str, Any] = {"model": "conv6", "width": 8, "batch_size": BATCH, "clean_fraction": 0.0}
 
 
@@ -149,13 +148,9 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
 def _judge(job: Job, task: Task, judged: LabelledImages) -> Iterator[tuple[str, dict[str, Any]]]:
     """What the network is worth, by each rule that the method has."""
     labels, counts = judged.labels, torch.tensor(task.class_counts)
-    if task.classifier is None:
-        assert task.prototypes is not None  # of the frame term
-        rule: NearestCentre | LinearClassifier = NearestCentre(task.prototypes)
-        represent: torch.nn.Module = task.encoder
-    else:
-        weight, bias = task.classifier.weight.detach().double(), task.classifier.bias.detach().double()
-        rule, represent = LinearClassifier(weight, bias), task.encoder.backbone
+    assert task.classifier is not None  # every method has one
+    weight, bias = task.classifier.weight.detach().double(), task.classifier.bias.detach().double()
+    rule, represent = LinearClassifier(weight, bias), task.encoder.backbone
     plain = rule.scores(encode(represent, judged, task.normaliser))
     shares = torch.from_numpy(task.shares()) if METHODS[job.method].adjust else counts.double()
     logs = (shares / shares.max()).log()

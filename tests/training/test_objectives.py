@@ -42,7 +42,7 @@ def test_the_loss_of_a_step_is_the_formula(loss):
     batch, images, labels = batch_of(loop, 1)
     task = loop.task
     found = loop.objective(loop.network(images), labels, len(batch))
-    if task.classifier is None:
+    if not task.settings.linear_classifier:
         features, tau, margin = task.encoder(images), math.sqrt(0.1 * 0.2), 0.2
         contrastive = supcon_loss(features, labels, temperature=tau, margin=margin)
         wanted = contrastive
@@ -56,6 +56,61 @@ def test_the_loss_of_a_step_is_the_formula(loss):
             scores = scores + torch.from_numpy(task.shares()).float().log()
         wanted = F.cross_entropy(scores, labels)
     torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("loss", ["supcon", "frame"])
+def test_a_classifier_learns_beside_the_loss_and_is_not_in_what_is_reported(loss, tmp_path):
+    settings = small(loss=loss, scheme="weighted", epochs=3, classifier=(1.0, 0.5))
+    loop = loop_of(settings)
+    loop.objective.set_epoch(1)
+    batch, images, labels = batch_of(loop, 1)
+    outputs, task = loop.network(images), loop.task
+    loss = loop.objective(outputs, labels, len(batch))
+    scores = task.classifier(task.encoder.backbone(images)) + torch.from_numpy(task.shares()).float().log()
+    wanted = loss + 0.75 * F.cross_entropy(scores, labels)
+    torch.testing.assert_close(loop.objective.whole(loss, outputs, labels, len(batch)), wanted)
+    before = task.classifier.weight.detach().clone()
+    loop.run_epoch()
+    assert not torch.equal(task.classifier.weight, before)
+
+
+@pytest.mark.parametrize("last", [1.0, 0.0])
+def test_a_classifier_beside_the_loss_predicts_unless_its_weight_ends_at_zero(last, tmp_path):
+    settings = small(loss="frame", binding="none", classifier=(1.0, last), validation=0.3)
+    outcome = train(settings, tmp_path / "run")
+    rule, trained = outcome.evaluation.rule, load_encoder(tmp_path / "run")
+    assert isinstance(rule, LinearClassifier if last else NearestCentre)
+    assert (trained.classifier is not None) == bool(last)
+    assert outcome.settings.adjust == "fit" and outcome.evaluation.raw_delta_of is None
+    task = make_task(outcome.settings)
+    pixels = torch.from_numpy(np.asarray(task.test.pixels[:20]))
+    features = trained.features(pixels)
+    assert features.shape[1] == (task.encoder.backbone if last else task.encoder).out_features
+    assert torch.equal(trained.rule.scores(features), rule.scores(features))
+
+
+def test_the_loss_that_is_reported_is_that_without_the_classifier(tmp_path):
+    """So that the floor and the gap are about it."""
+    loops = [loop_of(small(loss="frame", binding="none", classifier=weight)) for weight in (0.0, 1.0)]
+    for loop in loops:
+        loop.objective.set_epoch(0)
+    batch, images, labels = batch_of(loops[0])
+    values = [loop.step(batch, next(loop.images.batches([batch], torch.device("cpu"))), 0, 0) for loop in loops]
+    assert torch.equal(*values)  # of the first step, before the networks differ
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"loss": "cross-entropy", "head": None}, "classifier"),
+        ({"backbone_lr": 0.0}, "backbone_lr"),
+        ({"probe": True}, "probe"),
+        ({"classifier": -1.0}, "classifier"),
+    ],
+)
+def test_a_classifier_without_effect_is_refused(options, named):
+    with pytest.raises(OptionError, match=named):
+        Settings(**{"classifier": 1.0, **options}).check()
 
 
 def test_shares_are_those_of_the_rows_that_are_drawn():

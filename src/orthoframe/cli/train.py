@@ -78,6 +78,9 @@ class TrainCommand(Settings):
     """Taken off the cosines of the own class, which leads faster to the same frame; it may rise, such as 0:0.5."""
     supcon: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.supcon
     """Weight of a contrastive part beside the frame term of --loss frame; it may rise, such as 0:0.3."""
+    classifier: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.classifier
+    """Weight of a linear classifier (balanced softmax) on the features before the head, beside the loss: with it the
+    network learns faster. It predicts, unless its weight ends at zero, such as 1:0."""
     size: Annotated[tuple[int, int] | None, _SIZE] = None
     """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
     recipe: Recipe | None = None

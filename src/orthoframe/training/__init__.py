@@ -29,7 +29,7 @@ _NAMES = {
     "_recipes": "RECIPES make_settings",
     "_task": "Task make_task",
     "_evaluation": "Evaluation encode",
-    "_objective": "TaskObjective",
+    "_objective": "TaskObjective Outputs",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_diagnosis": "diagnose Diagnosis LikelyCause",

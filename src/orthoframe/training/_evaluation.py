@@ -104,9 +104,10 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     counts = torch.bincount(labels, minlength=len(classes))
     centres = _centres(task, geometry, counts)
     rule: Rule = NearestCentre(centres)
-    if task.classifier is not None:
+    if settings.classifier_predicts:
+        assert task.classifier is not None
         weight, bias = (each.detach().cpu().double() for each in (task.classifier.weight, task.classifier.bias))
-        rule = LinearClassifier(weight, bias)
+        represent, rule = task.encoder.backbone, LinearClassifier(weight, bias)
     elif settings.probe and final:
         represent = task.encoder.backbone
         parts = [train] if task.validation is None else [train, task.validation]

@@ -148,16 +148,17 @@ class Loop:
         """
         images, labels = self.draw(batch, pixels, epoch, number)
         outputs = self.model(images)
-        loss = self.objective(outputs, labels, len(batch) * self.task.settings.views_in(epoch))
+        rows = len(batch) * self.task.settings.views_in(epoch)
+        loss = self.objective(outputs, labels, rows)
         value = loss.detach().clone()  # a sum over processes is taken in place
         if self.fabric.world_size > 1:
             value = self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[assignment]
         if self.careful and not math.isfinite(float(value)):
             self._refuse(float(value), epoch, number)
         if look:
-            self._notice_cold_start(float(value), outputs, batch, epoch)
+            self._notice_cold_start(float(value), outputs.rows, batch, epoch)
         self.optimizer.zero_grad()
-        self.fabric.backward(loss)
+        self.fabric.backward(self.objective.whole(loss, outputs, labels, rows))
         self.optimizer.step()
         return value
 
@@ -247,9 +248,9 @@ class Loop:
         labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views_in(epoch))
         return labels, self.objective.key_labels()
 
-    def _notice_cold_start(self, loss: float, outputs: Tensor, batch: Integers, epoch: int) -> None:
+    def _notice_cold_start(self, loss: float, rows: Tensor, batch: Integers, epoch: int) -> None:
         """Keep what is to be said if features are still all alike."""
-        found = self.objective.is_cold(loss, outputs, self._row_labels(batch, epoch)[0])
+        found = self.objective.is_cold(loss, rows, self._row_labels(batch, epoch)[0])
         if found is not None:
             collapsed, cosine = found
             supcon = self.task.settings.loss == "supcon"

@@ -1,6 +1,6 @@
 """What is minimised: from what the network makes of a batch to its loss, and what is known of that loss."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,19 +17,24 @@ PARALLEL = 0.9
 """The mean cosine of two rows above which features are nearly all alike."""
 
 
+class Outputs(NamedTuple):
+    """What a network makes of a batch."""
+
+    rows: Tensor  # [batch, dim], unit features
+    scores: Tensor | None  # [batch, k], of the linear classifier
+
+
 class Network(nn.Module):
-    """An encoder, and a linear classifier on its backbone where the loss is that of one: images to outputs."""
+    """An encoder, and a linear classifier on its backbone where one learns: images to outputs."""
 
     def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None) -> None:
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Unit features `[batch, dim]`, or with a classifier its scores `[batch, k]`."""
-        outputs: Tensor = (
-            self.encoder(images) if self.classifier is None else self.classifier(self.encoder.backbone(images))
-        )
-        return outputs
+    def forward(self, images: Tensor) -> Outputs:
+        """Unit features, and the scores of the classifier."""
+        features = self.encoder.backbone(images)
+        return Outputs(self.encoder.head(features), None if self.classifier is None else self.classifier(features))
 
 
 class TaskObjective:
@@ -51,6 +56,7 @@ class TaskObjective:
         self.loss: SupConLoss | FrameLoss | None = None
         self._keys: tuple[Tensor, ...] = ()  # prototypes, and their classes
         self._prior: Tensor | None = None  # [k], for balanced softmax
+        self._beside = 0.0  # weight of the classifier beside the loss
         if settings.loss == "supcon":
             self.loss = SupConLoss(denominator=settings.denominator)
         elif settings.loss == "frame":
@@ -58,7 +64,7 @@ class TaskObjective:
             self.loss = FrameLoss(k, dim, shares=task.shares()).to(device)
             self.loss.frame = task.prototypes.to(device)
             self.loss.contrastive.denominator = settings.denominator
-        elif settings.loss == "balanced-softmax":
+        if settings.loss == "balanced-softmax" or settings.classifier.largest:
             self._prior = torch.from_numpy(task.shares()).log().float().to(device)
         if settings.prototypes and task.prototypes is not None:
             self._keys = task.prototypes.to(device), torch.arange(k, device=device)
@@ -69,20 +75,29 @@ class TaskObjective:
         """Set what changes from epoch to epoch; the temperature."""
         settings, epochs = self.settings, self.settings.num_epochs
         temperature = settings.temperature.at(epoch, epochs)
-        contrastive = self.loss
+        contrastive, self._beside = self.loss, settings.classifier.at(epoch, epochs)
         if isinstance(self.loss, FrameLoss):
             self.loss.supcon, contrastive = settings.supcon.at(epoch, epochs), self.loss.contrastive
         if isinstance(contrastive, SupConLoss):  # whose temperature and margin a frame term takes, too
             contrastive.temperature, contrastive.margin = temperature, settings.margin.at(epoch, epochs)
         return temperature
 
-    def __call__(self, outputs: Tensor, labels: Tensor, rows: int) -> Tensor:
+    def __call__(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """This process's part of the loss, whose mean over processes is the loss; `rows`: global batch size."""
-        if self.loss is not None:
-            # All prototypes are in every process: the loss gathers rows, but not keys.
-            found: Tensor = self.loss(outputs, labels, *self._keys)
-            return found
-        scores = outputs.float() if self._prior is None else outputs.float() + self._prior
+        if self.loss is None:
+            return self._classified(outputs, labels, rows)
+        # All prototypes are in every process: the loss gathers rows, but not keys.
+        found: Tensor = self.loss(outputs.rows, labels, *self._keys)
+        return found
+
+    def whole(self, loss: Tensor, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+        """What is minimised: the loss, and beside it that of a linear classifier, if there is one."""
+        return loss + self._beside * self._classified(outputs, labels, rows) if self._beside else loss
+
+    def _classified(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+        """This process's part of the cross-entropy of the linear classifier."""
+        assert outputs.scores is not None
+        scores = outputs.scores.float() if self._prior is None else outputs.scores.float() + self._prior
         # Not the mean over this process's rows: another process may have one more.
         return F.cross_entropy(scores, labels, reduction="sum") * (self.processes / rows)
 
@@ -90,13 +105,13 @@ class TaskObjective:
         """The classes of the prototypes that every batch is compared with."""
         return range(len(self._keys[0])) if self._keys else None
 
-    def is_cold(self, loss: float, outputs: Tensor, labels: Tensor) -> tuple[float, float] | None:
+    def is_cold(self, loss: float, rows: Tensor, labels: Tensor) -> tuple[float, float] | None:
         """Whether training has not begun: the loss of features that are all alike, and the mean cosine of two rows.
 
         Args:
             loss: Of a batch.
-            outputs: Of its rows, or some of them.
-            labels: Of all its rows.
+            rows: Features of the batch, or of a part of it.
+            labels: Of the whole batch.
 
         Returns:
             Both numbers if the loss is about that of features that are all alike, and rows are nearly parallel.
@@ -104,9 +119,9 @@ class TaskObjective:
         if self.loss is None:
             return None
         floor, collapsed = self.meter.bounds(labels, self.key_labels())
-        if len(outputs) < 2 or loss - floor < _COLD * (collapsed - floor):
+        if len(rows) < 2 or loss - floor < _COLD * (collapsed - floor):
             return None
-        cosine = mean_cosine(outputs)
+        cosine = mean_cosine(rows)
         return (collapsed, cosine) if cosine > PARALLEL else None
 
 

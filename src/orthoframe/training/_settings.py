@@ -32,10 +32,10 @@ from orthoframe.options import (
 from orthoframe.training._schedules import Ramp, TemperatureSchedule
 
 _PLACES = ("data_dir", "init")  # settings that are paths
-_RAMPS = ("temperature", "margin", "supcon")  # settings that may change from the first epoch to the last
+_RAMPS = ("temperature", "margin", "supcon", "classifier")  # settings that may change from the first epoch to the last
 _NOTHING, _USUAL = Ramp(0.0, 0.0), TemperatureSchedule(0.1, 0.1)
 OF_FRAMES = (
-    *("supcon", "denominator", "prototypes", "temperature", "margin"),
+    *("supcon", "denominator", "prototypes", "temperature", "margin", "classifier"),
     *("head", "head_norm", "features", "activation", "probe"),
 )
 """Settings that a linear classifier has no use for."""
@@ -104,6 +104,9 @@ class Settings:
     """Of the loss: one number, or the first and the last of a schedule that changes evenly in between."""
     margin: Ramp = _NOTHING
     """Taken off the cosines of the own class, which leads faster to the same frame: one number, or first and last."""
+    classifier: Ramp = _NOTHING
+    """Weight of a linear classifier (balanced softmax) on the features before the head, beside the loss: with it the
+    network learns faster. It predicts, unless its weight ends at zero: one number, or first and last."""
     scheme: Scheme = "reshuffle"
     """How samples are drawn and cut into batches."""
     power: float | None = None
@@ -179,6 +182,11 @@ class Settings:
     def linear_classifier(self) -> bool:
         """Whether the loss is that of a linear classifier on features of any length."""
         return self.loss in ("cross-entropy", "balanced-softmax")
+
+    @property
+    def classifier_predicts(self) -> bool:
+        """Whether a linear classifier of features before the head predicts, and not prototypes or means."""
+        return self.linear_classifier or self.classifier.last > 0
 
     @property
     def measured_every(self) -> int:
@@ -274,6 +282,9 @@ class Settings:
                 if name in given and (name, self.head) != ("head", "none"):
                     frames = Option("loss", "supcon"), " or frame; "
                     raise OptionError(Option(name), " needs ", *frames, f"{self.loss} has a linear classifier instead")
+        if self.classifier.largest and self.backbone_lr == 0:
+            learns = " teaches the backbone, which does not learn with "
+            raise OptionError(Option("classifier"), learns, Option("backbone_lr", 0), "; use ", Option("probe"))
         if self.loss != "frame" and "supcon" in given:
             raise OptionError(Option("supcon"), " needs ", Option("loss", "frame"))
         if self.loss == "frame" and not self.supcon.largest:
@@ -284,6 +295,8 @@ class Settings:
             raise OptionError(Option("power"), " needs ", Option("scheme", "weighted"))
         if self.head_norm != "none" and self.head == "none":
             raise OptionError(Option("head_norm", self.head_norm), " needs ", Option("head", "linear"))
+        if self.probe and self.classifier.last:
+            raise OptionError(Option("probe"), " and ", Option("classifier"), " both predict; leave one of them out")
         if self.probe and self.adjust:
             raise OptionError(Option("probe"), " is balanced already; leave ", Option("adjust"), " out")
         for margin in (self.margin.first, self.margin.last):
@@ -333,8 +346,9 @@ class Settings:
                 raise OptionError(Option(name), f" must be the name of a column, not {brief(repr(value), 60)}")
         for tau in (self.temperature.first, self.temperature.last):
             check_temperature(tau)
-        for weight in (self.supcon.first, self.supcon.last):
-            check_number("supcon", weight, least=0, below=_BEYOND)
+        for name in ("supcon", "classifier"):
+            for weight in (getattr(self, name).first, getattr(self, name).last):
+                check_number(name, weight, least=0, below=_BEYOND)
         if self.power is not None:
             check_number("power", self.power, least=0, most=1)
         if self.adjust is not None and self.adjust != "fit":

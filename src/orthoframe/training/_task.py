@@ -54,7 +54,7 @@ class Task:
     augment: Augment
     plan: BatchPlan
     encoder: FrameEncoder
-    classifier: nn.Linear | None = None  # of the losses that have one
+    classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
 
@@ -211,7 +211,7 @@ def make_task(
     except (ValueError, OSError) as error:
         raise TrainingError(f"{settings.data}: {error}") from error
     classifier = None
-    if settings.linear_classifier:
+    if settings.linear_classifier or settings.classifier.largest:
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(settings.seed)
             classifier = nn.Linear(encoder.backbone.out_features, k)

@@ -1,0 +1,101 @@
+"""The second part of `benchmarks/images.py`: how long it takes until class means are an orthogonal frame.
+
+FashionMNIST, STEP, R = 10, 2,750 augmented images, as an MLP and as a ResNet-18 of width 8. The geometry of all
+training images is measured after each epoch, outside the clock. Nothing was chosen on these images or seeds: `fast` was
+chosen on other images of FashionMNIST.
+"""
+
+import time
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from lightning_fabric import Fabric
+from torch.utils.flop_counter import FlopCounterMode
+
+from orthoframe.data import Data, LabelledImages, load_data
+from orthoframe.geometry import accuracy_of, measure
+from orthoframe.training import RECIPES, Loop, Settings, TemperatureSchedule, encode, make_task
+
+ARRIVED = 0.1  # Delta_GM
+LARGE, RATIO, KEPT = 500, 10, 5000  # images of a large class, and those of a class from which the others are chosen
+MODELS: dict[str, dict[str, Any]] = {"mlp": {"model": "mlp"}, "resnet18": {"model": "resnet18", "width": 8}}
+_WHERE = ("data", "model", "majority", "measure_every")  # of a recipe, and here the same for all
+WAYS: dict[str, dict[str, Any]] = {
+    "paper": RECIPES["paper"],
+    "fast, as it was": {
+        **{"prototypes": True, "binding": "redrawn", "temperature": TemperatureSchedule(0.1, 0.5), "batch_size": 32},
+        **{"lr": 0.03, "clean_fraction": 0.6, "epochs": 70},
+    },
+    "fast": RECIPES["fast"],
+}
+"""Recipes to the frame; the second is that of version 0.1."""
+PAPER_SEEDS = {"mlp": 3, "resnet18": 1}  # whose epochs are many
+
+
+@dataclass(frozen=True)
+class Way:
+    """One run to the frame."""
+
+    way: str
+    model: str
+    seed: int
+
+    @property
+    def key(self) -> str:
+        """By which it is kept."""
+        return f"to the frame | {self.way} | {self.model} | seed {self.seed}"
+
+
+def ways(seeds: tuple[int, ...]) -> list[Way]:
+    """Every run."""
+    few = {(way, model): PAPER_SEEDS[model] if way == "paper" else len(seeds) for way in WAYS for model in MODELS}
+    return [Way(way, model, seed) for (way, model), number in few.items() for seed in seeds[:number]]
+
+
+def images(judged: bool) -> tuple[Data, LabelledImages]:
+    """The first images of each class and the test set, which judge; or others, on which a recipe may be chosen."""
+    whole = load_data("fashion-mnist", None)
+    order = np.argsort(whole.train.labels.numpy(), kind="stable")
+    parts = np.split(order, np.cumsum(np.bincount(whole.train.labels.numpy()))[:-1])
+    kept = [part[:KEPT] if judged else part[KEPT:-100] for part in parts]
+    test = whole.test if judged else whole.train.subset(np.sort(np.concatenate([part[-100:] for part in parts])))
+    seen = test.subset(np.arange(200))  # what the loop looks at
+    return Data(whole.train.subset(np.sort(np.concatenate(kept))), seen, "fashion-mnist"), test
+
+
+def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = True) -> dict[str, Any]:
+    """Train to the end of a recipe: epochs, seconds and FLOPs until the frame, and the accuracy at the end."""
+    torch.set_num_threads(1)
+    recipe = {name: value for name, value in (settings or WAYS[job.way]).items() if name not in _WHERE}
+    where = {"data": "fashion-mnist", "majority": LARGE, "ratio": RATIO, "seed": job.seed, "measure_every": 10**6}
+    data, test = images(judged)
+    task = make_task(Settings(**{**recipe, **MODELS[job.model], **where}), given=data)
+    loop = Loop(task, Fabric(accelerator="cpu", devices=1))
+    flops, seconds, rows, found = flops_per_row(loop), 0.0, 0, dict[str, Any]()
+    epochs = task.settings.num_epochs
+    for epoch in range(1, epochs + 1):
+        rows += sum(map(len, task.plan.batches(epoch - 1)))
+        start = time.process_time()
+        loop.run_epoch()
+        seconds += time.process_time() - start
+        delta = measure(encode(task.encoder, task.train, task.normaliser), task.train.labels).delta_of
+        if delta <= ARRIVED and not found:
+            found = {"epochs": epoch, "seconds": seconds, "flops": flops * rows}
+    scores = loop.evaluate().rule.scores(encode(task.encoder, test, task.normaliser))
+    accuracy = accuracy_of(scores, test.labels, test.classes)
+    last = {"delta": delta, "balanced": accuracy.balanced, "of": epochs, "total_seconds": seconds, "rows": rows}
+    return {**asdict(job), "arrived": found or None, **last, "total_flops": flops * rows}
+
+
+def flops_per_row(loop: Loop) -> float:
+    """Of a step, forward and backward, by torch's counter (a multiplication and an addition are two)."""
+    batch = loop.task.plan.batches(0)[0]
+    pixels = next(loop.images.batches([batch], loop.fabric.device))
+    images, labels = loop.draw(batch, pixels, 0, 0)
+    with FlopCounterMode(display=False) as counter:
+        loop.objective.set_epoch(0)
+        loop.objective(loop.model(images), labels, len(batch)).backward()
+    loop.optimizer.zero_grad()
+    return counter.get_total_flops() / len(images)
