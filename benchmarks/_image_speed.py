@@ -96,6 +96,6 @@ def flops_per_row(loop: Loop) -> float:
     images, labels = loop.draw(batch, pixels, 0, 0)
     with FlopCounterMode(display=False) as counter:
         loop.objective.set_epoch(0)
-        loop.objective(loop.model(images), labels, len(batch)).backward()
+        loop.fabric.backward(loop.objective(loop.model(images), labels, len(batch)))
     loop.optimizer.zero_grad()
-    return counter.get_total_flops() / len(images)
+    return float(counter.get_total_flops()) / len(images)

@@ -81,7 +81,8 @@ def test_a_classifier_beside_the_loss_predicts_unless_its_weight_ends_at_zero(la
     rule, trained = outcome.evaluation.rule, load_encoder(tmp_path / "run")
     assert isinstance(rule, LinearClassifier if last else NearestCentre)
     assert (trained.classifier is not None) == bool(last)
-    assert outcome.settings.adjust == "fit" and outcome.evaluation.raw_delta_of is None
+    assert outcome.settings.adjust == "fit"
+    assert outcome.evaluation.raw_delta_of is None
     task = make_task(outcome.settings)
     pixels = torch.from_numpy(np.asarray(task.test.pixels[:20]))
     features = trained.features(pixels)
@@ -94,7 +95,7 @@ def test_the_loss_that_is_reported_is_that_without_the_classifier(tmp_path):
     loops = [loop_of(small(loss="frame", binding="none", classifier=weight)) for weight in (0.0, 1.0)]
     for loop in loops:
         loop.objective.set_epoch(0)
-    batch, images, labels = batch_of(loops[0])
+    batch = loops[0].task.plan.batches(0)[0]
     values = [loop.step(batch, next(loop.images.batches([batch], torch.device("cpu"))), 0, 0) for loop in loops]
     assert torch.equal(*values)  # of the first step, before the networks differ
 

@@ -14,7 +14,7 @@ _FEWEST, _MOST = 5, 500  # epochs that so many steps may become
 _VALIDATION = 0.1
 _WIDTH = 16  # an encoder that two cores train in minutes
 _SMALLEST = 16  # pixels from which a convolutional network is worth its time
-_FEATURES = 64
+_FEATURES = 128
 
 
 def before_loading(settings: Settings) -> Settings:
@@ -50,7 +50,8 @@ def after_loading(settings: Settings, data: Data, class_counts: Sequence[int]) -
         convolutional = own and min(data.train.image_shape[1:]) >= _SMALLEST
         width = _WIDTH if convolutional and settings.width is None else settings.width
         settings = replace(settings, model="resnet18" if convolutional else "mlp", width=width)
-    if own and settings.features is None and settings.head == "linear":
+    roomy = own or settings.loss == "frame"
+    if roomy and settings.features is None and settings.head == "linear" and settings.init is None:
         settings = replace(settings, features=max(_FEATURES, 2 * len(data.train.classes)))
     if settings.adjust is None:
         # On its own, what a linear classifier says is left as it is.

@@ -11,6 +11,8 @@ RECIPES: dict[Recipe, dict[str, Any]] = {
     "quick": {"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1},
     "accurate": {
         "loss": "frame",
+        "classifier": 1.0,
+        "temperature": 0.15,
         "head_norm": "batch",
         "scheme": "weighted",
         "binding": "none",
@@ -40,18 +42,21 @@ RECIPES: dict[Recipe, dict[str, Any]] = {
 }
 """Settings that differ from the defaults, by recipe."""
 
-_SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5)}
-"""What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, and a margin."""
+_SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5), "classifier": Ramp(1.0, 0.0)}
+"""What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, a margin, and a
+classifier that leaves."""
 
 
 _EXCLUDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
-    ("init", None, DECIDED),
+    ("init", None, (*DECIDED, "classifier")),  # which would not know the classes without new images
     ("backbone", None, ("model", "width")),
     ("minutes", None, ("epochs",)),
     ("head", "none", ("head_norm", "features")),
     ("denominator", "negatives", ("margin",)),
     ("loss", "frame", ("prototypes",)),
     ("loss", "supcon", ("binding",)),  # the frame term needs none, and the contrastive loss does
+    ("probe", True, ("classifier",)),
+    ("backbone_lr", 0, ("classifier",)),  # which teaches a backbone
 )
 """A setting, its value or None for any, and what it excludes of a recipe."""
 
@@ -88,6 +93,8 @@ def make_settings(recipe: Recipe | None = None, goal: Goal | None = None, **give
             raise OptionError(Option("goal"), " needs ", Option("loss", "frame"), ", which has a frame to settle onto")
         chosen |= _SETTLING if goal == "frame" else {}
     without = [*(OF_FRAMES if linear else ())]
+    if given.get("backbone") is not None and given.get("backbone_lr") is None:  # which then stays as it is
+        without.append("classifier")
     for name, value, excluded in _EXCLUDED:
         if given.get(name) is not None and value in (given[name], None):
             without += excluded

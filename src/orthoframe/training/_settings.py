@@ -89,8 +89,8 @@ class Settings:
     head_norm: HeadNorm = "none"
     """A BatchNorm between the linear layer and the activation, which spreads the first features."""
     features: int | None = None
-    """Dimensions of the features, with a linear head (default: those of the encoder; for your own images at least 64,
-    and two per class)."""
+    """Dimensions of the features, with a linear head (default: those of the encoder; for your own images and the frame
+    term at least 128, and two per class)."""
     activation: Activation = "relu"
     """Of the features: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
     loss: Loss = "supcon"
