@@ -39,6 +39,7 @@ $(BENCHMARKS): bench-%: .venv/test
 bench-tables bench-classes: .venv/bench
 bench-tables: OPTIONS := --table docs/results/tables.md
 bench-classes: OPTIONS := --mlbench build/mlbench/usr/lib/R/site-library/mlbench/data --table docs/results/classes.md
+bench-images: OPTIONS := --table docs/results/images.md $(if $(NPZ),--npz $(NPZ))
 bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.

@@ -82,7 +82,7 @@ def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = Tru
         seconds += time.process_time() - start
         delta = measure(encode(task.encoder, task.train, task.normaliser), task.train.labels).delta_of
         if delta <= ARRIVED and not found:
-            found = {"epochs": epoch, "seconds": seconds, "flops": flops * rows}
+            found = {"epochs": epoch, "rows": rows, "seconds": seconds, "flops": flops * rows}
     scores = loop.evaluate().rule.scores(encode(task.encoder, test, task.normaliser))
     accuracy = accuracy_of(scores, test.labels, test.classes)
     last = {"delta": delta, "balanced": accuracy.balanced, "of": epochs, "total_seconds": seconds, "rows": rows}

@@ -16,11 +16,10 @@ Runs are kept in a file as they end, and are not run twice:
 import argparse
 import itertools
 import json
-import math
 import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
@@ -32,6 +31,8 @@ import torch
 from lightning_fabric import Fabric
 
 from _image_methods import LR, METHODS
+from _image_speed import Way, run_way, ways
+from _image_tables import OURS, page
 from orthoframe.data import Data, LabelledImages, load_data
 from orthoframe.geometry import (
     Calibration,
@@ -78,7 +79,7 @@ class Job:
 
     scene: str
     method: str
-    rows: int
+    budget: int
     seed: int
     lr: float
     tuning: bool
@@ -89,7 +90,7 @@ class Job:
     def key(self) -> str:
         """By which it is kept."""
         kind = f"tuning lr {self.lr:g}" if self.tuning else f"seed {self.seed}"
-        return f"{self.scene} | {self.method} | {self.rows} | {kind}"
+        return f"{self.scene} | {self.method} | {self.budget} | {kind}"
 
 
 def _permuted(images: LabelledImages, order: np.ndarray[Any, Any]) -> LabelledImages:
@@ -131,7 +132,7 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     if options.get("binding") == "redrawn":  # rows of a batch are the same for all
         options["batch_size"] = max(BATCH // 4, BATCH - len(data.train.classes))
     settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0})
-    settings = replace(settings, epochs=epochs_of(settings, data, job.rows))
+    settings = replace(settings, epochs=epochs_of(settings, data, job.budget))
     settings = replace(settings, measure_every=settings.epochs)
     task = method.equip(make_task(settings, given=data))
     start, busy = time.perf_counter(), time.process_time()
@@ -171,36 +172,39 @@ def _judge(job: Job, task: Task, judged: LabelledImages) -> Iterator[tuple[str, 
 
 
 class Store:
-    """Runs that have ended, in a file with one line each."""
+    """Runs that have ended, in a file that is written whole after each."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self.runs: dict[str, dict[str, Any]] = {entry["key"]: entry for entry in map(json.loads, lines)}
+        self.runs: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
     def add(self, key: str, found: dict[str, Any]) -> None:
         """Keep a run."""
-        self.runs[key] = {"key": key, **found}
-        with self.path.open("a") as file:
-            file.write(json.dumps(self.runs[key]) + "\n")
+        self.runs[key] = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}"))
+        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(self.runs[name])}" for name in sorted(self.runs))
+        part = self.path.with_suffix(".part")
+        part.write_text(f"{{\n{lines}\n}}\n")
+        part.replace(self.path)
 
 
-def run_all(jobs: list[Job], known: dict[str, Scene], store: Store, workers: int) -> None:
+def run_all(jobs: Sequence[Job | Way], known: dict[str, Scene], store: Store, workers: int) -> None:
     """Run what is not there yet, the seeds of one method after those of another."""
     left = [job for job in jobs if job.key not in store.runs]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        futures = {pool.submit(run, job, known[job.scene]): job for job in left}
+        futures = {
+            pool.submit(run_way, job) if isinstance(job, Way) else pool.submit(run, job, known[job.scene]): job
+            for job in left
+        }
         for number, future in enumerate(as_completed(futures), start=1):
             job = futures[future]
             store.add(job.key, future.result())
-            best = store.runs[job.key]["results"][job.method]["balanced"]
-            print(f"{number} of {len(left)}: {job.key}: {best:.3f}, {store.runs[job.key]['seconds']:.0f} s", flush=True)
+            print(f"{number} of {len(left)}: {job.key}", flush=True)
 
 
 def choose(store: Store, scene: str, name: str) -> tuple[float, float, float]:
     """Learning rate, adjustment and temperature that a rule had on the validation images."""
     method = next(each for each, found in METHODS.items() if name in (each, *(found.adjust or {})))
-    scenes_of = {scene} if method != "accurate" else {entry["scene"] for entry in store.runs.values()}
+    scenes_of = {scene} if method != OURS else {entry["scene"] for entry in store.runs.values() if "scene" in entry}
 
     def mean(lr: float) -> float:
         entries = [store.runs.get(_tuning(each, method, lr).key) for each in scenes_of]
@@ -222,14 +226,15 @@ def main() -> None:
     parser.add_argument("--json", type=Path, default=Path("images.json"), help="where runs are kept, one line each")
     parser.add_argument("--npz", type=Path, help="images of 100 classes, as the command's --data npz: takes them")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="runs at a time, one thread each")
-    parser.add_argument("--rows", type=int, nargs="*", default=BUDGETS, help="budgets")
+    parser.add_argument("--rows", type=int, nargs="*", default=BUDGETS, help="budgets that are run")
     parser.add_argument("--scenes", nargs="*", help="some settings alone, by a part of their names")
     parser.add_argument("--seeds", type=int, nargs="*", default=SEEDS)
-    parser.add_argument("--tables", action="store_true", help="run nothing")
+    parser.add_argument("--table", type=Path, help="the page whose tables are written anew")
+    parser.add_argument("--nothing", action="store_true", help="run nothing; only write tables")
     arguments = parser.parse_args()
     known, store = scenes(arguments.npz), Store(arguments.json)
     chosen = [name for name in known if not arguments.scenes or any(part in name for part in arguments.scenes)]
-    if not arguments.tables:
+    if not arguments.nothing:
         every = itertools.product(chosen, METHODS, LR)
         run_all([_tuning(scene, method, lr) for scene, method, lr in every], known, store, arguments.workers)
         jobs = []
@@ -237,55 +242,21 @@ def main() -> None:
             rules = [method, *(METHODS[method].adjust or {})]
             jobs += [_judged(store, scene, method, rule, rows, seed) for rule in rules[-1:]]
         run_all(jobs, known, store, arguments.workers)
-    for rows in arguments.rows:
-        print_table(store, chosen, rows)
+        run_all(ways(arguments.seeds), known, store, arguments.workers)
+    rules = [rule for method, found in METHODS.items() for rule in (method, *(found.adjust or {}))]
+    tables = page(store.runs, list(known), rules, BUDGETS)
+    print(tables)
+    if arguments.table:
+        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
+        arguments.table.write_text(f"{text}{_MARK}\n\n{tables}")
+
+
+_MARK = "<!-- what follows is written by benchmarks/images.py -->"
 
 
 def _judged(store: Store, scene: str, method: str, rule: str, rows: int, seed: int) -> Job:
     lr, adjust, temperature = choose(store, scene, rule)
     return Job(scene, method, rows, seed, lr, False, adjust, temperature)
-
-
-def paired(ours: list[float], theirs: list[float]) -> tuple[float, float, float]:
-    """Mean difference, half the width of its 95 % interval, and the p-value of a two-sided t test."""
-    from scipy import stats
-
-    differences = np.subtract(ours, theirs)
-    mean, error = float(differences.mean()), float(differences.std(ddof=1) / math.sqrt(len(differences)))
-    half = float(stats.t.ppf(0.975, len(differences) - 1)) * error
-    return mean, half, float(stats.ttest_rel(ours, theirs).pvalue)
-
-
-def print_table(store: Store, chosen: list[str], rows: int) -> None:
-    """Means over seeds, and differences to ours with Holm's correction over all comparisons."""
-    rules = [rule for method, found in METHODS.items() for rule in (method, *(found.adjust or {}))]
-    values: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
-    for entry in store.runs.values():
-        if not entry["tuning"] and entry["rows"] and entry["key"].split(" | ")[2] == str(rows):
-            for rule, found in entry["results"].items():
-                values.setdefault((entry["scene"], rule), {})[entry["seed"]] = {**found, "seconds": entry["cpu"]}
-    print(f"\n{rows:,} rows; balanced accuracy, minority half, worst class, ECE, seconds; ours less theirs")
-    tests = []
-    for scene in chosen:
-        for rule in rules:
-            found = values.get((scene, rule), {})
-            if not found:
-                continue
-            means = {
-                name: statistics.fmean(each[name] for each in found.values()) for name in next(iter(found.values()))
-            }
-            ours = values.get((scene, "accurate"), {})
-            seeds = sorted(found.keys() & ours.keys())
-            shown = " | ".join(f"{means[name]:.3f}" for name in ("balanced", "minority", "worst", "ece"))
-            line = f"| {scene} | {rule} | {shown} | {means['seconds']:.0f} | "
-            if rule != "accurate" and len(seeds) > 1:
-                both = ([side[s]["balanced"] for s in seeds] for side in (ours, found))
-                mean, half, p = paired(*both)
-                tests.append((p, scene, rule))
-                line += f"{mean:+.3f} ± {half:.3f}"
-            print(line + " |")
-    significant = [test[1:] for rank, test in enumerate(sorted(tests)) if test[0] * (len(tests) - rank) < 0.05]
-    print(f"different after Holm's correction over {len(tests)} comparisons: {significant}")
 
 
 if __name__ == "__main__":

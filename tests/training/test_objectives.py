@@ -87,7 +87,7 @@ def test_a_classifier_beside_the_loss_predicts_unless_its_weight_ends_at_zero(la
     pixels = torch.from_numpy(np.asarray(task.test.pixels[:20]))
     features = trained.features(pixels)
     assert features.shape[1] == (task.encoder.backbone if last else task.encoder).out_features
-    assert torch.equal(trained.rule.scores(features), rule.scores(features))
+    torch.testing.assert_close(trained.rule.scores(features), rule.scores(features))
 
 
 def test_the_loss_that_is_reported_is_that_without_the_classifier(tmp_path):
@@ -105,6 +105,7 @@ def test_the_loss_that_is_reported_is_that_without_the_classifier(tmp_path):
     [
         ({"loss": "cross-entropy", "head": None}, "classifier"),
         ({"backbone_lr": 0.0}, "backbone_lr"),
+        ({"backbone": "hf:somewhere"}, "backbone_lr"),
         ({"probe": True}, "probe"),
         ({"classifier": -1.0}, "classifier"),
     ],

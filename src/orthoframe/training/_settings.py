@@ -282,9 +282,10 @@ class Settings:
                 if name in given and (name, self.head) != ("head", "none"):
                     frames = Option("loss", "supcon"), " or frame; "
                     raise OptionError(Option(name), " needs ", *frames, f"{self.loss} has a linear classifier instead")
-        if self.classifier.largest and self.backbone_lr == 0:
-            learns = " teaches the backbone, which does not learn with "
-            raise OptionError(Option("classifier"), learns, Option("backbone_lr", 0), "; use ", Option("probe"))
+        frozen = self.backbone_lr == 0 or (self.backbone is not None and self.backbone_lr is None)
+        if self.classifier.largest and frozen:
+            learns = " teaches a backbone; this one stays as it is without a "
+            raise OptionError(Option("classifier"), learns, Option("backbone_lr"), "; use ", Option("probe"))
         if self.loss != "frame" and "supcon" in given:
             raise OptionError(Option("supcon"), " needs ", Option("loss", "frame"))
         if self.loss == "frame" and not self.supcon.largest:
