@@ -12,6 +12,7 @@ Runs = dict[str, dict[str, Any]]
 """Entries by key."""
 OURS = "accurate"
 _NUMBERS = ("balanced", "minority", "worst", "ece", "seconds")
+_FORMATS = {"epochs": ".1f", "rows": ",.0f", "seconds": ".0f", "flops": ".1e"}
 _TITLES = ("balanced accuracy", "minority half", "worst class", "calibration error", "seconds")
 
 
@@ -100,24 +101,19 @@ def _ways(runs: Runs) -> Iterator[str]:
     if not groups:
         return
     yield "## The way to the frame\n"
-    yield "| network | recipe | seeds | reached | epochs | rows | seconds | FLOPs | Δ_GM at the end | balanced accuracy |"
-    yield "|---" * 10 + "|"
+    yield "| network | recipe | reached | epochs | rows | seconds | FLOPs | Δ_GM at the end | balanced accuracy |"
+    yield "|---" * 9 + "|"
     for (model, way), entries in sorted(groups.items()):
         there = [entry["arrived"] for entry in entries if entry["arrived"]]
         numbers = ["-"] * 4
         if len(there) == len(entries):
             means = {name: statistics.fmean(each[name] for each in there) for name in there[0]}
-            numbers = [
-                f"{means['epochs']:.1f}",
-                f"{means['rows']:,.0f}",
-                f"{means['seconds']:.0f}",
-                f"{means['flops']:.1e}",
-            ]
+            numbers = [f"{means[name]:{how}}" for name, how in _FORMATS.items()]
         else:
             most = f"more than {max(entry['of'] for entry in entries)}"
             numbers = [most, "", f"more than {statistics.fmean(e['total_seconds'] for e in entries):.0f}"]
             numbers.append(f"more than {statistics.fmean(e['total_flops'] for e in entries):.1e}")
         delta = statistics.fmean(entry["delta"] for entry in entries)
         accuracy = statistics.fmean(entry["balanced"] for entry in entries)
-        cells = [model, way, str(len(entries)), f"{len(there)} of {len(entries)}", *numbers]
+        cells = [model, way, f"{len(there)} of {len(entries)}", *numbers]
         yield f"| {' | '.join(cells)} | {delta:.3f} | {accuracy:.3f} |"
