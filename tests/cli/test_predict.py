@@ -111,6 +111,18 @@ def test_explained(finished_run, images, capsys):
         assert row[12:] == [str(line["outside"]), *largest, str(line["unowned"])]
 
 
+def test_a_frame_explains_beside_the_classifier_that_predicts(calibrated_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scan("new.png", "red", 100)
+    trained = load_encoder(calibrated_run)
+    assert trained.classifier is not None  # as the recipe for one's own images has it
+    line = json.loads(predicted(capsys, calibrated_run, "new.png", "--explain", "--json", err=""))
+    unit = trained.encoder(trained.normaliser(trained.preparation(Path("new.png"))[None]))
+    found = explain(unit.detach(), trained.centres)
+    assert [line["blocks"][name] for name in trained.classes] == pytest.approx(found.shares[0].tolist(), abs=1e-6)
+    assert line["outside"] == pytest.approx(1 - line["blocks"][line["class"]], abs=1e-6)
+
+
 def test_confidences_are_those_of_the_calibration(calibrated_run, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for number, colour in enumerate(COLOURS):

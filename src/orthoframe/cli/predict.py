@@ -5,7 +5,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -31,11 +31,12 @@ _MANY = 1000  # images, from which on a bar shows how far it is
 
 @dataclass(frozen=True)
 class PredictCommand:
-    """Classify images by the nearest class centre of a trained encoder.
+    """Classify images with a trained encoder.
 
     Images of any size and kind are prepared as those of the training were. Prints CSV: the image, its class, the
-    confidence, and the cosine of its features to each class mean. Confidences are calibrated on the validation images
-    of the run; without any there are none. With --explain, evidence is the share of the features' energy in the block
+    confidence, and a score for each class: the cosine of its features to the centre of the class, or what the linear
+    classifier of the run says. Confidences are calibrated on the validation images of the run; without any there are
+    none. With --explain, evidence is the share of the features' energy in the block
     of dimensions that a class owns, and the out-of-class score is the share outside the block of the predicted class.
     Exit status: 0 classified, 1 some files could not be read (named at the end), 2 none could, or bad input. For
     example:
@@ -77,7 +78,7 @@ class PredictCommand:
 
             trained = encoder_of(self.run_folder, self.code)
         workers = available_cores() if self.workers is None else self.workers
-        if self.explain and trained.classifier is not None:
+        if self.explain and not trained.has_frame:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         found = find_images(self.images)
         if not found.paths:
@@ -122,7 +123,7 @@ class PredictCommand:
             return [], part.problems
         features = trained.features(part.pixels)
         cosines, winners = trained.classify(features)
-        reasons = _reasons(features, trained) if self.explain else [{}] * len(part.positions)
+        reasons = _reasons(features, winners, trained) if self.explain else [{}] * len(part.positions)
         sure: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
         scores, classes, rows = _rounded(cosines), trained.classes, []
         orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
@@ -160,11 +161,12 @@ def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
     return columns
 
 
-def _reasons(features: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
+def _reasons(features: "Tensor", winners: "Tensor", trained: "TrainedEncoder") -> list[dict[str, Any]]:
     """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
-    found, reasons = explain(features, trained.centres), []
+    # The class that is predicted, which need not be that of the nearest centre.
+    found, reasons = replace(explain(trained.framed(features), trained.centres), winners=winners), []
     values, orders = found.shares.sort(dim=1, descending=True, stable=True)
     parts = _rounded(found.outside), _rounded(values), orders.tolist(), _rounded(found.unowned)
     for outside, shares, order, unowned in zip(*parts, strict=True):

@@ -79,6 +79,11 @@ class TrainedEncoder:
         return self.classifier or NearestCentre(self.centres, self.shares, self.adjust)
 
     @property
+    def has_frame(self) -> bool:
+        """Whether it was trained to a frame; losses of a linear classifier have no head for one."""
+        return self.classifier is None or self.encoder.head.linear is not None
+
+    @property
     def image_shape(self) -> tuple[int, int, int]:
         """Channels, height and width."""
         return self.preparation.image_shape
@@ -92,6 +97,12 @@ class TrainedEncoder:
         network = self.encoder.eval() if self.classifier is None else self.encoder.eval().backbone
         parts = torch.split(self._formatted(pixels), _ROWS)
         return torch.cat([network(self.normaliser(part)).float() for part in parts])
+
+    @torch.no_grad()
+    def framed(self, features: Tensor) -> Tensor:
+        """Unit rows `[n, dim]` on which the centres are, of `features`."""
+        rows: Tensor = features if self.classifier is None else self.encoder.eval().head(features)
+        return rows
 
     def _formatted(self, pixels: Tensor) -> Tensor:
         """With the channels of a pixel side by side where that is faster: convolutions take a fifth less time.
