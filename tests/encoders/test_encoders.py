@@ -192,7 +192,7 @@ def test_conv6_has_channels_last_where_it_is_safe(side, channels_last, channels)
     with torch.autocast("cpu", torch.bfloat16):
         encoder(pictures)
     encoder.double()(pictures.double())
-    assert formats == [channels_last, False, False]
+    assert formats == [channels_last, channels_last, False]
 
 
 # In float64 maps have the usual format. A rounding may turn a ReLU or choose another maximum, so norms are compared.
@@ -209,13 +209,15 @@ for case in range(60):
     torch.manual_seed(case)
     encoder, pictures = Conv6(shape, width).eval(), torch.randn(rows, *shape)
     found = []
-    for dtype in (torch.float32, torch.float64):
+    for half, dtype in ((True, torch.float32), (False, torch.float32), (False, torch.float64)):
         encoder.to(dtype).zero_grad()
-        features = encoder(pictures.to(dtype))
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            features = encoder(pictures.to(dtype))
         features.square().sum().backward()
         values = [features.detach(), *(weight.grad for weight in encoder.parameters())]
         found.append(torch.cat([value.flatten() for value in values]).double())
-    assert (found[0] - found[1]).norm() <= 1e-3 * found[1].norm(), (shape, width, rows)
+    assert (found[0] - found[2]).norm() <= 0.3 * found[2].norm(), (shape, width, rows)  # bfloat16
+    assert (found[1] - found[2]).norm() <= 1e-3 * found[2].norm(), (shape, width, rows)
 print("the same")
 """
 

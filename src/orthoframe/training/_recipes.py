@@ -4,7 +4,7 @@ from typing import Any
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice, is_own_data
-from orthoframe.training._schedules import Ramp, TemperatureSchedule
+from orthoframe.training._schedules import Ramp
 from orthoframe.training._settings import DECIDED, OF_FRAMES, Settings
 
 RECIPES: dict[Recipe, dict[str, Any]] = {
@@ -31,13 +31,15 @@ RECIPES: dict[Recipe, dict[str, Any]] = {
     "fast": {
         "data": "fashion-mnist",
         "model": "resnet18",
-        "prototypes": True,
-        "binding": "redrawn",
-        "temperature": TemperatureSchedule(0.1, 0.5),
+        "loss": "frame",
+        "scheme": "balanced",
+        "binding": "none",
+        "temperature": 0.2,
+        "margin": Ramp(0.0, 0.5),
         "batch_size": 32,
-        "lr": 0.03,
-        "clean_fraction": 0.6,
-        "epochs": 70,
+        "lr": 0.05,
+        "clean_fraction": 0.7,
+        "epochs": 15,
     },
 }
 """Settings that differ from the defaults, by recipe."""
