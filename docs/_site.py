@@ -11,6 +11,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 FUNCTION = re.compile(r"<m([io])>([A-Za-z]{2,})</m\1>")
+SLASH = "<mo>&#x0002F;</mo>"
 PARENTHESIS = '<mo stretchy="false">&#x00028;'
 
 
@@ -33,10 +34,11 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def mathml(formula: str, block: bool) -> str:
-    """The MathML of a formula in LaTeX, with a thin space after names of functions, as LaTeX has it."""
+    """The MathML of a formula in LaTeX, with a thin space after names of functions and none around a slash, as in LaTeX."""
 
     def spaced(name: re.Match[str]) -> str:
         tight = name.string.startswith((PARENTHESIS, "</mrow>"), name.end())
         return f"<mi>{name[2]}</mi>" + ("" if tight else '<mspace width="0.167em" />')
 
-    return FUNCTION.sub(spaced, convert(formula, display="block" if block else "inline"))
+    written = convert(formula, display="block" if block else "inline")
+    return FUNCTION.sub(spaced, written).replace(SLASH, SLASH.replace("<mo>", '<mo lspace="0" rspace="0">'))
