@@ -1,21 +1,19 @@
 """Every code block of README and docs runs; what cannot is named here, with the reason."""
 
-import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from shutil import which
 
 import numpy as np
 import pytest
 from PIL import Image
-from safetensors.numpy import save_file
 from tests.docs import pages
 from tests.docs.pages import blocks, commands, untold
 from tests.small_models import save_model
@@ -40,9 +38,7 @@ NOT_RUN = {
     "make demo": "tests/training/test_runs.py runs the demo",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
-    "orthoframe train --data fashion-mnist --model resnet18 --width 16": "minutes, and real data",
     "orthoframe study activations": "minutes",
-    "orthoframe study batching": "minutes",
     "orthoframe study all --out results": "an hour",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
@@ -55,23 +51,13 @@ NOT_RUN = {
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """What a reader of the pages has at hand: a run, images, features, labels, batches; and the project's files."""
+    """What a reader of the pages has at hand: a run, images and the project's files. All else is made by a page."""
     folder = tmp_path_factory.mktemp("reader")
     train(Settings(epochs=1), folder / "RUN", report=False)
     rng = np.random.default_rng(0)
-    labels = np.repeat(np.arange(3), [80, 16, 4])
-    features = np.abs(rng.normal(size=(100, 8))).astype(np.float32)
-    np.save(folder / "labels.npy", labels)
-    np.save(folder / "features.npy", features)
-    save_file({"features": features}, folder / "features.safetensors")
-    save_file({"weight": features[:3], "bias": features[0, :3]}, folder / "fc.safetensors")
-    (folder / "labels.txt").write_text("\n".join(map(str, labels)) + "\n")
-    (folder / "labels.csv").write_text("class\n" + "\n".join(map(str, labels)) + "\n")
-    batches = [rng.permutation(100)[:10].tolist() for _ in range(10)]
-    (folder / "batches.jsonl").write_text("".join(json.dumps(batch) + "\n" for batch in batches))
     (folder / "scans").mkdir()
     (folder / "archive" / "2024").mkdir(parents=True)
-    for name in ("image.png", "scan1.png", "scan2.png", "scans/1.png", "archive/2024/1.jpg"):
+    for name in ("scan1.png", "scan2.png", "scans/1.png", "archive/2024/1.jpg"):
         Image.fromarray(rng.integers(0, 255, (8, 8), dtype=np.uint8)).save(folder / name)
     _photos(folder, rng)
     (folder / "docs" / "figures").mkdir(parents=True)
@@ -105,7 +91,7 @@ def free_port():
 
 def slurm_answers():
     """Whether there is a SLURM cluster to submit to."""
-    if which("sinfo") is None:
+    if shutil.which("sinfo") is None:
         return False
     try:
         found = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=5)
@@ -165,8 +151,9 @@ def test_blocks_of_the_page_run(page, folder, free_port, tmp_path):
         elif "studies_on_ray.sh" in command and find_spec("ray") is None:
             skipped.add(command)
     if "python" in dict(blocks(text)) or set(shell(page)) - skipped:
-        variables = environment(folder, RAY_PORT=str(free_port))
-        with started(pages.run, page, skipped, folder, tmp_path / "log", variables) as reader:
+        own = shutil.copytree(folder, tmp_path / "reader", symlinks=True)  # so that no page uses what another made
+        variables = environment(own, RAY_PORT=str(free_port))
+        with started(pages.run, page, skipped, own, tmp_path / "log", variables) as reader:
             reader.join(400)
             if reader.is_alive():
                 os.killpg(reader.pid, signal.SIGKILL)
