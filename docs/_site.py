@@ -34,7 +34,7 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def mathml(formula: str, block: bool) -> str:
-    """The MathML of a formula in LaTeX, with a thin space after names of functions and none around a slash, as in LaTeX."""
+    """The MathML of a formula, with the spaces of LaTeX: thin ones after names of functions, none around a slash."""
 
     def spaced(name: re.Match[str]) -> str:
         tight = name.string.startswith((PARENTHESIS, "</mrow>"), name.end())

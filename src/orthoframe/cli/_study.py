@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from orthoframe.cli._terminal import progress
-from orthoframe.reporting import cell_words, found_words, rule_words
+from orthoframe.reporting import abbreviations, cell_words, found_words, rule_words
 from orthoframe.studies import SEEDS, Done, Study, StudyListener, StudyResult, key
 
 
@@ -82,6 +82,8 @@ def print_result(result: StudyResult, file: Path) -> None:
         table.add_row(*where, *found, str(len(cell.results)))
     print(f"{result.question} ({result.scale}; means over seeds with 95 % intervals)")
     _console().print(table)
+    if defined := abbreviations([result]):
+        print(defined)
     for finding in result.findings:
         print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
         print(f"  rule: {rule_words(finding.claim, str)}; found: {found_words(finding)}")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from orthoframe.reporting._run import Run, read_run
     from orthoframe.reporting._study_figure import study_figure
     from orthoframe.reporting._study_pages import write_claims_page, write_study, write_study_page
-    from orthoframe.reporting._study_words import cell_words, found_words, rule_words
+    from orthoframe.reporting._study_words import abbreviations, cell_words, found_words, rule_words
 
 __all__ = [
     "Run",
@@ -33,6 +33,7 @@ __all__ = [
     "write_study",
     "write_study_page",
     "write_claims_page",
+    "abbreviations",
     "cell_words",
     "found_words",
     "rule_words",
@@ -44,7 +45,7 @@ _MODULES = {
     "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
     "_study_figure": ("study_figure",),
     "_study_pages": ("write_study", "write_study_page", "write_claims_page"),
-    "_study_words": ("cell_words", "found_words", "rule_words"),
+    "_study_words": ("abbreviations", "cell_words", "found_words", "rule_words"),
 }
 
 

@@ -77,7 +77,7 @@ def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.
         raise InputError("there is no study to report; give one or more")
     title = studies[0].study if len(studies) == 1 else f"{len(studies)} studies"
     parts = [{"result": study, **_pictures(study)} for study in studies]
-    write_page("studies.html", file, title=title, plots={}, studies=parts, words=words)
+    write_page("studies.html", file, title=title, plots={}, studies=parts, words=words, of=words.abbreviations(studies))
 
 
 def _pictures(study: StudyResult) -> dict[str, Any]:

@@ -48,6 +48,14 @@ _COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
 _MOST_SEEDS = 20  # that are listed
 
 
+def abbreviations(studies: Iterable[StudyResult]) -> str:
+    """What OF stands for, if a claim or a remark of these studies says OF; otherwise nothing."""
+    used = [text for study in studies for text in (study.remark, *(finding.claim.text for finding in study.findings))]
+    if not any(re.search(r"\bOF\b", text) for text in used):
+        return ""
+    return f"OF is an orthogonal frame: class means at right angles to each other, Δ_GM at most {OF:g}."
+
+
 def quantity_words(name: str) -> str:
     """A quantity in words."""
     return _QUANTITIES.get(name) or name.replace("_", " ")
