@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 FUNCTION = re.compile(r"<m([io])>([A-Za-z]{2,})</m\1>")
 SLASH = "<mo>&#x0002F;</mo>"
+THIN = '<mspace width="0.167em" />'
 PARENTHESIS = '<mo stretchy="false">&#x00028;'
 
 
@@ -34,11 +35,12 @@ def on_page_content(content: str, **_: Any) -> str:
 
 
 def mathml(formula: str, block: bool) -> str:
-    """The MathML of a formula, with the spaces of LaTeX: thin ones after names of functions, none around a slash."""
+    """The MathML of a formula, with the spaces of LaTeX: thin ones around names of functions, none around a slash."""
 
     def spaced(name: re.Match[str]) -> str:
-        tight = name.string.startswith((PARENTHESIS, "</mrow>"), name.end())
-        return f"<mi>{name[2]}</mi>" + ("" if tight else '<mspace width="0.167em" />')
+        after = "" if name.string.startswith((PARENTHESIS, "</mrow>"), name.end()) else THIN
+        before = THIN if name.string.endswith(("</mi>", "</mn>", "</msub>", "</msup>"), 0, name.start()) else ""
+        return f"{before}<mi>{name[2]}</mi>{after}"
 
     written = convert(formula, display="block" if block else "inline")
     return FUNCTION.sub(spaced, written).replace(SLASH, SLASH.replace("<mo>", '<mo lspace="0" rspace="0">'))

@@ -4,10 +4,12 @@ import os
 import re
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.browser import needs_browser, resize, start
 
 import orthoframe
 
@@ -30,6 +32,38 @@ def site(tmp_path_factory):
 def test_nothing_is_fetched(site):
     for page in site.rglob("*.html"):
         assert not re.findall(r'(?:src|<link[^>]*href)="(?:https?:)?//[^"]*"', page.read_text()), page
+
+
+def test_formulas_are_typeset(site):
+    for page in site.rglob("*.html"):
+        formulas = re.findall(r"<math.*?</math>", text := page.read_text(), re.DOTALL)
+        assert "arithmatex" not in text, page  # what was found, and not converted
+        assert not [formula for formula in formulas if "\\" in formula], page  # a command that is not known
+    assert (site / "theory.html").read_text().count("<math") > 100
+
+
+@needs_browser
+def test_pages_on_disk_can_be_searched_and_code_fits(site, tmp_path):
+    browser = start(tmp_path / "profile")
+    try:
+        resize(browser, 1280)
+        for page in sorted(site.glob("*.html")):
+            browser.get(page.as_uri())
+            blocks = browser.find_elements("css selector", "pre > code")
+            wide = "return arguments[0].scrollWidth > arguments[0].clientWidth + 1"
+            assert [block.text for block in blocks if browser.execute_script(wide, block)] == [], page
+        browser.get((site / "theory.html").as_uri())
+        field = browser.find_element("css selector", "[data-md-component=search-query]")
+        field.send_keys("binding")
+        for _ in range(100):
+            found = browser.find_elements("css selector", ".md-search-result__item a")
+            if found:
+                break
+            time.sleep(0.1)
+        assert any("batches.html" in link.get_attribute("href") for link in found)
+        assert browser.get_log("browser") == []
+    finally:
+        browser.quit()
 
 
 def test_every_page_is_in_the_menu(site):
