@@ -117,10 +117,9 @@ def make_data(scene: Scene, seed: int, tuning: bool) -> tuple[Data, LabelledImag
     return Data(train, seen, scene.data), judged
 
 
-def epochs_of(settings: Settings, data: Data, rows: int) -> int:
-    """As many as these rows make."""
-    task = make_task(replace(settings, epochs=1), given=data)
-    return max(1, round(rows / sum(map(len, task.plan.batches(0)))))
+def rows_of(settings: Settings, data: Data) -> int:
+    """Of an epoch."""
+    return sum(map(len, make_task(replace(settings, epochs=1), given=data).plan.batches(0)))
 
 
 def run(job: Job, scene: Scene) -> dict[str, Any]:
@@ -129,11 +128,15 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     method = METHODS[job.method]
     data, judged = make_data(scene, job.seed, job.tuning)
     options = {**SHARED, **scene.options, **method.settings, "data": scene.data, "seed": job.seed, "lr": job.lr}
-    if options.get("binding") == "redrawn":  # rows of a batch are the same for all
-        options["batch_size"] = max(BATCH // 4, BATCH - len(data.train.classes))
     settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0})
-    settings = replace(settings, epochs=epochs_of(settings, data, job.budget))
-    settings = replace(settings, measure_every=settings.epochs)
+    if settings.binding == "redrawn":  # as many rows in a batch; with many classes more, and at least an epoch
+        sizes = max(BATCH // 4, BATCH - len(data.train.classes)), BATCH
+        fit = (replace(settings, batch_size=size) for size in sizes)
+        settings = next(
+            (each for each in fit if rows_of(each, data) <= 1.2 * job.budget), replace(settings, batch_size=BATCH)
+        )
+    epochs = max(1, round(job.budget / rows_of(settings, data)))
+    settings = replace(settings, epochs=epochs, measure_every=epochs)
     task = method.equip(make_task(settings, given=data))
     start, busy = time.perf_counter(), time.process_time()
     loop = Loop(task, Fabric(accelerator="cpu", devices=1))

@@ -130,5 +130,6 @@ def test_an_encoder_that_was_trained_here(here, capsys):
     assert run("folder:photos", "--backbone", "run:trained", "--out", "out") == 0
     trained, found = load_encoder(Path("trained")), read_embedding(Path("out"))
     pixels = torch.stack([trained.preparation(Path("photos", name)) for name in ("cat/0.png", "dog/5.png")])
-    assert torch.allclose(trained.features(pixels), torch.from_numpy(found.features[[0, 11]]), atol=1e-6)
+    unit = trained.framed(trained.features(pixels))
+    assert torch.allclose(unit, torch.from_numpy(found.features[[0, 11]]), atol=1e-6)
     assert run("folder:photos", "--backbone", "run:nothing", "--out", "other") == 2

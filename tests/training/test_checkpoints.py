@@ -89,7 +89,7 @@ def tiny(tmp_path_factory):
     pixels = np.random.default_rng(0).integers(0, 255, (12, 2, 2)).astype(np.uint8)
     np.savez(folder / "tiny.npz", x=pixels, y=np.repeat([0, 1], 6))
     data = {"data": f"npz:{folder / 'tiny.npz'}", "imbalance": "none", "ratio": 1.0, "majority": None}
-    settings = small(**data, width=2, batch_size=4)
+    settings = small(**data, width=2, features=8, batch_size=4)
     interrupt(settings, folder / "run", epoch=1, steps=1)
     run = RunFolder(folder / "run")
     newer, _ = run.load_checkpoint()

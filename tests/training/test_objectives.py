@@ -158,7 +158,7 @@ def test_it_predicts_as_it_was_trained_to(loss, tmp_path):
         assert isinstance(trained.rule, NearestCentre)
         assert trained.adjust == 0.1
         if loss == "frame":  # prototypes where there are any
-            assert torch.equal(trained.centres, make_frame(10, 16).double())
+            assert torch.equal(trained.centres, make_frame(10, trained.encoder.out_features).double())
         assert outcome.evaluation.raw_delta_of is None
     else:
         assert isinstance(trained.rule, LinearClassifier)

@@ -51,7 +51,7 @@ def test_the_images_are_taken_as_they_are(settings, tmp_path):
     notes = []
     outcome = train(settings, tmp_path / "run", noted(notes))
     found = outcome.settings
-    assert (found.imbalance, found.model, found.validation, found.features) == ("none", "resnet18", 0.1, 64)
+    assert (found.imbalance, found.model, found.validation, found.features) == ("none", "resnet18", 0.1, 128)
     assert json_of(tmp_path / "run" / "config.json")["model"] == "resnet18"
     rows = sum(entry["rows"] for entry in lines_of(tmp_path / "run" / "geometry.jsonl")[-1]["train"]["classes"])
     assert rows == 43 + 22 + 7 + 1

@@ -33,8 +33,10 @@ class Network(nn.Module):
 
     def forward(self, images: Tensor) -> Outputs:
         """Unit features, and the scores of the classifier."""
+        if self.classifier is None:
+            return Outputs(self.encoder(images), None)
         features = self.encoder.backbone(images)
-        return Outputs(self.encoder.head(features), None if self.classifier is None else self.classifier(features))
+        return Outputs(self.encoder.head(features), self.classifier(features))
 
 
 class TaskObjective:

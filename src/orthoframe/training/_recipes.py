@@ -4,15 +4,15 @@ from typing import Any
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice, is_own_data
-from orthoframe.training._schedules import Ramp
+from orthoframe.training._schedules import Ramp, TemperatureSchedule
 from orthoframe.training._settings import DECIDED, OF_FRAMES, Settings
 
 RECIPES: dict[Recipe, dict[str, Any]] = {
     "quick": {"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1},
     "accurate": {
         "loss": "frame",
-        "classifier": 1.0,
-        "temperature": 0.15,
+        "classifier": Ramp(1.0, 1.0),
+        "temperature": TemperatureSchedule(0.15, 0.15),
         "head_norm": "batch",
         "scheme": "weighted",
         "binding": "none",
@@ -34,7 +34,7 @@ RECIPES: dict[Recipe, dict[str, Any]] = {
         "loss": "frame",
         "scheme": "balanced",
         "binding": "none",
-        "temperature": 0.2,
+        "temperature": TemperatureSchedule(0.2, 0.2),
         "margin": Ramp(0.0, 0.5),
         "batch_size": 32,
         "lr": 0.05,
