@@ -1,4 +1,4 @@
-# Everything a contributor runs. Needs Python 3.11, pip and make; the rest is installed into .venv.
+# Everything a contributor runs. Needs Python 3.11 to 3.13, pip and make; the rest is installed into .venv.
 PYTHON ?= python3
 BIN := .venv/bin
 # Two test processes on two cores: one torch thread each, or they fight for the cores.
@@ -18,6 +18,8 @@ check: .venv/test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
 
 # Hostile inputs, as many as wanted; `make fuzz TARGET=idx SEED=0 CASE=123` runs one of them again.
 CASES ?= 100000

@@ -24,6 +24,7 @@ VERBS = {
     "fit": "Fit a classifier of embeddings whose classes end in an orthogonal frame.",
     "ufm": "Minimise the loss over free features: where training ends, without a network.",
     "study": "Run a grid of trainings, and test claims on it.",
+    "playground": "Print the address of a page to play with, which a browser opens from disk.",
 }
 """The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 
