@@ -33,6 +33,12 @@ def page(*studies):
     return file.getvalue().decode()
 
 
+def test_the_report_says_what_of_stands_for_where_it_is_used():
+    said = replace(EMPTY, remark="Far from the OF.")
+    assert "OF is an orthogonal frame" in page(said)
+    assert "OF is" not in page(EMPTY)
+
+
 def claims_page(*studies):
     file = io.BytesIO()
     write_claims_page(studies, file)
