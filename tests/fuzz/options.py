@@ -30,6 +30,7 @@ _START = {
     "measure": ["features.npy", "labels.npy"],
     "ufm": ["--counts", "3x2", "--starts", "1"],
     "study": ["no-such-study"],
+    "playground": [],
 }
 # Long because they are asked to be, or they would train.
 _LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs", "gif"}, "study": {"name"}, "certify": {"epochs"}}
@@ -51,7 +52,7 @@ def _choices(kind):
 def make(random, known, folder):
     verb = choice(random, list(VERBS))
     words = [verb, *(_START[verb] if random.random() < 0.95 else [])]
-    for _ in range(int(random.integers(0, 4))):
+    for _ in range(int(random.integers(0, 4)) if known[verb] else 0):
         name, choices = choice(random, known[verb])
         words.append(f"--{'no-' * (random.random() < 0.1)}{name}")
         if random.random() < 0.8:
