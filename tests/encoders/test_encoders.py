@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from functools import partial
 from typing import get_args
 
 import pytest
@@ -98,6 +99,14 @@ def test_without_the_last_relu(model):
         torch.testing.assert_close(F.relu(features), with_relu(images(4, 1, 8, 8)))
 
 
+def normed(state, x, name):
+    """A BatchNorm in evaluation mode, by its formula."""
+    mean, var, scale, shift = (
+        state[f"{name}.{part}"][:, None, None] for part in ("running_mean", "running_var", "weight", "bias")
+    )
+    return (x - mean) / torch.sqrt(var + 1e-5) * scale + shift
+
+
 def test_resnet_against_plain_operations():
     """Every layer in the open, in evaluation mode with statistics that are not those of the start."""
     torch.manual_seed(0)
@@ -106,12 +115,7 @@ def test_resnet_against_plain_operations():
     encoder.eval()
     state = encoder.state_dict()
 
-    def norm(x, name):
-        mean, var, scale, shift = (
-            state[f"{name}.{part}"][:, None, None] for part in ("running_mean", "running_var", "weight", "bias")
-        )
-        return (x - mean) / torch.sqrt(var + 1e-5) * scale + shift
-
+    norm = partial(normed, state)
     x = images(3, 1, 12, 12)
     expected = norm(F.conv2d(x, state["stem.0.weight"], padding=1), "stem.1").clamp(min=0)
     for block in range(8):
@@ -133,12 +137,7 @@ def test_conv6_against_plain_operations():
     encoder.eval()
     state = encoder.state_dict()
 
-    def norm(x, name):
-        mean, var, scale, shift = (
-            state[f"{name}.{part}"][:, None, None] for part in ("running_mean", "running_var", "weight", "bias")
-        )
-        return (x - mean) / torch.sqrt(var + 1e-5) * scale + shift
-
+    norm = partial(normed, state)
     x = images(3, 3, 18, 20)
     expected = norm(F.conv2d(x, state["stem.0.weight"], padding=1), "stem.1").clamp(min=0)
     for start in (0, 7, 14):

@@ -59,7 +59,7 @@ def test_the_loss_of_a_step_is_the_formula(loss):
 
 
 @pytest.mark.parametrize("loss", ["supcon", "frame"])
-def test_a_classifier_learns_beside_the_loss_and_is_not_in_what_is_reported(loss, tmp_path):
+def test_a_classifier_learns_beside_the_loss(loss):
     settings = small(loss=loss, scheme="weighted", epochs=3, classifier=(1.0, 0.5))
     loop = loop_of(settings)
     loop.objective.set_epoch(1)
@@ -90,7 +90,7 @@ def test_a_classifier_beside_the_loss_predicts_unless_its_weight_ends_at_zero(la
     torch.testing.assert_close(trained.rule.scores(features), rule.scores(features))
 
 
-def test_the_loss_that_is_reported_is_that_without_the_classifier(tmp_path):
+def test_the_loss_that_is_reported_is_that_without_the_classifier():
     """So that the floor and the gap are about it."""
     loops = [loop_of(small(loss="frame", binding="none", classifier=weight)) for weight in (0.0, 1.0)]
     for loop in loops:
