@@ -14,11 +14,24 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import arguments, command, finished, interrupt, json_of, resume, same, small, started, train
+from tests.training.runs import (
+    arguments,
+    command,
+    finished,
+    interrupt,
+    json_of,
+    noted,
+    resume,
+    same,
+    small,
+    started,
+    train,
+)
 
 from orthoframe.cli import main
 from orthoframe.errors import OrthoframeError, brief
 from orthoframe.training._folder import CHECKPOINT, RunFolder
+from orthoframe.training._processes import precision_is_emulated
 
 ENDED = -signal.SIGKILL
 
@@ -351,3 +364,19 @@ def test_nothing_is_left_of_what_is_refused(tmp_path):
         ):
             train(small(precision="16-mixed"), tmp_path / "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_bfloat16_that_the_processor_emulates_is_told(tmp_path):
+    notes = []
+    train(small(precision="bf16-mixed", epochs=1), tmp_path / "run", noted(notes))
+    emulated = not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    assert [note for note in notes if "no bfloat16 instructions" in note] == (
+        [
+            "precision='bf16-mixed' is emulated, because this processor has no bfloat16 instructions; precision='32' "
+            "is many times faster"
+        ]
+        if emulated
+        else []
+    )
+    assert not precision_is_emulated("32", "cpu")
+    assert not precision_is_emulated("bf16-mixed", "cuda")

@@ -105,6 +105,12 @@ def check_precision(precision: Precision) -> None:
         raise OptionError(Option("precision", precision), " needs a GPU, and there is none; use bf16-mixed or 32")
 
 
+def precision_is_emulated(precision: Precision, device_type: str) -> bool:
+    """Whether convolutions in this precision are computed without the processor's help, twenty times slower."""
+    # The question that torch asks itself before it gives a bfloat16 convolution to oneDNN.
+    return precision == "bf16-mixed" and device_type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+
+
 def start(processes: Processes, precision: Precision, refusal: OrthoframeError | None = None) -> Fabric:
     """Start the processes that are not there yet, let all meet, and continue only if every one of them can.
 

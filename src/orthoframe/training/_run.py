@@ -25,7 +25,7 @@ from orthoframe.training._encoder_file import Architecture, TrainedEncoder, save
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
-from orthoframe.training._processes import check_precision, find_processes, start
+from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task, make_task
@@ -250,6 +250,10 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
     if loop.local_statistics:
         note = "BatchNorm statistics are per process, each of which has a part of every batch"
         notes.append((f"{note} ({now.processes} processes); SyncBatchNorm needs GPUs",))
+    precision = loop.task.settings.precision
+    if precision_is_emulated(precision, now.device):
+        slow = " is emulated, because this processor has no bfloat16 instructions; "
+        notes.append((Option("precision", precision), slow, Option("precision", "32"), " is many times faster"))
     return notes
 
 
