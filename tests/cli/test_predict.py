@@ -91,6 +91,33 @@ def test_json(finished_run, images, capsys):
         assert "confidence" not in line
 
 
+@pytest.mark.parametrize("run", ["finished_run", "calibrated_run"])  # by centres, and by a linear classifier
+def test_mirror_images(run, request, capsys, tmp_path):
+    folder = request.getfixturevalue(run)
+    trained = load_encoder(str(folder))
+    shape = trained.image_shape
+    pixels = torch.randint(0, 256, (5, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    plain, mirrored = trained.features(pixels), trained.features(pixels.flip(-1))
+    both = trained.features(pixels, mirror=True)
+    expected = (plain + mirrored) / 2
+    if trained.classifier is None:
+        expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(both, expected)
+    torch.testing.assert_close(both, trained.features(pixels.flip(-1), mirror=True))
+    assert not torch.allclose(both, plain, atol=1e-3)
+    # Of a single channel or three, as PIL takes them.
+    for number, image in enumerate(pixels):
+        array = image[0].numpy() if len(image) == 1 else image.permute(1, 2, 0).numpy()
+        Image.fromarray(array).save(tmp_path / f"{number}.png")
+    names = [str(tmp_path / f"{number}.png") for number in range(5)]
+    capsys.readouterr()  # what the training said, if it was not there yet
+    assert main(["predict", str(folder), *names, "--mirror", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    scores = trained.classify(both)[0].tolist()
+    for line, row in zip(lines, scores, strict=True):
+        assert list(line["scores"].values()) == pytest.approx(row, abs=1e-5)
+
+
 def test_explained(finished_run, images, capsys):
     names, pixels = images
     plain = table(predicted(capsys, finished_run, *names))

@@ -15,6 +15,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from orthoframe._atomic import write_atomic
+from orthoframe._rows import unit_rows
 from orthoframe._untrusted import few_entries, parsed
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
@@ -89,14 +90,19 @@ class TrainedEncoder:
         return self.preparation.image_shape
 
     @torch.no_grad()
-    def features(self, pixels: Tensor) -> Tensor:
+    def features(self, pixels: Tensor, *, mirror: bool = False) -> Tensor:
         """Features `[n, dim]` of uint8 images `[n, channels, height, width]`, as `classify` takes them.
 
-        They are unit rows; with a linear classifier those before the head, of any length.
+        They are unit rows; with a linear classifier those before the head, of any length. With `mirror`, they are the
+        mean over an image and its mirror image.
         """
         network = self.encoder.eval() if self.classifier is None else self.encoder.eval().backbone
         parts = torch.split(self._formatted(pixels), _ROWS)
-        return torch.cat([network(self.normaliser(part)).float() for part in parts])
+        rows = torch.cat([network(self.normaliser(part)).float() for part in parts])
+        if mirror:
+            rows = (rows + self.features(pixels.flip(-1))) / 2
+            rows = rows if self.classifier is not None else unit_rows(rows)[0]
+        return rows
 
     @torch.no_grad()
     def framed(self, features: Tensor) -> Tensor:
@@ -143,7 +149,7 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
     write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(about)}))
 
 
-def load_encoder(folder: Path, *, code: bool = False) -> TrainedEncoder:
+def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
     """Read the encoder of a run.
 
     Args:
@@ -157,6 +163,7 @@ def load_encoder(folder: Path, *, code: bool = False) -> TrainedEncoder:
     Raises:
         TrainingError: If there is none, or it is broken.
     """
+    folder = Path(folder)
     path = folder / _FILE if os.path.isdir(folder) else folder
     try:
         return parsed(functools.partial(_read_encoder, code=code), path)
