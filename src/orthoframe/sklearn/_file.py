@@ -47,7 +47,11 @@ def save_classifier(classifier: Any, path: Path) -> None:
         "adjust": classifier.adjust_,
         "calibration": None if classifier.calibration_ is None else asdict(classifier.calibration_),
         # As fitted: the options may have been changed since.
-        "network": {"hidden": [len(layer.bias) for layer in encoder.layers], "activation": encoder.head.activation},
+        "network": {
+            "hidden": [len(layer.bias) for layer in encoder.layers],
+            "activation": encoder.head.activation,
+            "direct": encoder.direct,
+        },
         "plan": {"batch_size": _option(plan.batch_size), "binding": plan.binding, "seed": plan.seed},
         "dead_rows": geometry.dead_rows,
         "collapse_trace": json_ready(geometry.collapse_trace),
@@ -75,6 +79,7 @@ class _Classes:
 class _Network:
     hidden: list[int]
     activation: Activation
+    direct: bool = False  # as it was before a file had it
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,8 @@ def _read_network(file: Any, about: _ClassifierFile) -> TableEncoder:
     if len(hidden) != layers or not hidden or min(hidden) < 1 or about.fitted.n_features_in_ < 1:
         sizes = brief([about.fitted.n_features_in_, *hidden], 60)
         raise ValueError(f"layers of the sizes {sizes}, and the weights of {layers} layers")
-    encoder = TableEncoder(about.fitted.n_features_in_, hidden, about.network.activation, weights=False)
+    columns, network = about.fitted.n_features_in_, about.network
+    encoder = TableEncoder(columns, hidden, network.activation, weights=False, direct=network.direct)
     load_weights(encoder, file)
     return encoder
 

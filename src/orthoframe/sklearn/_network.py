@@ -17,8 +17,17 @@ _ROWS_AT_ONCE = 8192
 class TableEncoder(nn.Module):
     """Maps rows of a table to unit features: hidden layers with ReLU, then a linear layer and the frame head.
 
-    Features have as many dimensions as the last hidden layer has units. The seed determines the weights; the global
-    generators are not touched. Without `weights` there are only shapes, for weights from a file.
+    The linear layer sees the columns beside the last hidden layer, so that what is linear in the columns need not pass
+    through hidden units; with few rows that is most of what can be learnt. Features have as many dimensions as the last
+    hidden layer has units. The seed determines the weights; the global generators are not touched.
+
+    Args:
+        in_features: Columns.
+        hidden: Units of each hidden layer.
+        activation: Of the head.
+        seed: Of the weights.
+        weights: Whether there are any; without them there are only shapes, for weights from a file.
+        direct: Whether the linear layer sees the columns.
     """
 
     def __init__(
@@ -28,8 +37,10 @@ class TableEncoder(nn.Module):
         activation: Activation = "relu",
         seed: int = 0,
         weights: bool = True,
+        direct: bool = True,
     ) -> None:
         super().__init__()
+        self.direct = direct
         # On the CPU and from its generator alone: the same bytes everywhere.
         with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -38,7 +49,7 @@ class TableEncoder(nn.Module):
                 nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
                 nn.init.zeros_(linear.bias)
             self.layers = nn.ModuleList(linears)
-            self.head = FrameHead(hidden[-1], hidden[-1], activation)
+            self.head = FrameHead(hidden[-1] + direct * in_features, hidden[-1], activation)
 
     @property
     def dim(self) -> int:
@@ -48,13 +59,14 @@ class TableEncoder(nn.Module):
 
     def forward(self, rows: Tensor, dropout: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
         """Unit features `[rows, dim]` of standardised rows `[rows, columns]`; `dropout` is for training."""
+        units = rows
         for layer in self.layers:
-            rows = torch.relu(layer(rows))
+            units = torch.relu(layer(units))
             if dropout:
                 # torch's own dropout takes no generator, and would draw from the global one.
-                kept = torch.rand(rows.shape, generator=generator, device=rows.device) >= dropout
-                rows = rows * kept / (1 - dropout)
-        features: Tensor = self.head(rows)
+                kept = torch.rand(units.shape, generator=generator, device=units.device) >= dropout
+                units = units * kept / (1 - dropout)
+        features: Tensor = self.head(torch.cat([units, rows], 1) if self.direct else units)
         return features
 
 
