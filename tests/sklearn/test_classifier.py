@@ -70,10 +70,10 @@ def test_the_accuracy_of_the_geometry_is_the_score(skewed, fitted, blobs):
     if skewed:  # hardly trained, and one class is wider than the others, so that its centre is shorter
         random = np.random.default_rng(0)
         rows, labels = random.normal(size=(200, 3)), np.repeat([0, 1, 2], [100, 60, 40])
-        rows[labels > 0] = rows[labels > 0] * 0.3 + labels[labels > 0, None] - 1.5
+        rows[labels > 0] = rows[labels > 0] * 0.1 + labels[labels > 0, None] - 1.5
         fitted = clone(SMALL).set_params(epochs=1, learning_rate=1e-3, temperature=0.5).fit(rows, labels)
         distances = ((fitted.transform(rows)[:, None] - fitted.centres_) ** 2).sum(2)
-        assert (distances.argmin(1) == labels).mean() != fitted.score(rows, labels)
+        assert (distances.argmin(1) != fitted.predict(rows)).any()
         assert fitted.geometry_.norm_ratio > 1.1
     assert fitted.geometry_.accuracy.overall == fitted.score(rows, labels)
     assert fitted.geometry_.accuracy.by_class == tuple(

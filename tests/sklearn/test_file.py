@@ -6,11 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from sklearn.datasets import make_blobs
 from sklearn.exceptions import NotFittedError
 
 from orthoframe.sklearn import FrameClassifier, StopReason
+from orthoframe.sklearn._network import TableEncoder
 
 ROWS, NUMBERS = make_blobs([40, 20, 10], 4, random_state=2)
 OPTIONS = {"hidden": (16, 8), "epochs": 15, "random_state": 3}
@@ -88,3 +90,17 @@ def test_what_is_not_a_classifier_is_refused(tmp_path):
     for name in ("text", "tensors", "other", "half"):
         with pytest.raises(ValueError, match=f"{name} is not a classifier that FrameClassifier.save wrote"):
             FrameClassifier.load(tmp_path / name)
+
+
+def test_a_file_from_before_the_head_saw_the_columns(tmp_path):
+    classifier = FrameClassifier(hidden=(8, 6), epochs=1, random_state=0).fit(ROWS, NUMBERS)
+    classifier.encoder_ = TableEncoder(ROWS.shape[1], (8, 6), seed=1, direct=False).double()
+    classifier.save(tmp_path / "new")
+    with safe_open(tmp_path / "new", framework="np") as file:
+        about = json.loads(file.metadata()["orthoframe"])
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    del about["network"]["direct"]
+    save_file(tensors, tmp_path / "old", metadata={"orthoframe": json.dumps(about)})
+    loaded = FrameClassifier.load(tmp_path / "old")
+    assert not loaded.encoder_.direct
+    np.testing.assert_array_equal(loaded.transform(ROWS), classifier.transform(ROWS))
