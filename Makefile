@@ -20,6 +20,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/zizmor --quiet --offline .github/workflows
 
 # Hostile inputs, as many as wanted; `make fuzz TARGET=idx SEED=0 CASE=123` runs one of them again.
 CASES ?= 100000
