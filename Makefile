@@ -6,7 +6,7 @@ WORKERS ?= 2
 # Whatever the caller says: what is imported is compiled once, and not in each of a hundred processes.
 export PYTHONDONTWRITEBYTECODE :=
 
-# bench-out-of-class runs benchmarks/out_of_class.py and writes docs/results/out-of-class.json; and so for the others.
+# bench-out-of-class runs benchmarks/out_of_class.py and writes docs/results/out-of-class.json; the other benchmarks likewise.
 BENCHMARKS := $(subst _,-,$(patsubst benchmarks/%.py,bench-%,$(filter-out benchmarks/_%,$(wildcard benchmarks/*.py))))
 
 .PHONY: test check fuzz demo docs clean $(BENCHMARKS)
@@ -20,6 +20,7 @@ check: .venv/test
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.citation-file-format CITATION.cff
+	$(BIN)/zizmor --quiet --offline .github/workflows
 
 # Hostile inputs, as many as wanted; `make fuzz TARGET=idx SEED=0 CASE=123` runs one of them again.
 CASES ?= 100000

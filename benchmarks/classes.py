@@ -83,7 +83,7 @@ def keel(name: str) -> Table:
 def from_r(folder: Path, name: str, column: str) -> Table:
     """A data frame of R: numbers as they are, categories and missing values one-hot; no class below `SMALLEST` rows."""
     import pandas as pd  # type: ignore[import-untyped]
-    from rdata import read_rda  # type: ignore[import-not-found]
+    from rdata import read_rda
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of texts whose encoding R did not note; they are ASCII

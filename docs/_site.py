@@ -10,6 +10,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
+COMMANDS = re.compile(r'<div class="language-sh .*?</pre>', re.DOTALL)
+OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 FUNCTION = re.compile(r"<m([io])>([A-Za-z]{2,})</m\1>")
 SLASH = "<mo>&#x0002F;</mo>"
 THIN = '<mspace width="0.167em" />'
@@ -30,7 +32,11 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Typeset the formulas, which the extension arithmatex has found: MathML needs neither a script nor a network."""
+    """Typeset the formulas, which the extension arithmatex has found: MathML needs neither a script nor a network.
+
+    Long commands wrap, and browsers break lines after any hyphen: each option is marked, so that it stays whole.
+    """
+    content = COMMANDS.sub(lambda block: OPTION.sub(r'<span class="option">\g<0></span>', block[0]), content)
     return FORMULA.sub(lambda found: mathml(html.unescape(found[2]).strip(), block=found[1] == "div"), content)
 
 

@@ -57,7 +57,7 @@ def spelled(parts: Iterable[object], spell: Callable[[Option], str] = str) -> st
 
 
 def brief(value: object, most: int = 120) -> str:
-    r"""Something from a file, or what a parser said of it, for a sentence: one line of at most so many characters.
+    r"""Something from a file, or what a parser said of it, for a sentence: one line of at most `most` characters.
 
     Examples:
         >>> brief("two\nlines"), brief("0123456789" * 3, most=11)

@@ -79,7 +79,7 @@ def coverage(
     if epochs > most:
         raise OptionError(
             Option("epochs"),
-            f" must be at most {most} for so many samples, not {brief(epochs, 30)}: rounding decides then",
+            f" must be at most {most} for these samples, not {brief(epochs, 30)}: beyond that, rounding decides",
         )
     if simulations:
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))

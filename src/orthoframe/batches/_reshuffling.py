@@ -18,9 +18,9 @@ from scipy.special import gammaln
 
 Floats = NDArray[np.float64]
 
-_ALL_PARTITIONS = 20  # classes of up to so many samples are summed over all partitions, exactly
-_OUTSIDE = 10  # in larger ones, partitions with so many samples outside the largest block
-SMALL = 10  # up to so many samples in the smaller class, meetings are counted exactly
+_ALL_PARTITIONS = 20  # up to this many samples, a class is summed over all partitions, exactly
+_OUTSIDE = 10  # in larger classes, partitions with at most this many samples outside the largest block
+SMALL = 10  # up to this many samples in the smaller class, meetings are counted exactly
 _PAIRS = 100_000  # that are handled together
 _DIGITS = 60  # the sum over the partitions of 20 samples loses 20 of them
 _NEGLIGIBLE = -60.0  # logarithm of a chance that cannot be seen

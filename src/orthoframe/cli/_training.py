@@ -19,7 +19,7 @@ from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
 from orthoframe.geometry import Accuracy, Confusion
 
 _LINES = 40  # of epochs at most, where there is no terminal
-_ALL, _WORST = 20, 5  # classes whose accuracies are all printed; of more, so many
+_ALL, _WORST = 20, 5  # up to this many classes all accuracies are printed; of more, only the worst ones
 _CONFUSIONS = 5  # that are printed
 
 

@@ -135,7 +135,7 @@ def available_cores() -> int:
 
 
 def may_hold(size: int, memory: float | None) -> bool:
-    """Whether so many bytes of pixels are held in memory.
+    """Whether pixels of this size are held in memory.
 
     Args:
         size: The bytes.

@@ -61,7 +61,7 @@ def ownership(means: Tensor) -> Ownership:
 
 @dataclass(frozen=True)
 class Explanation:
-    """How much of each row speaks for each class.
+    """How much of each row lies in the block of each class.
 
     Attributes:
         winners: `[rows]`, the class of the nearest centre.

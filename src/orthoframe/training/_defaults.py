@@ -10,7 +10,7 @@ from orthoframe.options import Head, is_own_data
 from orthoframe.training._settings import Settings
 
 _STEPS = 2000
-_FEWEST, _MOST = 5, 500  # epochs that so many steps may become
+_FEWEST, _MOST = 5, 500  # bounds of the epochs that make up that number of steps
 _VALIDATION = 0.1
 _WIDTH = 16  # an encoder that two cores train in minutes
 _SMALLEST = 16  # pixels from which a convolutional network is worth its time

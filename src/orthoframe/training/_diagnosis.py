@@ -31,7 +31,7 @@ _NAMES: dict[Column, str] = {
 _ALIKE, _BEGUN, _NEAR = 0.05, 0.5, 0.9
 # The loss is above that of features that are all alike by this fraction of the way.
 _MIXED = -0.1
-# The means of two classes share a direction with cosines above this; at most so many groups of so many are named.
+# The means of two classes share a direction with cosines above this; at most this many groups and classes are named.
 _SHARED, _GROUPS, _NAMED = 0.9, 3, 8
 # Exponents of the summed learning rate: twice as many epochs would take off a fifth, or 3 per cent.
 _FALLING, _SLOW = 0.3, 0.05
