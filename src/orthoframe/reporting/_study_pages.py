@@ -13,7 +13,7 @@ from orthoframe.errors import InputError
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._pages import render, write_page
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure, study_figure
-from orthoframe.studies import StudyResult
+from orthoframe.studies import ALPHA, FIRST_SEED, OF, PROVEN, Decision, StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,14 +51,36 @@ def study_text(study: StudyResult, notes: str = "") -> str:
 
 
 def write_claims_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:
-    """Write every claim beside what was found, in Markdown.
+    """Write every claim beside what was found, in Markdown: those of the paper first.
 
     Args:
         studies: Results of studies.
-        file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` beside it.
+        file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
     """
-    counts = Counter(finding.decision for study in studies for finding in study.findings)
-    write_page("claims.md", file, studies=studies, counts=counts, words=words)
+    findings = [finding for study in studies for finding in study.findings]
+    counts = Counter(finding.decision for finding in findings)
+    sources = {finding.claim.source == "paper" for finding in findings}
+    write_page(
+        "claims.md",
+        file,
+        studies=studies,
+        counts=counts,
+        words=words,
+        decisions=[decision for decision in reversed(Decision) if counts[decision]],
+        has_paper=True in sources,
+        has_others=False in sources,
+        runs=sum(study.runs for study in studies),
+        missing=sum(study.missing for study in studies),
+    )
+
+
+def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
+    """Write how studies decide, in Markdown: the page that every verdict leads to.
+
+    Args:
+        file: Where the page goes: a binary file, or a path.
+    """
+    write_page("decisions.md", file, alpha=ALPHA, of=OF, proven=PROVEN, first_seed=FIRST_SEED)
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:

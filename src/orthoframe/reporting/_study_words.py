@@ -140,7 +140,10 @@ def cell_words(found: Interval, quantity: str) -> str:
         'not reached'
     """
     if found.missing:
-        return f"{NOT_REACHED} by {found.missing} of {len(found.values)}" if found.known else NOT_REACHED
+        if not found.known:
+            return NOT_REACHED
+        typical = "" if found.centre is None else f"{short(found.centre)}, "
+        return f"{typical}{NOT_REACHED} by {found.missing} of {len(found.values)}"
     if quantity in _COUNTED and found.known:
         return f"{sum(found.known):.0f} of {len(found.known)}"
     return interval_words(found)

@@ -1,4 +1,4 @@
-"""What studies cost: seconds of single runs that were measured, and core-minutes of whole studies estimated from them."""
+"""What studies cost: measured seconds of single runs, and core-minutes of whole studies estimated from them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -76,10 +76,7 @@ def _counted(
     missing = max(0, planned - len(seeds))
     trials = max(planned, len(seeds))
     tally = Tally(yes, no, untrained, unknown, missing)
-    if chance_of_most(yes, trials) <= ALPHA:
-        decision = Decision.SUPPORTED
-    else:
-        decision = _undecided(tally, trials)
+    decision = Decision.SUPPORTED if chance_of_most(yes, trials) <= ALPHA else _undecided(tally, trials)
     values = {seed: low if low == high else None for seed, ((low, high), _) in seeds.items()}
     shown = Interval(yes / trials if trials else None, *clopper_pearson(yes, trials), values, "share")
     return Comparison(where, decision, shown, tally), chance_of_most(no, trials)

@@ -1,4 +1,4 @@
-"""A network on batches that are given one by one: two plans that differ in what the certificate says, and in little else."""
+"""A network on batches that are given: two plans that differ in what the certificate says, and in little else."""
 
 import math
 from collections.abc import Sequence

@@ -149,7 +149,9 @@ def _in_a_batch(settings: Settings, counts: Sequence[int]) -> tuple[list[float],
     size, total = float(min(settings.batch_size, sum(counts))), float(sum(counts))
     if settings.scheme == "full":
         size = total
-    added = settings.bound_examples if settings.binding in ("fixed", "redrawn") and settings.bound_classes is None else 0
+    added = (
+        settings.bound_examples if settings.binding in ("fixed", "redrawn") and settings.bound_classes is None else 0
+    )
     even = settings.scheme == "balanced"
     rows = [(size / len(counts) if even else size * count / total) + added for count in counts]
     return rows, [count / sum(rows) for count in rows]

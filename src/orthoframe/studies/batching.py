@@ -66,7 +66,9 @@ STUDY = Study(
         misses_frame(
             "Free features of a fixed partition do not reach the OF", "paper", features="free", batches=_FIXED
         ),
-        misses_frame("Networks with a fixed partition do not reach the OF", "paper", features=_NETWORKS, batches=_FIXED),
+        misses_frame(
+            "Networks with a fixed partition do not reach the OF", "paper", features=_NETWORKS, batches=_FIXED
+        ),
         _faster("Reshuffling is faster than a fixed partition", "paper", _FIXED, "reshuffled"),
         reaches_frame("Binding reaches the OF", "paper", batches=("bound", "partition, bound")),
         _faster("Binding is faster than reshuffling alone", "paper", "reshuffled"),

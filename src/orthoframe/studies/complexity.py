@@ -46,7 +46,9 @@ STUDY = Study(
         faster(
             "Wider MLPs are faster", "open question", {"data": WIDE, "width": (128, 256, 1024)}, versus={"width": 64}
         ),
-        _epochs("DenseNet-40 is slower than ResNet-18, where both learn", "paper", "DenseNet-40", "ResNet-18", at_least=1),
+        _epochs(
+            "DenseNet-40 is slower than ResNet-18, where both learn", "paper", "DenseNet-40", "ResNet-18", at_least=1
+        ),
         _epochs("A wider ResNet-18 is faster", "open question", "ResNet-18", "ResNet-18, half width", at_most=1),
         _epochs("A deeper ResNet is faster", "open question", "ResNet-34", "ResNet-18", at_most=1),
     ),

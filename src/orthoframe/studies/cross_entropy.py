@@ -40,7 +40,9 @@ STUDY = Study(
     name="cross-entropy",
     question="Does cross-entropy on non-negative features lead to the orthogonal frame?",
     claims=(
-        _network("Networks: class means of features as they are do not form an OF", "paper", "raw_delta_of", at_least=OF),
+        _network(
+            "Networks: class means of features as they are do not form an OF", "paper", "raw_delta_of", at_least=OF
+        ),
         _network("Networks: those of their directions do not either", "paper", "live_delta_of", at_least=OF),
         reaches_frame("The contrastive loss on the same data does", "paper", loss="supcon", data=WIDE),
         _optimum("The optimum of unit features is the OF", "live_delta_of", "unit", (1, 10, 100), at_most=0.01),

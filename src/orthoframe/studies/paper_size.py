@@ -4,7 +4,7 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._study import RISING, Cell, Panel, Study, trained, way_to_frame
+from orthoframe.studies._study import RISING, Cell, Study, trained, way_to_frame
 
 DATA = ("cifar10", "mnist", "fashion-mnist")
 _LARGE: dict[str, Any] = {

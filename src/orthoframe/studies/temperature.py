@@ -92,7 +92,7 @@ STUDY = Study(
             at_least=0.8,
         ),
         Claim(
-            "The rate of a network near the frame changes with the temperature as the formula says, up to a factor of 2",
+            "A network's rate near the frame changes with the temperature as the formula says, up to a factor of 2",
             "our theory",
             "rate_to_formula",
             {"features": "network", "temperature": _RATES, **_USUAL},
