@@ -24,7 +24,8 @@ _DPI = 160
 def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     """Write the page of a study, `NAME.md`, and its figure, `NAME.png`.
 
-    Each is written whole or not at all, and the same study gives the same bytes. If there are notes on the results,
+    Each is written whole or not at all, and the same study gives the same bytes. A study of which no run has been run
+    has no figure. If there are notes on the results,
     `notes/NAME.md` in the folder, they become a part of the page.
 
     Args:
@@ -41,7 +42,8 @@ def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     place.mkdir(parents=True, exist_ok=True)
     notes = place / "notes" / f"{name}.md"
     page = study_text(study, notes.read_text(encoding="utf-8") if notes.exists() else "")
-    write_atomic(place / f"{name}.png", _png(study_figure(study)))
+    if study.missing < study.runs:
+        write_atomic(place / f"{name}.png", _png(study_figure(study)))
     write_atomic(place / f"{name}.md", page)
 
 

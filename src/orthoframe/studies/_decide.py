@@ -83,16 +83,12 @@ def _counted(
 
 
 def _undecided(tally: Tally, trials: int) -> Decision:
-    """Why: runs that are missing or have not ended would decide if they agreed; otherwise the outcomes differ."""
-
-    def decides(more: int) -> bool:
-        return min(chance_of_most(tally.yes + more, trials), chance_of_most(tally.no + more, trials)) <= ALPHA
-
-    if tally.untrained and decides(tally.untrained + tally.missing):
-        return Decision.NOT_TRAINED
-    if tally.missing and decides(tally.missing):
+    """Why: runs are missing; or those that have not ended would decide if they agreed; or the outcomes differ."""
+    if tally.missing:
         return Decision.NOT_RUN
-    return Decision.INCONCLUSIVE
+    most = max(tally.yes, tally.no) + tally.untrained
+    decides = tally.untrained and chance_of_most(most, trials) <= ALPHA
+    return Decision.NOT_TRAINED if decides else Decision.INCONCLUSIVE
 
 
 def _averaged(
