@@ -13,7 +13,7 @@ NOT_KNOWN = "not known"
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
-    "live_delta_of": "distance to the frame of rows that are not zero, Δ_GM",
+    "live_delta_of": "distance to the frame of live rows, Δ_GM",
     "raw_delta_of": "distance to the frame of features as they are, Δ_GM",
     "delta_etf": "distance of centred means to a simplex ETF",
     "delta_predicted": "distance to the predicted geometry",
@@ -51,6 +51,8 @@ _COORDINATES = {
     "bound_examples": "bound examples per class",
     "dim": "dimensions",
     "lr": "learning rate",
+    "schedule": "temperature schedule",
+    "batches": "how batches are made",
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
 _BARE = ("data", "model", "loss")  # whose values say what they are
@@ -60,7 +62,7 @@ _PROOFS = {
     "learnt": "; runs must have learnt",
     "unmet": "; runs that miss it must have ended",
     "end": "; runs must have ended",
-    "goal": "; runs must be where their loss leads",
+    "goal": "; networks with a frame must be at it",
 }
 
 

@@ -31,7 +31,7 @@ Proof = Literal["none", "learnt", "unmet", "end", "goal"]
 - `learnt`: that it has begun to learn.
 - `unmet`: that it has ended, if it does not do what is claimed; one that does needs no proof.
 - `end`: that it has ended, whatever its outcome.
-- `goal`: that it is where its loss leads: at the frame with non-negative features, at its end otherwise.
+- `goal`: that it is at the frame, if features are not negative; others are judged as they were trained.
 """
 
 

@@ -54,16 +54,8 @@ def at_frame(final: Numbers) -> bool:
 
 
 def is_at_goal(final: Numbers) -> bool:
-    """Whether a run is where its loss leads: at the frame, or at the geometry that is predicted without ReLU.
-
-    One without a floor, such as cross-entropy, is taken as it was trained.
-    """
-    if "relative_gap" in final and final["relative_gap"] is None:
-        return True
-    if final.get("angle_bound") is not None:
-        return at_frame(final)
-    predicted = final.get("delta_predicted")
-    return (predicted is not None and predicted <= OF) or has_ended(final)
+    """Whether a run is at the frame, if its loss leads there; others have no gate, but must have learnt."""
+    return at_frame(final) if final.get("angle_bound") is not None else has_learnt(final)
 
 
 def counts(final: Numbers, proof: Proof, kept: bool | None) -> bool:

@@ -89,8 +89,9 @@ STUDY = Study(
     remark=(
         "FashionMNIST, STEP, all 10,000 test images. The contrastive loss predicts with the nearest class mean, "
         "cross-entropy and balanced softmax with their own linear classifier. At the frame: images are augmented in "
-        "the first three fifths of the epochs, and only runs with a Delta_GM of at most 0.1 judge (without ReLU: runs "
-        "that have ended). Before the frame: augmented to the end, and judged as they are. The MLP has 1000 images of "
-        "a large class, the ResNet-18 has width 8 and 500."
+        "the first three fifths of the epochs, and networks with ReLU must have a Delta_GM of at most 0.1; the others "
+        "have no frame, and are judged as they were trained in the same epochs. Before the frame: augmented to the "
+        "end, and all are judged as they are. The MLP has 1000 images of a large class, the ResNet-18 has width 8 and "
+        "500."
     ),
 )
