@@ -176,7 +176,8 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
         'loss above its floor, ratio to binding none, at most 0.5, in most runs'
     """
     bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
-    over = "in the mean" if claim.over == "mean" else f"in {'most of all' if claim.pooled else 'most'} runs"
+    runs = "in most runs of all cells together" if claim.pooled else "in most runs"
+    over = "in the mean" if claim.over == "mean" else runs
     return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}, {over}{_PROOFS[claim.proof]}"
 
 

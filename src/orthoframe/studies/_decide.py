@@ -40,7 +40,7 @@ def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:
             groups.append((cell.where, _seeds(claim, cell, other), planned))
     if claim.pooled and groups:
         every = [seed for _, seeds, _ in groups for seed in seeds.values()]
-        groups = [(claim.where, dict(enumerate(every)), sum(planned for _, _, planned in groups))]
+        groups = [({}, dict(enumerate(every)), sum(planned for _, _, planned in groups))]
     judge = _counted if claim.over == "runs" else _averaged
     parts = [judge(claim, where, seeds, planned) for where, seeds, planned in groups]
     corrected = holm([against for _, against in parts])

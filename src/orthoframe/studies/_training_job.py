@@ -132,7 +132,8 @@ def _how_far(settings: Settings, outcome: "RunResult") -> dict[str, Number]:
         final["excess"] = _excess(settings, counts, last)
     moved = [found for column in columns.values() if (found := trend(done, column)) is not None]
     final["trend"] = max(moved, default=None)
-    if settings.loss == "supcon" and settings.temperature.constant and (rate := _decay(done, columns["delta_of"])):
+    plain = settings.loss == "supcon" and settings.denominator == "all" and settings.temperature.constant
+    if plain and (rate := _decay(done, columns["delta_of"])):
         rows, _ = _in_a_batch(settings, counts)
         near = decay_rate(rows[0] - 1, sum(rows) - rows[0], **_terms(settings))  # of a large class
         final |= {"rate": rate, "rate_to_formula": rate / float(near)}
@@ -163,9 +164,9 @@ def _angle_bound(settings: Settings, counts: Sequence[int], gap: float) -> float
     Every class is at or above its floor, so that its mean gap is at most that of all, divided by its part of the
     anchors. Batches are taken to have the rows of each class that they have in the mean.
     """
-    rows, parts = map(torch.tensor, _in_a_batch(settings, counts))
-    bounds = angle_bound(gap / parts, (rows - 1).clamp(min=1.0), rows.sum() - rows, **_terms(settings))
-    return float(bounds.max())
+    rows, parts = (torch.tensor(each, dtype=torch.float64) for each in _in_a_batch(settings, counts))
+    others = rows.sum() - rows if settings.denominator != "class-average" else len(counts) - 1.0
+    return float(angle_bound(gap / parts, (rows - 1).clamp(min=1.0), others, **_terms(settings)).max())
 
 
 def _excess(settings: Settings, counts: Sequence[int], last: "EpochRecord") -> float:
