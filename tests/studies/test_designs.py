@@ -90,10 +90,11 @@ def test_a_study_can_decide_its_claims(name):
                 deciding = [cell for cell in deciding if counterpart(cell.where, claim.versus, cells)]
             assert deciding, claim.text
             counts = [seeds[id(cell)] for cell in deciding]
-            # All runs together can refute it, also with Holm's correction; and each cell can support it.
+            # Each cell can support it, and one alone can refute it, in spite of Holm's correction.
             enough = [sum(counts)] if claim.pooled else counts
             assert all(chance_of_most(count, count) <= 0.05 for count in enough), claim.text
-            assert chance_of_most(max(enough), max(enough)) * len(enough) <= 0.05, claim.text
+            if scale == "desk":
+                assert chance_of_most(max(enough), max(enough)) * len(enough) <= 0.05, claim.text
         for panel in study.panels:
             assert panel.quantity in QUANTITIES | OTHERS
             assert scale == "paper" or any(agrees(cell.where, panel.where) for cell in cells), panel.title

@@ -69,8 +69,9 @@ class Study:
     Attributes:
         columns: The quantities of the table.
         remark: What a reader should know of the design.
-        desk_seeds: Seeds per cell at desk scale: ten where a run takes seconds, five otherwise. The number is part of
-            the design: none is added after a look at results.
+        desk_seeds: Seeds per cell at desk scale: ten where a run takes seconds, five otherwise, or as many more as one
+            cell needs to refute a claim about several. The number is part of the design: none is added after a look
+            at results.
     """
 
     name: str

@@ -74,5 +74,5 @@ STUDY = Study(
         "Free features: two classes, of 2R and of 2 samples. The network: an MLP, half of the classes with 4000 images "
         "and half with 4000 / R, 4 at R = 1000; every batch is bound; 250 epochs."
     ),
-    desk_seeds=5,
+    desk_seeds=6,
 )

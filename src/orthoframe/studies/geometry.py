@@ -36,7 +36,7 @@ def grid(scale: Scale) -> list[Cell]:
         *(_cell(scale, _FASHION, "images", "fashion-mnist", ratio=ratio) for ratio in (10, 100)),
         _cell(scale, _DENSE, "images", "fashion-mnist", "densenet40-half"),
         *(
-            replace(_cell(scale, _CIFAR, "images", "cifar10", "resnet18", ratio=ratio), seeds=5)
+            replace(_cell(scale, _CIFAR, "images", "cifar10", "resnet18", ratio=ratio), seeds=6)
             for ratio in ((10, 100) if scale != "smoke" else (10,))
         ),
     ]
