@@ -55,7 +55,16 @@ _COORDINATES = {
     "batches": "how batches are made",
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
-_BARE = ("data", "model", "loss")  # whose values say what they are
+_BARE = (
+    "data",
+    "model",
+    "loss",
+    "batches",
+    "method",
+    "network",
+    "stopped",
+    "geometry",
+)  # whose values say what they are
 _COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
 _PROOFS = {
     "none": "",
@@ -190,6 +199,8 @@ def found_words(finding: Finding) -> str:
     worst = finding.deciding
     if worst is None:
         return "no cell decides it"
+    if not any(part.interval.values for part in finding.comparisons) and worst.tally.missing:
+        return "not run"
     said = comparison_words(worst)
     count = len(finding.comparisons)
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
