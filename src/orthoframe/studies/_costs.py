@@ -8,10 +8,30 @@ from orthoframe.options import Scale
 from orthoframe.studies._claims import agrees
 from orthoframe.studies._study import Study
 
-# Seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken.
-_DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {}
-# Of a run at smoke scale, start included.
-_SMOKE: float | None = None
+_FULL, _NETWORK = 75.0, {"features": "network"}  # 3000 full batches of the digits
+# CPU seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken. They
+# are those of a whole run, or of some epochs, multiplied.
+_DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
+    "geometry": (
+        ({"data": "digits", "ratio": 1}, 60.0),
+        ({"data": "digits"}, 35.0),
+        ({"data": "cifar10"}, 1020.0),
+        ({"model": "densenet40-half"}, 280.0),
+    ),
+    "without-relu": ((_NETWORK, _FULL),),
+    "activations": (({"batches": "bound"}, 18.0), ({"batches": "full"}, _FULL)),
+    "floor": (({"data": "digits"}, _FULL),),
+    "cross-entropy": (({"loss": "supcon"}, 35.0), (_NETWORK, 80.0)),
+    "batching": (({"features": "CIFAR-10, ResNet-18"}, 228.0), ({"features": "planned network"}, 15.0)),
+    "temperature": (({"features": ("network", "network, abs")}, 18.0),),
+    "batch-size": ((_NETWORK, 30.0),),
+    "accuracy": (({"model": "mlp"}, 45.0),),
+    "extreme-imbalance": (({"features": "MNIST"}, 250.0),),
+    "complexity": (({"data": "fashion-mnist"}, 45.0),),
+    "paper-size": (({}, 3000.0),),
+}
+_SMOKE = 0.4
+"""Seconds of a run at smoke scale, without the start of its process."""
 
 
 @dataclass(frozen=True)
