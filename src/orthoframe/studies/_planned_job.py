@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Plan = Literal["pair never anchored", "certified"]
 
-_PAIR = (0, 1)  # the classes that one of the plans does not push apart
+_PAIR = (1, 8)  # the classes that one of the plans does not push apart: digits that look alike
 _CHUNK = 4  # rows of each class in a batch
 _CLASSES = 10
 
@@ -68,7 +68,7 @@ class PlannedNetwork:
     width: int = 256
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kind": "planned", **asdict(self)}
+        return {"kind": "planned", "pair": list(_PAIR), **asdict(self)}
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         import torch

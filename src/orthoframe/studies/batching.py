@@ -112,6 +112,6 @@ STUDY = Study(
         "The network is an MLP on the digits at desk scale, in batches of 16. The two controls have batches of the "
         "same size as binding. Where half of the classes are bound, they are the larger ones. Free features see the "
         "batches of ten epochs together. The ResNet-18 has width 8 and 200 images of a large class at desk scale. The "
-        "planned networks have the same images, and 11 batches that differ in one row."
+        "planned networks have 40 images of each digit, and the same 11 batches but for one row; the pair is 1 and 8."
     ),
 )
