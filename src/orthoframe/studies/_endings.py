@@ -84,7 +84,7 @@ def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None
         |log(last/first)| / log(done at the last/done at the first); None if two values are not known.
 
     Examples:
-        >>> trend([1.0, 50.0, 80.0, 100.0], [1.0, 0.2, 0.125, 0.1])  # like 1/t
+        >>> round(trend([1.0, 50.0, 80.0, 100.0], [1.0, 0.2, 0.125, 0.1]), 9)  # like 1/t
         1.0
         >>> trend([1.0, 80.0, 100.0], [0.3, 0.25, 0.25])
         0.0
