@@ -76,7 +76,7 @@ def test_a_study_from_end_to_end(here, capsys):
     assert set(data["cells"][0]["results"]["10"]["final"]) >= {"delta_of", "epochs_to_of", "balanced_accuracy"}
     lines = said.err.splitlines()
     assert lines[0] == "small-study: 4 runs, 0 of them in the store"
-    assert re.fullmatch(r"small-study 1/4: data digits, ratio [12], seed 1[01]: \d+\.\d s; \d+ s left", lines[1])
+    assert re.fullmatch(r"small-study 1/4: data digits, ratio [12], seed 1[01]: \d+\.\d s; \d+ (s|min) left", lines[1])
     assert re.fullmatch(r"small-study 4/4: data digits, ratio [12], seed 1[01]: \d+\.\d s", lines[4])
     assert len(lines) == 5
     shown = said.out.splitlines()

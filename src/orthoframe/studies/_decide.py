@@ -123,7 +123,7 @@ def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int
     if other is None:
         return {seed: (known, (cell.results[seed],)) for seed, known in mine.items()}
     theirs = bounds_of(other.results, claim.quantity)
-    found = {}
+    found: dict[int, _Seed] = {}
     for seed in sorted(mine.keys() & theirs.keys()):
         one, two = mine[seed], theirs[seed]
         known = (one[0] - two[1], one[1] - two[0]) if claim.how == "difference" else _ratio(one, two)

@@ -152,7 +152,7 @@ class FreeClassifier:
         start = torch.rand(n + k, d, generator=generator, dtype=torch.float64)
 
         def parts(flat: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            rows, weights = flat.view(n + k, d).split([n, k])
+            rows, weights = torch.split(flat.view(n + k, d), [n, k])
             return (torch.nn.functional.normalize(rows, dim=1) if self.unit else rows), weights
 
         def loss(x: "np.ndarray[Any, Any]") -> "tuple[float, np.ndarray[Any, Any]]":

@@ -93,7 +93,8 @@ class PlannedNetwork:
             temperature = 0.1 + 0.4 * epoch / max(1, self.epochs - 1)
             for batch in batches:
                 optimizer.zero_grad()
-                supcon_loss(encoder(images[batch]), labels[batch], temperature=temperature).backward()
+                loss = supcon_loss(encoder(images[batch]), labels[batch], temperature=temperature)
+                torch.autograd.backward(loss)
                 optimizer.step()
                 schedule.step()
         with torch.no_grad():

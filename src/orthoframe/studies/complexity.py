@@ -34,7 +34,7 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
-def _epochs(text: str, source: str, network: str, versus: str, **threshold: float) -> Claim:
+def _epochs(text: str, source: str, network: str, versus: str, **threshold: Any) -> Claim:
     where, there = {"network": network}, {"network": versus}
     return Claim(text, source, "epochs_to_of", where, versus=there, proof="learnt", **threshold)
 

@@ -26,12 +26,12 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
-def _optimum(text: str, quantity: str, lengths: str, ratio: tuple[int, ...], **threshold: float) -> Claim:
+def _optimum(text: str, quantity: str, lengths: str, ratio: tuple[int, ...], **threshold: Any) -> Claim:
     where = {"features": f"free, {lengths} lengths", "ratio": ratio}
     return Claim(text, "our theory", quantity, where, proof="end", **threshold)
 
 
-def _network(text: str, source: str, quantity: str, **threshold: float) -> Claim:
+def _network(text: str, source: str, quantity: str, **threshold: Any) -> Claim:
     where = {"features": "network", "loss": "cross-entropy", "ratio": _IMBALANCED}
     return Claim(text, source, quantity, where, proof="end", **threshold)
 

@@ -24,7 +24,7 @@ def grid(scale: Scale) -> list[Cell]:
     return cells
 
 
-def _compared(text: str, quantity: str, **threshold: float) -> Claim:
+def _compared(text: str, quantity: str, **threshold: Any) -> Claim:
     here, there = {"geometry": "OF"}, {"geometry": "ETF"}
     return Claim(text, "open question", quantity, here, there, "difference", over="mean", proof="goal", **threshold)
 
