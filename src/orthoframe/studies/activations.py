@@ -17,11 +17,16 @@ def grid(scale: Scale) -> list[Cell]:
     cells = []
     for activation in ORTHANT:
         for ratio in (10, 100) if scale != "smoke" else (10,):
-            where = {"batches": "bound", "activation": activation, "ratio": ratio, "temperature": RISING}
+            where: dict[str, Any] = {
+                "batches": "bound",
+                "activation": activation,
+                "ratio": ratio,
+                "temperature": RISING,
+            }
             cells.append(trained(scale, where, desk=_BATCHES))
     for activation in SPHERE:
         for temperature in (0.3, 0.5) if scale != "smoke" else (0.5,):
-            where: dict[str, Any] = {
+            where = {
                 "batches": "full",
                 "activation": activation,
                 "ratio": 10,
