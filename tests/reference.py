@@ -298,3 +298,28 @@ def class_walk(labels, quotas, permutation, epochs):
             taken[c] = end
         found.append(rows)
     return found
+
+
+def binomial_tail(successes, trials, share):
+    """The probability of as many successes or more."""
+    return sum(
+        math.comb(trials, count) * share**count * (1 - share) ** (trials - count)
+        for count in range(successes, trials + 1)
+    )
+
+
+def clopper_pearson(successes, trials, alpha):
+    """The smallest share with which as many successes or more have a probability of `alpha`, and the largest with which
+    as few or fewer have; by bisection of sums."""
+
+    def share_with(probability):
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if probability(middle) < alpha else (low, middle)
+        return low
+
+    low = 0.0 if successes == 0 else share_with(lambda share: binomial_tail(successes, trials, share))
+    failures = trials - successes
+    high = 1.0 if failures == 0 else 1 - share_with(lambda share: binomial_tail(failures, trials, share))
+    return low, high

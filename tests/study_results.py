@@ -15,6 +15,7 @@ from orthoframe.studies import (
     JobResult,
     Panel,
     StudyResult,
+    Tally,
 )
 
 
@@ -39,11 +40,11 @@ def panel(quantity, x, lines=(), title=None, **more):
 
 
 def comparison(where, mean, low, high, decision="supported"):
-    return Comparison(where, Decision(decision), Interval(mean, low, high, {0: low, 1: mean, 2: high}))
+    return Comparison(where, Decision(decision), Interval(mean, low, high, {0: low, 1: mean, 2: high}), Tally())
 
 
 def finding(text, comparisons, decision="supported", quantity="delta_of", at_most=0.1, at_least=None):
-    claim = Claim(text, "paper", quantity, {}, at_most=at_most, at_least=at_least)
+    claim = Claim(text, "paper", quantity, {}, at_most=at_most, at_least=at_least, over="mean")
     return Finding(claim, Decision(decision), tuple(comparisons))
 
 
@@ -52,6 +53,7 @@ def study(name, found, panels, findings=(), columns=("delta_of",), **more):
         **{"study": name, "question": "Does it reach the frame?", "remark": "Small networks.", "scale": "desk"},
         **{"seeds": 3, "command": f"orthoframe study {name} --scale desk", "version": "0.3.0", "commit": "abc123"},
         **{"modified": False, "run_commits": (), "runs": 3, "reused": 0, "seconds": 512.3, "failures": ()},
+        **{"first_seed": 10, "missing": 0},
     }
     shown = {"findings": findings, "columns": columns, "panels": panels, "cells": found}
     return StudyResult(**{**base, **{part: tuple(values) for part, values in shown.items()}, **more})

@@ -31,10 +31,11 @@ def test_the_list(here, capsys):
     assert main(["study", "--list"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["study", "question", "smoke", "desk", "paper"]
-    assert re.split(" {2,}", lines[1].strip()) == ["small-study", STUDY.question, "4", "6", "6"]
-    assert len(lines) == 2
-    assert main(["study", "--list", "--seeds", "1"]) == 0
-    assert capsys.readouterr().out.splitlines()[1].split()[-3:] == ["2", "2", "2"]
+    words = re.split(" {2,}", lines[1].strip())
+    assert words[:2] == ["small-study", STUDY.question]
+    assert re.fullmatch(r"6 \(\d+ min\)", words[2])
+    assert words[3:] == ["6 (? min)", "15 (? min)"]  # nobody has measured it
+    assert "estimated from single runs; ? for kinds that were not measured" in lines[2]
 
 
 @pytest.mark.parametrize(
@@ -72,29 +73,42 @@ def test_a_study_from_end_to_end(here, capsys):
     data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
     assert data["command"] == "orthoframe study small-study --scale smoke --seeds 2"
     assert (data["runs"], data["reused"], data["failures"]) == (4, 0, [])
-    assert set(data["cells"][0]["results"]["0"]["final"]) >= {"delta_of", "epochs_to_of", "balanced_accuracy"}
+    assert set(data["cells"][0]["results"]["10"]["final"]) >= {"delta_of", "epochs_to_of", "balanced_accuracy"}
     lines = said.err.splitlines()
     assert lines[0] == "small-study: 4 runs, 0 of them in the store"
-    assert re.fullmatch(r"small-study 1/4: data digits, ratio [12], seed [01]: \d+\.\d s; \d+ s left", lines[1])
-    assert re.fullmatch(r"small-study 4/4: data digits, ratio [12], seed [01]: \d+\.\d s", lines[4])
+    assert re.fullmatch(r"small-study 1/4: data digits, ratio [12], seed 1[01]: \d+\.\d s; \d+ (s|min) left", lines[1])
+    assert re.fullmatch(r"small-study 4/4: data digits, ratio [12], seed 1[01]: \d+\.\d s", lines[4])
     assert len(lines) == 5
     shown = said.out.splitlines()
-    assert shown[0] == "Do [digits] come near a frame in three epochs? (smoke; means over seeds with 95 % intervals)"
+    assert (
+        shown[0] == "Do [digits] come near a frame in three epochs? (smoke; medians of distances and times, else means)"
+    )
     assert shown[1].split() == ["data", "ratio", "again", "delta_of", "epochs_to_of", "balanced_accuracy", "seeds"]
-    assert f"{data['cells'][0]['summary']['delta_of']['mean']:.3g} [" in shown[2]
+    assert f"{data['cells'][0]['summary']['delta_of']['centre']:.3g} [" in shown[2]
     assert "not reached" in shown[2]
     assert shown[5] == "not supported: They come near it. (nobody)"
-    assert shown[6].startswith("  rule: delta_of at most 0.001; found: ")
+    assert shown[6].startswith("  rule: delta_of at most 0.001, in the mean; found: ")
     assert "no cell decides it" in said.out
     assert shown[-1] == "report: studies/small-study-smoke/report.html"
     written = {path.name for path in (here / "studies" / "small-study-smoke").iterdir()}
-    assert written == {"small-study.json", "small-study.md", "small-study.png", "claims.md", "report.html"}
+    pages = {"small-study.json", "small-study.md", "small-study.png", "claims.md", "decisions.md", "report.html"}
+    assert written == pages
 
     # Again: nothing is run, and the numbers are the same.
     assert main(["study", "all", "--scale", "smoke", "--seeds", "2", "--out", "out"]) == 0
     assert capsys.readouterr().err == "small-study: 4 runs, 4 of them in the store\n"
     again = json_of(here / "out" / "small-study.json")
     assert {**again, "reused": 0} == data
+
+
+def test_what_the_store_has(here, capsys):
+    """Nothing is run: the pages say what is missing."""
+    assert main(["study", "all", "--collect", "--scale", "smoke", "--out", "out"]) == 0
+    assert capsys.readouterr().err == "small-study: 4 runs, 0 of them in the store\n"
+    assert "It has not been run yet." in (here / "out" / "small-study.md").read_text()
+    assert "Of 4 runs 4 have not been run yet." in (here / "out" / "claims.md").read_text()
+    assert not (here / "out" / "small-study.png").exists()
+    assert list((here / "store").iterdir()) == []
 
 
 def test_a_real_study(tmp_path, monkeypatch, capsys):
@@ -104,7 +118,7 @@ def test_a_real_study(tmp_path, monkeypatch, capsys):
     assert main(["study", "activations", "--scale", "smoke", "--seeds", "1", "--workers", "1"]) == 0
     said = capsys.readouterr().out
     assert said.startswith("Which activations of the features lead to the orthogonal frame? (smoke;")
-    assert said.count("inconclusive: ") == 6  # one seed has no interval
+    assert said.count("not run: ") == 7  # the design has another seed
     page = (tmp_path / "studies" / "activations-smoke" / "activations.md").read_text()
     assert "orthoframe study activations --scale smoke --seeds 1" in page
 
@@ -116,7 +130,7 @@ def test_runs_that_fail(here, capsys, monkeypatch):
     monkeypatch.setattr(small_study, "STUDY", small_study.noted_study(here / "log", ("", "raise")))
     assert main(["study", "small-study", "--scale", "smoke", "--workers", "1", "--seeds", "1"]) == 1
     said = capsys.readouterr()
-    assert "number 1, seed 0: failed: the moon is full" in said.err
+    assert "number 1, seed 10: failed: the moon is full" in said.err
     assert said.err.endswith("orthoframe: 1 run failed; the same command tries again\n")
     data = json_of(here / "studies" / "small-study-smoke" / "noted.json")
     assert data["failures"][0]["sentence"] == "the moon is full"
@@ -185,6 +199,6 @@ def test_the_bar_on_a_terminal(here):
     os.close(ours)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
     assert process.exitcode == 0, text
-    assert re.search(r"small-study .*0/2 +running: data digits, ratio \d, seed 0", text), text
-    assert re.search(r"small-study .*1/2 +running: data digits, ratio \d, seed 0; \d+ s left", text), text
+    assert re.search(r"small-study .*0/2 +running: data digits, ratio \d, seed 10", text), text
+    assert re.search(r"small-study .*1/2 +running: data digits, ratio \d, seed 10; \d+ s left", text), text
     assert json.loads((here / "out" / "small-study.json").read_text())["runs"] == 2

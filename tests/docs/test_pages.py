@@ -39,7 +39,9 @@ NOT_RUN = {
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
     "orthoframe study activations": "minutes",
-    "orthoframe study all --out results": "an hour",
+    "orthoframe study all --out results": "a day",
+    "nohup nice orthoframe study all --workers 1 --out results > studies.log 2>&1 &": "days",
+    "orthoframe study all --collect --out results": "tests/cli/test_study.py has one",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
     "srun --ntasks 8 --gpus-per-task 1 orthoframe embed folder:photos --backbone hf:facebook/dinov2-small "

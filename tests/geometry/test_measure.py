@@ -300,6 +300,18 @@ def test_sums_that_overflow_are_refused(size):
         measure(torch.full((20, 4), size, dtype=torch.float64), torch.arange(20) % 2, normalize=False)
 
 
+@given(st.integers(0, 10**6), st.lists(st.integers(0, 3), min_size=4, max_size=20))
+def test_the_distance_of_live_rows_is_that_without_the_others(seed, dead):
+    """Rows of zeros change it by nothing, however they are spread over the classes."""
+    labels = [0, 0, 1, 1, 2, 2, 3, 3]
+    features = draw(8, 5, seed).abs()
+    alone = measure(features, labels)
+    both = measure(torch.cat([features, torch.zeros(len(dead), 5, dtype=torch.float64)]), [*labels, *dead])
+    assert alone.live_delta_of == pytest.approx(alone.delta_of)
+    assert both.live_delta_of == pytest.approx(alone.delta_of)
+    assert both.dead_rows == len(dead)
+
+
 def test_a_class_of_dead_rows_leaves_the_cosines_of_others():
     features = torch.eye(3, 4)
     features[2] = 0

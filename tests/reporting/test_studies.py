@@ -2,7 +2,6 @@
 
 import base64
 import io
-import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,7 +12,7 @@ from tests.browser import needs_browser, start
 
 import study_results as made
 from orthoframe.errors import InputError
-from orthoframe.reporting import study_figure, write_claims_page, write_study, write_study_page
+from orthoframe.reporting import study_figure, write_claims_page, write_decisions_page, write_study, write_study_page
 from orthoframe.reporting._format import NOTHING
 from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
@@ -21,7 +20,7 @@ from orthoframe.reporting._study_layout import lay_out, legends_below, styles
 from orthoframe.reporting._study_pages import study_text
 from orthoframe.reporting._study_words import interval_words, quantity_words, where_words
 from orthoframe.studies import STUDIES as CATALOGUE
-from orthoframe.studies import Interval, read_result
+from orthoframe.studies import CellResult, Decision, Interval, read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -68,10 +67,9 @@ def test_nothing_to_draw_is_no_error(study):
     page(study)
 
 
-def test_many_seeds_are_not_listed():
-    """A file may say any number."""
-    assert "0, 1, 2" in page(EMPTY)
-    assert "0 to 999999999999" in page(replace(EMPTY, seeds=10**12))
+def test_any_number_of_seeds():
+    assert "10 to 12, unless a cell has its own number" in page(EMPTY)
+    assert "10 to 1000000000009" in page(replace(EMPTY, seeds=10**12))
 
 
 def test_points_have_the_numbers_of_the_cells():
@@ -82,17 +80,17 @@ def test_points_have_the_numbers_of_the_cells():
     values = [result.final["delta_of"] for result in cell.results.values()]
     point = found.lines[0].points[2].found
     assert point.known == values
-    assert point.mean == pytest.approx(math.prod(values) ** (1 / 3))  # of distances by their logarithm
-    assert point.low < min(values) < max(values) < point.high
+    assert point.kind == "median"
+    assert (point.centre, point.low, point.high) == (sorted(values)[1], min(values), max(values))
 
 
-def test_curves_have_the_geometric_mean_and_a_band():
+def test_curves_have_the_median_and_a_band():
     line = first_chart(STUDIES["batching"]).lines[0]
     curves = [result.curve for result in STUDIES["batching"].cells[0].results.values()]
-    ((places, mean),) = line.paths
+    ((places, median),) = line.paths
     assert places == tuple(curves[0]["epoch"])
     last = [curve["delta_of"][-1] for curve in curves]
-    assert mean[-1] == pytest.approx((last[0] * last[1] * last[2]) ** (1 / 3))
+    assert median[-1] == sorted(last)[1]
     assert (line.band[1][-1], line.band[2][-1]) == (min(last), max(last))
 
 
@@ -143,7 +141,7 @@ def test_more_values_than_colours_look_different(values):
 def test_times_that_were_not_reached_stand_at_the_top():
     found = first_chart(STUDIES["extreme"])
     missing = [point for line in found.lines for point in line.points if point.found.missing]
-    assert [(point.found.missing, point.found.mean) for point in missing] == [(3, None)]
+    assert [(point.found.missing, point.found.centre) for point in missing] == [(3, None)]
     assert missing[0].x == pytest.approx(10_000, rel=0.1)  # beside the points of other lines
     reached = [value for line in found.lines for point in line.points for value in point.found.known]
     assert max(reached) < found.top < found.y_limits[1]
@@ -153,8 +151,8 @@ def test_some_seeds_that_did_not_reach():
     cells = made.cells({"n": [1, 2]}, lambda where, draw, seed: made.result({"epochs_to_of": [5.0, None, 7.0][seed]}))
     study = made.study("some", cells, [made.panel("epochs_to_of", "n", log="y")], columns=["epochs_to_of"])
     point = first_chart(study).lines[0].points[0].found
-    assert (point.mean, point.known, point.missing) == (None, [5.0, 7.0], 1)
-    assert "| 1 | 3 | not reached by 1 of 3 |" in study_text(study)
+    assert (point.centre, point.known, point.missing) == (7.0, [5.0, 7.0], 1)
+    assert "| 1 | 3 | 7, not reached by 1 of 3 |" in study_text(study)
     study_figure(study).savefig(io.BytesIO(), format="png", dpi=50)
 
 
@@ -167,7 +165,7 @@ def test_the_worst_comparison_decides():
     first, second = STUDIES["imbalance"].findings
     assert first.deciding.where["ratio"] == 10
     assert second.deciding.where["ratio"] == 100
-    assert STUDIES["extreme"].findings[0].deciding.interval.mean is None
+    assert STUDIES["extreme"].findings[0].deciding.interval.centre is None
     parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in (5, 3, 4)]
     assert made.finding("", parts, at_most=None, at_least=0).deciding.where == {"n": 3}
     assert made.finding("", []).deciding is None
@@ -176,14 +174,15 @@ def test_the_worst_comparison_decides():
 def test_the_page_in_markdown():
     text = study_text(STUDIES["imbalance"])
     assert text.startswith("# imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
-    rule, found = "distance to the frame, Δ_GM at most 0.1", "0.25 [0.2, 0.3] (the worst of 3: R 100)"
-    assert f"| paper | {rule} | {found} | **not supported** |" in text
+    rule, found = "distance to the frame, Δ_GM at most 0.1, in the mean", "0.25 [0.2, 0.3] (the worst of 3: R 100)"
+    assert f"| paper | {rule} | {found} | [**not supported**](decisions.md#verdicts) |" in text
     assert "![Does it reach the frame?](imbalance.png)" in text
     assert "| data | imbalance R | activation | seeds | distance to the frame, Δ_GM | collapse, β_NC |" in text
     assert re.search(r"\| digits \| 10 \| relu \| 3 \| 0\.\d+ \[0\.\d+, 0\.\d+\] \|", text)
     assert "Small networks." in text
     assert text.endswith(
-        f"- scale: desk\n- seeds: 0, 1, 2\n- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
+        "- scale: desk\n- seeds: 10 to 12, unless a cell has its own number\n- runs: 3\n"
+        f"- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
         "- time of all runs, one after the other: 9 min\n"
     )
     assert "```sh\northoframe study imbalance --scale desk\n```" in text
@@ -241,6 +240,30 @@ def test_files_are_whole_and_the_same(tmp_path):
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "studies"
 
 
+def test_a_study_that_has_not_been_run():
+    """It says so, and has neither figure nor table."""
+    cells = [CellResult.of({"n": n}, {}, 3) for n in (1, 2)]
+    waiting = made.study("waiting", cells, [made.panel("delta_of", "n")], missing=3)
+    text = study_text(waiting)
+    assert "It has not been run yet." in text
+    assert "waiting.png" not in text
+    assert "All cells" not in text
+    some = replace(waiting, missing=1)
+    assert "It is not complete: 1 of 3 runs are missing." in study_text(some)
+    assert "| 1 | 0 of 3 |" in study_text(some)
+    assert "Of 6 runs 4 have not been run yet." in claims_page(waiting, some)
+    page(waiting, some)
+
+
+def test_the_page_of_decisions():
+    file = io.BytesIO()
+    write_decisions_page(file)
+    text = file.getvalue().decode()
+    for decision in Decision:
+        assert f"| {decision} |" in text
+    assert (RESULTS / "decisions.md").read_text() == text
+
+
 def test_the_pages_of_the_documentation_are_those_of_its_results():
     results = [read_result(RESULTS / f"{name}.json") for name in CATALOGUE]
     for result in results:
@@ -258,13 +281,23 @@ def test_a_name_must_be_one_of_a_file(tmp_path, name):
 
 
 def test_the_page_of_claims(tmp_path):
+    """Those of the paper first, each with what was found, a verdict that leads to the rules, and its study."""
     text = claims_page(*STUDIES.values(), EMPTY)
-    assert "Claims: 8. In agreement with what was found: 2. Not in agreement: 2. Undecided: 4." in text
-    assert "## [imbalance](imbalance.md)" in text
-    assert "| The same without a bound on R. | paper | 0.25 [0.2, 0.3] (the worst of 3: R 100) | **no** |" in text
-    assert "| Binding reaches the frame. | paper | 0.02 [0.01, 0.03] (binding whole batch) | yes |" in text
-    assert "| undecided |" in text
+    assert "8 claims: 2 yes, 4 undecided, 2 no." in text
+    no, yes = ("[**no**](decisions.md#verdicts)", "[yes](decisions.md#verdicts)")
+    last = "[imbalance](imbalance.md) |"
+    assert f"| The same without a bound on R. | 0.25 [0.2, 0.3] (the worst of 3: R 100) | {no} | {last}" in text
+    assert f"| Binding reaches the frame. | 0.02 [0.01, 0.03] (binding whole batch) | {yes} | [batching]" in text
+    assert "| [undecided](decisions.md#verdicts) |" in text
     assert "It has no claims." in text
+    assert "## What the paper claims" in text
+    assert "our theory" not in text
+    finding = replace(
+        STUDIES["imbalance"].findings[0], claim=replace(STUDIES["imbalance"].findings[0].claim, source="ours")
+    )
+    both = claims_page(replace(STUDIES["imbalance"], findings=(finding, STUDIES["imbalance"].findings[1])))
+    first, second = both.index("The same without a bound"), both.index("at every imbalance.")
+    assert first < both.index("## What follows from our theory") < second
     write_claims_page([EMPTY], tmp_path / "claims.md")
     assert (tmp_path / "claims.md").read_text() == claims_page(EMPTY)
 

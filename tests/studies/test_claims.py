@@ -1,66 +1,150 @@
-"""What intervals over seeds say about a claim."""
+"""What runs say about a claim."""
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from orthoframe.reporting import rule_words
-from orthoframe.studies import CellResult, Claim, Decision, JobResult, agrees, decide
-from orthoframe.studies import interval as over_seeds
+from orthoframe.studies import (
+    CellResult,
+    Claim,
+    Decision,
+    JobResult,
+    agrees,
+    decide,
+    has_ended,
+    has_learnt,
+    trend,
+)
+
+ENDED = {"live_delta_of": 0.5, "angle_bound": 0.05, "relative_gap": 1e-4}
+MOVING = {"live_delta_of": 0.5, "angle_bound": 0.8, "relative_gap": 0.1, "trend": 1.0}
 
 
-def cell(where, values, quantity="delta_of", curve=None):
-    return CellResult.of(where, {seed: JobResult({quantity: value}, curve or {}) for seed, value in enumerate(values)})
+def cell(where, values, quantity="delta_of", curve=None, seeds=None, **more):
+    results = {10 + n: JobResult({**more, quantity: value}, curve or {}) for n, value in enumerate(values)}
+    return CellResult.of(where, results, seeds)
 
 
-def interval(values, **options):
-    return over_seeds(dict(enumerate(values)), **options)
-
-
-@given(st.lists(st.floats(0.01, 100.0), min_size=2, max_size=6))
-def test_the_interval_is_that_of_scipy(values):
-    found = interval(values)
-    if np.std(values) < 1e-9 * np.mean(values):  # scipy's is nan for equal values
-        assert found.low == pytest.approx(found.high)
-        return
-    low, high = stats.t.interval(0.95, len(values) - 1, np.mean(values), stats.sem(values))
-    assert (found.mean, found.low, found.high) == pytest.approx((np.mean(values), low, high), rel=1e-6, abs=1e-9)
-    logs = interval(values, logarithm=True)
-    shown = interval(np.log(values).tolist())
-    assert (logs.mean, logs.low, logs.high) == pytest.approx(tuple(map(math.exp, (shown.mean, shown.low, shown.high))))
-
-
-def test_an_interval_covers_the_truth_as_often_as_it_says():
-    random = np.random.default_rng(0)
-    covered = [found.low <= 1.0 <= found.high for found in (interval(random.normal(1, 2, 3)) for _ in range(2000))]
-    assert 0.93 < np.mean(covered) < 0.97
+SMALL = Claim("small", "us", "delta_of", {}, at_most=0.1)
+MEAN = Claim("small", "us", "delta_of", {}, at_most=0.1, over="mean")
 
 
 @pytest.mark.parametrize(
-    ("values", "decision"),
+    ("yes", "no", "decision"),
     [
-        ([0.01, 0.011, 0.012], "supported"),
-        ([0.2, 0.21, 0.22], "not supported"),
-        ([0.01, 0.5, 0.01], "inconclusive"),
-        ([0.01], "inconclusive"),  # one seed has no interval
-        ([], "inconclusive"),
+        (5, 0, "supported"),
+        (4, 0, "inconclusive"),  # of four runs nothing can be said with 95 % confidence
+        (9, 1, "supported"),
+        (8, 2, "inconclusive"),
+        (1, 9, "not supported"),
+        (0, 5, "not supported"),
+        (0, 0, "inconclusive"),
     ],
 )
-def test_decisions(values, decision):
-    claim = Claim("small", "us", "delta_of", {}, at_most=0.1)
-    assert decide(claim, [cell({"ratio": 1}, values)]).decision == decision
-    opposite = {"supported": "not supported", "not supported": "supported"}.get(decision, decision)
+def test_runs_are_counted(yes, no, decision):
+    """However far the few that miss it are off."""
+    found = decide(SMALL, [cell({}, [0.01] * yes + [1e9] * no)])
+    assert found.decision == decision
+    (part,) = found.comparisons
+    assert (part.tally.yes, part.tally.no) == (yes, no)
     large = Claim("large", "us", "delta_of", {}, at_least=0.1)
-    assert decide(large, [cell({"ratio": 1}, values)]).decision == opposite
+    opposite = {"supported": "not supported", "not supported": "supported"}.get(decision, decision)
+    assert decide(large, [cell({}, [0.01] * yes + [1e9] * no)]).decision == opposite
 
 
-def test_one_cell_refutes_and_all_support():
-    refuted, open_, supported = Decision
-    assert Decision.of_all([supported, refuted, open_]) is refuted
+def test_a_refutation_stands_the_number_of_cells():
+    """Five of five refute alone; with another cell beside them that could be chance, and ten of ten are not."""
+    good = cell({"n": 0}, [0.01] * 5)
+    five, ten = cell({"n": 1}, [0.5] * 5), cell({"n": 1}, [0.5] * 10)
+    assert decide(SMALL, [five]).decision == "not supported"
+    assert decide(SMALL, [good, five]).decision == "inconclusive"
+    assert decide(SMALL, [good, ten]).decision == "not supported"
+
+
+def test_all_cells_support():
+    cells = [cell({"n": n}, [0.01] * 5) for n in range(20)]
+    assert decide(SMALL, cells).decision == "supported"
+    assert decide(SMALL, [*cells, cell({"n": 20}, [0.01] * 3 + [0.5] * 2)]).decision == "inconclusive"
+
+
+@pytest.mark.parametrize("proof", ["unmet", "end", "goal", "learnt"])
+@given(outcomes=st.lists(st.floats(0, 1), min_size=1, max_size=12), at_most=st.booleans(), mean=st.booleans())
+def test_runs_that_have_not_ended_never_refute(proof, outcomes, at_most, mean):
+    """Whatever they look like, and whatever the claim."""
+    threshold = {"at_most": 0.1} if at_most else {"at_least": 0.1}
+    over = "mean" if mean else "runs"
+    claim = Claim("", "us", "value", {}, over=over, proof=proof, **threshold)
+    unlearnt = {**MOVING, "relative_gap": 0.9}
+    assert decide(claim, [cell({}, outcomes, "value", **unlearnt)]).decision != "not supported"
+    if proof != "learnt":
+        assert decide(claim, [cell({}, outcomes, "value", **MOVING)]).decision != "not supported"
+
+
+def test_what_is_reached_needs_no_proof():
+    reached = Claim("", "us", "value", {}, at_most=0.1, proof="unmet")
+    assert decide(reached, [cell({}, [0.01] * 5, "value", **MOVING)]).decision == "supported"
+    assert decide(reached, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not trained"
+    assert decide(reached, [cell({}, [0.5] * 5, "value", **ENDED)]).decision == "not supported"
+    missed = Claim("", "us", "value", {}, at_least=0.1, proof="end")
+    assert decide(missed, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not trained"
+    assert decide(missed, [cell({}, [0.5] * 5, "value", **ENDED)]).decision == "supported"
+    mean = Claim("", "us", "value", {}, at_least=0.1, proof="end", over="mean")
+    assert decide(mean, [cell({}, [0.5, 0.6], "value", **MOVING)]).decision == "not trained"
+
+
+def test_few_that_have_not_ended_do_not_matter():
+    """Where they cannot change the outcome."""
+    claim = Claim("", "us", "live_delta_of", {}, at_most=0.1, proof="unmet")
+
+    def runs(reached, moving):
+        finals = [{**ENDED, "live_delta_of": 0.01}] * reached + [MOVING] * moving
+        return CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)})
+
+    assert decide(claim, [runs(9, 1)]).decision == "supported"
+    assert decide(claim, [runs(8, 2)]).decision == "not trained"
+
+
+def test_runs_that_are_missing():
+    """A look before the end decides only what the rest cannot change."""
+    assert decide(SMALL, [cell({}, [0.01] * 9, seeds=10)]).decision == "supported"
+    assert decide(SMALL, [cell({}, [0.01] * 5, seeds=10)]).decision == "not run"
+    assert decide(SMALL, [cell({}, [], seeds=10)]).decision == "not run"
+    assert decide(SMALL, [cell({}, [0.01] * 4 + [0.5] * 4, seeds=10)]).decision == "not run"
+    assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012], seeds=4)]).decision == "not run"
+    assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012])]).decision == "supported"
+
+
+def test_means():
+    assert decide(MEAN, [cell({}, [0.2, 0.21, 0.22])]).decision == "not supported"
+    assert decide(MEAN, [cell({}, [0.01, 0.5, 0.01])]).decision == "inconclusive"
+    assert decide(MEAN, [cell({}, [0.01])]).decision == "inconclusive"  # one seed has no interval
+    assert decide(MEAN, [cell({}, [0.1, 0.1])]).decision == "supported"  # the limit is allowed
+    near = Claim("", "us", "x", {"a": 1}, {"a": 2}, "difference", at_most=0.05, at_least=-0.05, over="mean")
+    for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
+        cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.23 + shift], "x"), cell({"a": 2}, [0.2, 0.22, 0.22], "x")]
+        assert decide(near, cells).decision == decision
+    assert rule_words(near, str) == "x, difference to a 2, at least -0.05 and at most 0.05, in the mean"
+
+
+def test_several_cells_together():
+    """Six cells of one run: none says anything by itself."""
+    cells = [cell({"n": n}, [0.01]) for n in range(6)]
+    assert decide(SMALL, cells).decision == "inconclusive"
+    together = Claim("", "us", "delta_of", {}, at_most=0.1, pooled=True)
+    found = decide(together, cells)
+    assert found.decision == "supported"
+    assert found.comparisons[0].tally.yes == 6
+    with pytest.raises(ValueError, match="no common mean"):
+        Claim("", "us", "delta_of", {}, at_most=0.1, pooled=True, over="mean")
+
+
+def test_the_worst_decides():
+    refuted, untrained, missing, open_, supported = Decision
+    assert Decision.of_all([supported, refuted, open_, untrained]) is refuted
+    assert Decision.of_all([supported, untrained, missing]) is untrained
     assert Decision.of_all([supported, open_]) is open_
     assert Decision.of_all([supported, supported]) is supported
     assert Decision.of_all([]) is open_
@@ -68,36 +152,36 @@ def test_one_cell_refutes_and_all_support():
 
 def test_comparisons_are_seed_by_seed():
     """What a seed does to both falls out: these overlap, and yet each is smaller than its counterpart."""
-    mine = cell({"binding": "fixed", "ratio": 1}, [1.0, 10.0, 100.0])
-    theirs = cell({"binding": "none", "ratio": 1}, [2.0, 21.0, 199.0])
-    other = cell({"binding": "none", "ratio": 2}, [0.0, 0.0, 0.0])
+    mine = cell({"binding": "fixed", "ratio": 1}, [1.0, 10.0, 100.0, 2.0, 3.0])
+    theirs = cell({"binding": "none", "ratio": 1}, [2.0, 21.0, 199.0, 4.0, 6.0])
+    other = cell({"binding": "none", "ratio": 2}, [0.0] * 5)
     claim = Claim("less", "us", "delta_of", {"binding": "fixed"}, versus={"binding": "none"}, at_most=1.0)
     found = decide(claim, [other, theirs, mine])
     assert found.decision == "supported"
-    assert found.comparisons[0].interval.values == pytest.approx({0: 1 / 2, 1: 10 / 21, 2: 100 / 199})
+    ratios = {10: 1 / 2, 11: 10 / 21, 12: 100 / 199, 13: 0.5, 14: 0.5}
+    assert found.comparisons[0].interval.values == pytest.approx(ratios)
     less = Claim("less", "us", "delta_of", {"binding": "fixed"}, {"binding": "none"}, "difference", at_most=0.0)
-    assert decide(less, [theirs, mine]).comparisons[0].interval.values == pytest.approx({0: -1, 1: -11, 2: -99})
+    assert decide(less, [theirs, mine]).comparisons[0].interval.values[12] == -99
 
 
 def test_times_that_were_not_reached():
     """They are longer than the run, and nobody knows how much: a ratio is known from one side, or not at all."""
     curve = {"epoch": [1, 40]}
-    fast = cell({"way": "a"}, [10, 11, 12], "epochs_to_of", curve)
-    never = cell({"way": "b"}, [None, None, None], "epochs_to_of", curve)
-    never_too = cell({"way": "c"}, [None, None, None], "epochs_to_of", curve)
-    some = cell({"way": "d"}, [10, None, 12], "epochs_to_of", curve)
+    fast = cell({"way": "a"}, [10, 11, 12, 10, 10], "epochs_to_of", curve)
+    never = cell({"way": "b"}, [None] * 5, "epochs_to_of", curve)
+    never_too = cell({"way": "c"}, [None] * 5, "epochs_to_of", curve)
+    some = cell({"way": "d"}, [10, None, 12, 9, 9], "epochs_to_of", curve)
 
     def decision(way, versus, **threshold):
         claim = Claim("", "us", "epochs_to_of", {"way": way}, versus={"way": versus}, **threshold)
         return decide(claim, [fast, never, never_too, some]).decision
 
-    assert decision("a", "b", at_most=0.5) == "supported"  # at most 12/40, and its interval
+    assert decision("a", "b", at_most=0.5) == "supported"  # at most 12/40
     assert decision("a", "b", at_most=0.1) == "inconclusive"  # it may be less, or not
     assert decision("a", "b", at_least=0.8) == "not supported"
     assert decision("b", "a", at_least=2.0) == "supported"  # at least 40/12
     assert decision("b", "a", at_least=5.0) == "inconclusive"
     assert decision("b", "a", at_most=2.0) == "not supported"
-    assert decision("b", "a", at_most=5.0) == "inconclusive"
     for threshold in ({"at_most": 1.0}, {"at_least": 1.0}):
         assert decision("c", "b", **threshold) == "inconclusive"
         assert decision("d", "a", **threshold) == "inconclusive"
@@ -105,12 +189,56 @@ def test_times_that_were_not_reached():
     assert decide(Claim("", "us", "epochs_to_of", {"way": "b"}, at_most=50.0), [never]).decision == "inconclusive"
 
 
-def test_a_claim_may_have_two_ends():
-    near = Claim("near", "us", "delta_of", {"a": 1}, {"a": 2}, "difference", at_most=0.05, at_least=-0.05)
-    for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
-        cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.22 + shift]), cell({"a": 2}, [0.2, 0.21, 0.22])]
-        assert decide(near, cells).decision == decision
-    assert rule_words(near, str) == "delta_of, difference to a 2, at least -0.05 and at most 0.05"
+def test_what_has_not_learnt_is_not_slow():
+    curve = {"epoch": [1, 40]}
+    fast = cell({"way": "a"}, [10] * 5, "epochs_to_of", curve, relative_gap=0.01)
+    slower = Claim("", "us", "epochs_to_of", {"way": "b"}, {"way": "a"}, at_least=1.0, proof="learnt")
+    for left, decision in ((0.3, "supported"), (0.9, "not trained")):
+        slow = cell({"way": "b"}, [None] * 5, "epochs_to_of", curve, relative_gap=left)
+        assert decide(slower, [fast, slow]).decision == decision
+
+
+@pytest.mark.parametrize(
+    ("final", "ended"),
+    [
+        (ENDED, True),
+        (MOVING, False),
+        ({**MOVING, "live_delta_of": 0.05}, True),  # it is at the frame
+        ({**MOVING, "trend": 0.0}, False),  # near the frame everything is slow: a stand-still proves nothing
+        ({**MOVING, "trend": 0.0, "merged_classes": 2}, True),
+        ({**MOVING, "trend": 0.0, "dead_rows": 5}, True),
+        ({**MOVING, "merged_classes": 2}, False),
+        ({**ENDED, "relative_gap": 0.9}, False),  # it has not learnt
+        ({"excess": 0.05, "relative_gap": -0.01}, True),
+        ({"excess": 0.6, "relative_gap": 0.0, "trend": 0.0}, False),
+        ({"relative_gap": None, "trend": 0.02}, True),  # cross-entropy
+        ({"relative_gap": None, "trend": 0.5}, False),
+        ({"converged": 1.0}, True),
+        ({"converged": 0.0}, False),
+        ({}, False),
+    ],
+)
+def test_whether_a_run_has_ended(final, ended):
+    assert has_ended(final) is ended
+
+
+def test_whether_a_run_has_learnt():
+    assert has_learnt({"relative_gap": 0.5})
+    assert has_learnt({"relative_gap": None})
+    assert not has_learnt({"relative_gap": 0.51})
+
+
+@given(st.floats(-2, 2), st.integers(4, 50))
+def test_the_trend_is_the_exponent_of_a_power_law(exponent, points):
+    done = [float(n) for n in range(1, points + 1)]
+    assert trend(done, [place**exponent for place in done]) == pytest.approx(abs(exponent), abs=1e-6)
+
+
+def test_trends_that_are_not_known():
+    assert trend([1.0], [0.5]) is None
+    assert trend([1.0, 2.0], [None, 0.5]) is None
+    assert trend([1.0, 2.0], [0.0, 0.5]) is None
+    assert trend([1.0, 2.0, 2.0], [0.5, math.nan, 0.25]) == pytest.approx(1.0)
 
 
 def test_coordinates_agree():
@@ -123,4 +251,5 @@ def test_coordinates_agree():
 def test_a_claim_has_a_threshold():
     with pytest.raises(ValueError, match="threshold"):
         Claim("", "", "delta_of", {})
-    assert rule_words(Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0)) == "loss, ratio to a 1, at most 2"
+    said = "loss, ratio to a 1, at most 2, in most runs"
+    assert rule_words(Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0)) == said

@@ -8,14 +8,31 @@ import pytest
 import torch
 
 from orthoframe.losses import fastest_temperature
-from orthoframe.studies import STUDIES, CellResult, FreeFeatures, GradientFlow, Training, agrees, crossing, key
-from orthoframe.studies._results import counterpart
+from orthoframe.studies import (
+    FIRST_SEED,
+    SCALES,
+    STUDIES,
+    CellResult,
+    FreeClassifier,
+    FreeFeatures,
+    GradientFlow,
+    PlannedNetwork,
+    Training,
+    agrees,
+    chance_of_most,
+    crossing,
+    estimate,
+    key,
+)
+from orthoframe.studies._decide import counterpart
+from orthoframe.studies._planned_job import plan_batches
 from orthoframe.studies._study import coordinate
 from orthoframe.training import Settings
 
-SCALES = ("smoke", "desk", "paper")
 QUANTITIES = {
     "delta_of",
+    "live_delta_of",
+    "raw_delta_of",
     "delta_etf",
     "beta_nc",
     "mean_cosine",
@@ -32,6 +49,9 @@ QUANTITIES = {
     "minority_margin",
     "certified",
     "dead_rows",
+    "merged_classes",
+    "angle_bound",
+    "trend",
     "live_dimensions",
     "seconds",
     "coverage",
@@ -40,6 +60,7 @@ QUANTITIES = {
     "epochs_to_certify",
     "time_to_of",
 }
+OTHERS = {"excess", "rate", "rate_to_formula", "pair_cosine", "max_other_cosine", "as_stated", "converged"}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -57,20 +78,25 @@ def test_a_study_can_decide_its_claims(name):
     study = STUDIES[name]
     assert study.name == name
     assert study.question.endswith("?")
-    assert {*study.columns} <= QUANTITIES
+    assert {*study.columns} <= QUANTITIES | OTHERS
     for scale in ("desk", "paper"):
         cells = [CellResult.of(cell.where, {}) for cell in study.grid(scale)]
         assert len({tuple(cell.where.items()) for cell in cells}) == len(cells)
-        seeds = {id(cell): given.seeds for cell, given in zip(cells, study.grid(scale), strict=True)}
+        seeds = {id(cell): study.seeds(scale, given) for cell, given in zip(cells, study.grid(scale), strict=True)}
         for claim in study.claims:
-            assert claim.quantity in QUANTITIES
+            assert claim.quantity in QUANTITIES | OTHERS
             deciding = [cell for cell in cells if agrees(cell.where, claim.where)]
             if claim.versus is not None:
                 deciding = [cell for cell in deciding if counterpart(cell.where, claim.versus, cells)]
             assert deciding, claim.text
-            assert all(seeds[id(cell)] is None for cell in deciding), claim.text
+            counts = [seeds[id(cell)] for cell in deciding]
+            # Each cell can support it, and one alone can refute it, in spite of Holm's correction.
+            enough = [sum(counts)] if claim.pooled else counts
+            assert all(chance_of_most(count, count) <= 0.05 for count in enough), claim.text
+            if scale == "desk":
+                assert chance_of_most(max(enough), max(enough)) * len(enough) <= 0.05, claim.text
         for panel in study.panels:
-            assert panel.quantity in QUANTITIES
+            assert panel.quantity in QUANTITIES | OTHERS
             assert scale == "paper" or any(agrees(cell.where, panel.where) for cell in cells), panel.title
 
 
@@ -88,7 +114,7 @@ def test_cells_are_called_what_they_are(name, scale):
         for field in fields(Settings):
             if field.name in cell.where and field.name != "features":  # which are of a network, or free
                 given, told = getattr(job.settings, field.name), cell.where[field.name]
-                given = coordinate(given) if field.name == "temperature" else given
+                given = coordinate(given) if field.name in ("temperature", "margin") else given
                 assert given == told, (cell.where, field.name)
 
 
@@ -99,11 +125,78 @@ def test_every_run_is_one_that_can_be_started(name, scale):
     for job in jobs.values():
         if isinstance(job, Training):
             job.settings.check()
+    assert min(seed for _, seed in jobs) == FIRST_SEED
     small = STUDIES[name].jobs(scale, 1)
-    assert {key(job) for job in small.values()} < {key(job) for job in jobs.values()}  # another seed is another run
+    assert {key(job) for job in small.values()} <= {key(job) for job in jobs.values()}  # another seed is another run
+    assert len(small) == len(STUDIES[name].cells(scale))
     if scale == "paper":
         networks = [job.settings for job in jobs.values() if isinstance(job, Training)]
         assert all(settings.model != "mlp" for settings in networks)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_costs_are_those_of_all_runs(name):
+    study = STUDIES[name]
+    for scale in SCALES:
+        found = estimate(study, scale)
+        assert found.runs == len(study.jobs(scale))
+        assert 0 <= found.unmeasured <= found.runs
+        assert (found.minutes > 0) == (found.unmeasured < found.runs)
+
+
+def test_the_plans_differ_in_the_certificate():
+    """Both pass the paper's condition; in one nothing pushes two classes apart, and one row more does."""
+    from orthoframe.batches import certify
+
+    labels = [c for c in range(10) for _ in range(40)]
+    open_, closed = (plan_batches(labels, plan) for plan in ("pair never anchored", "certified"))
+    assert open_[:-1] == closed[:-1]
+    assert len(open_[-1]) == len(closed[-1])
+    assert len(set(open_[-1]) ^ set(closed[-1])) == 2
+    assert sorted({row for batch in open_ for row in batch}) == list(range(400))
+    found, certified = certify(labels, open_), certify(labels, closed)
+    assert (found.holds, found.holds_as_stated, found.missing_pairs) == (False, True, ((1, 8),))
+    assert (certified.holds, certified.holds_as_stated) == (True, True)
+
+
+def test_a_network_on_given_batches(tmp_path):
+    found = PlannedNetwork("certified", 0, images=8, epochs=2, width=16).run(tmp_path, None).final
+    assert (found["certified"], found["as_stated"]) == (1.0, 1.0)
+    assert found["angle_bound"] > 0.1  # it has hardly begun
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_the_optimum_of_cross_entropy(unit, tmp_path):
+    """Directions are a frame; lengths differ with the sizes of classes, unless they are given."""
+    found = FreeClassifier((20, 20, 2, 2), 8, 0, unit).run(tmp_path, None).final
+    assert found["converged"] == 1.0
+    assert found["live_delta_of"] < 0.01
+    assert (found["raw_delta_of"] < 0.01) == unit
+
+
+def test_cross_entropy_of_free_features_is_the_formula(tmp_path):
+    """Balanced unit features, k classes: all that is left is the length of the classifier's rows."""
+    from scipy.optimize import minimize_scalar
+
+    k, decay = 4, 1e-3
+    found = FreeClassifier((3,) * k, 8, 0, True, decay).run(tmp_path, None).final
+
+    def loss(scale):
+        """Rows of the classifier are scale times (e_c - 1/k), the shortest that tell classes of a frame apart."""
+        return math.log(1 + (k - 1) * math.exp(-scale)) + decay / 2 * k * scale**2 * (1 - 1 / k)
+
+    assert found["loss"] == pytest.approx(minimize_scalar(loss, bounds=(0, 50), method="bounded").fun, rel=1e-5)
+
+
+def test_the_excess_of_features_of_any_sign(tmp_path):
+    """0 at the optimum, 1 at the floor of a frame: a network that has hardly begun is far above both."""
+    settings = Settings(
+        **{"majority": 20, "epochs": 2, "width": 16, "binding": "none", "scheme": "full", "activation": "none"},
+        **{"augment": False, "clean_fraction": 0.0, "temperature": 0.5},
+    )
+    found = Training(settings).run(tmp_path, None).final
+    assert "angle_bound" not in found
+    assert found["excess"] > 1.0
 
 
 def test_the_key_is_of_what_decides_the_result():
@@ -172,6 +265,8 @@ def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
     )
     result = Training(settings).run(tmp_path, tmp_path / "data")  # which the digits do not need
     assert set(result.final) | {"time_to_of", "coverage", "certificate_correct"} == QUANTITIES
+    assert result.final["raw_delta_of"] is None
+    assert result.final["angle_bound"] > 0.1
     assert set(map(len, result.curve.values())) == {len(result.curve["epoch"])}
     assert torch.tensor(result.cosines).diagonal().tolist() == pytest.approx([1.0] * 10)
     assert not (tmp_path / "run").exists()

@@ -1,7 +1,6 @@
 """What a study says when it has been run."""
 
 import json
-import math
 import subprocess
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.studies.small_study import STUDY, noted_study
 import orthoframe
 from orthoframe.errors import InputError
 from orthoframe.studies import (
+    FIRST_SEED,
     STUDIES,
     CellResult,
     Decision,
@@ -41,7 +41,10 @@ def filled(study, folder, result, seeds=2):
 
 
 def result(number, seed):
-    final = {"delta_of": 0.1 * (number + 1) + 0.01 * seed, "epochs_to_of": None if number == 0 else 2.0 + seed}
+    final = {
+        "delta_of": 0.1 * (number + 1) + 0.01 * (seed - FIRST_SEED),
+        "epochs_to_of": None if number == 0 else 2.0 + seed,
+    }
     curve = {"epoch": [1, 2], "delta_of": [float("nan"), 0.5]}
     return JobResult(final, curve, [[1.0, float("nan")], [0.5, 1.0]])
 
@@ -60,7 +63,8 @@ def test_everything_is_in_the_json(tmp_path):
     data, written = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("again", "small-study"))
     assert data == written
     assert (data["study"], data["question"]) == (STUDY.name, STUDY.question)
-    assert (data["scale"], data["seeds"], data["runs"], data["reused"]) == ("smoke", 2, 4, 4)
+    assert (data["scale"], data["seeds"], data["first_seed"]) == ("smoke", 2, 10)
+    assert (data["runs"], data["reused"], data["missing"]) == (4, 4, 0)
     assert data["command"] == "orthoframe study small-study"
     assert data["version"] == orthoframe.__version__
     assert data["seconds"] == 8.0
@@ -68,29 +72,32 @@ def test_everything_is_in_the_json(tmp_path):
     assert data["panels"][0]["quantity"] == "delta_of"
     first, second, third = data["cells"]
     assert first["where"] == {"data": "digits", "ratio": 1}
-    assert set(first["results"]) == {"0", "1"}
-    assert set(third["results"]) == {"0"}
-    assert first["results"]["1"] == {
+    assert set(first["results"]) == set(third["results"]) == {"10", "11"}
+    assert first["results"]["10"]["cosines"] == [[1.0, None], [0.5, 1.0]]
+    assert first["results"]["11"] == {
         "final": {"delta_of": 0.11, "epochs_to_of": None},
         "curve": {"epoch": [1, 2], "delta_of": [None, 0.5]},
-        "cosines": [[1.0, None], [0.5, 1.0]],
+        "cosines": None,  # those of the first seed are enough
     }
-    assert second["summary"]["delta_of"]["values"] == pytest.approx({"0": 0.2, "1": 0.21})
-    assert second["summary"]["delta_of"]["mean"] == pytest.approx(math.sqrt(0.2 * 0.21))
+    assert second["summary"]["delta_of"]["values"] == pytest.approx({"10": 0.2, "11": 0.21})
+    assert second["summary"]["delta_of"]["kind"] == "median"
+    assert [second["summary"]["delta_of"][name] for name in ("centre", "low", "high")] == [0.205, 0.2, 0.21]
     assert first["summary"]["epochs_to_of"] == {
-        "mean": None,
+        "centre": None,
         "low": 2.0,  # longer than the run
         "high": None,
-        "values": {"0": None, "1": None},
+        "values": {"10": None, "11": None},
+        "kind": "median",
     }
     near, never, ratio, letters = data["findings"]
     assert [part["where"] for part in near["comparisons"]] == [cell["where"] for cell in data["cells"]]
     assert (near["claim"]["quantity"], near["claim"]["at_most"]) == ("delta_of", 0.001)
     assert near["decision"] == "not supported"
     (part,) = never["comparisons"][:1]
-    assert part["interval"]["values"] == {"0": None, "1": None}  # the curve decides, and it does not get there
-    assert ratio["comparisons"][0]["interval"]["values"] == pytest.approx({"0": 0.5, "1": 0.11 / 0.21})
-    assert ratio["decision"] == "supported"
+    assert part["interval"]["values"] == {"10": None, "11": None}  # the curve decides, and it does not get there
+    assert ratio["comparisons"][0]["interval"]["values"] == pytest.approx({"10": 0.5, "11": 0.11 / 0.21})
+    assert ratio["comparisons"][0]["tally"] == {"yes": 2, "no": 0, "untrained": 0, "unknown": 0, "missing": 0}
+    assert ratio["decision"] == "inconclusive"  # two runs are too few
     assert letters["comparisons"] == []
     assert letters["decision"] == "inconclusive"
     assert again.findings[0].deciding.where == {"data": "digits", "ratio": 2}
@@ -114,11 +121,32 @@ def test_runs_that_failed_are_named_and_the_rest_is_told(tmp_path, monkeypatch):
     told = []
     listener = StudyListener(on_done=lambda *done: told.append(done))
     found = run_study(study, "smoke", store, seeds=2, listener=listener)
-    assert [name for name, _ in told] == ["number 1, seed 0", "number 1, seed 1"]
-    assert [(failure.where, failure.seed) for failure in found.failures] == [({"number": 1}, 0), ({"number": 1}, 1)]
+    assert [name for name, _ in told] == ["number 1, seed 10", "number 1, seed 11"]
+    assert [(failure.where, failure.seed) for failure in found.failures] == [({"number": 1}, 10), ({"number": 1}, 11)]
     assert {failure.sentence for failure in found.failures} == {"the moon is full"}
     assert [len(cell.results) for cell in found.cells] == [2, 0]
-    assert found.findings[0].decision is Decision.INCONCLUSIVE
+    assert found.findings[0].decision is Decision.NOT_RUN
+
+
+def test_what_the_store_has_without_running(tmp_path):
+    """Some seeds of one cell, none of the other: nothing fails, and what is missing is said."""
+    study = noted_study(tmp_path / "log", ("", "raise"))
+    store = filled(
+        study, tmp_path / "store", lambda number, seed: JobResult({"value": 1.0}, {}) if number == 0 else None
+    )
+    found = run_study(study, "smoke", store, collect=True)
+    assert (found.runs, found.missing, found.failures) == (4, 2, ())
+    assert [(len(cell.results), cell.seeds) for cell in found.cells] == [(2, 2), (0, 2)]
+    assert found.findings[0].decision is Decision.NOT_RUN
+    assert not (tmp_path / "log").exists()
+
+
+def test_fewer_seeds_do_not_change_the_design(tmp_path):
+    store = filled(STUDY, tmp_path, lambda number, seed: result(min(number, 1), seed))
+    found = run_study(STUDY, "smoke", store, seeds=1)
+    assert (found.seeds, found.runs) == (2, 2)
+    assert [(len(cell.results), cell.seeds) for cell in found.cells] == [(1, 2)] * 3
+    assert found.findings[0].decision is Decision.NOT_RUN
 
 
 def test_what_is_no_result_is_said(tmp_path):
@@ -141,7 +169,7 @@ def test_what_is_no_result_is_said(tmp_path):
     ],
 )
 def test_cells_that_pictures_cannot_tell_apart(tmp_path, first, second, said):
-    found = study_results.study("x", [CellResult(where, {}, {}) for where in (first, second)], [])
+    found = study_results.study("x", [CellResult(where, {}, {}, 3) for where in (first, second)], [])
     write_result(found, tmp_path / "x.json")
     with pytest.raises(InputError, match=f"x.json is not the result of a study: {said}"):
         read_result(tmp_path / "x.json")

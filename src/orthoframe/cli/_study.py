@@ -13,16 +13,22 @@ from rich.table import Table
 
 from orthoframe.cli._terminal import progress
 from orthoframe.reporting import abbreviations, cell_words, found_words, rule_words
-from orthoframe.studies import SEEDS, Done, Study, StudyListener, StudyResult, key
+from orthoframe.studies import SCALES, Done, Estimate, Study, StudyListener, StudyResult, estimate
 
 
-def list_studies(studies: Mapping[str, Study], seeds: int | None) -> None:
-    """Print names, questions, and how many runs there are at each scale."""
-    table = Table("study", "question", *SEEDS, box=None, padding=(0, 2, 0, 0))
+def list_studies(studies: Mapping[str, Study]) -> None:
+    """Print names, questions, and how many runs and core-minutes there are at each scale."""
+    table = Table("study", "question", *SCALES, box=None, padding=(0, 2, 0, 0))
     for name, study in studies.items():
-        runs = [len({key(job) for job in study.jobs(scale, seeds).values()}) for scale in SEEDS]
-        table.add_row(name, escape(study.question), *map(str, runs))
+        table.add_row(name, escape(study.question), *(_cost(estimate(study, scale)) for scale in SCALES))
     _console().print(table)
+    print("Runs, and core-minutes on one thread, estimated from single runs; ? for kinds that were not measured.")
+
+
+def _cost(found: Estimate) -> str:
+    minutes = f"{found.minutes:.0f}" if found.minutes >= 1 or not found.minutes else "1"
+    said = "?" if found.unmeasured == found.runs else f"{minutes} + ?" if found.unmeasured else minutes
+    return f"{found.runs} ({said} min)"
 
 
 @contextmanager
@@ -80,7 +86,7 @@ def print_result(result: StudyResult, file: Path) -> None:
         where = [escape(str(cell.where.get(name, ""))) for name in names]
         found = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
         table.add_row(*where, *found, str(len(cell.results)))
-    print(f"{result.question} ({result.scale}; means over seeds with 95 % intervals)")
+    print(f"{result.question} ({result.scale}; medians of distances and times, else means)")
     _console().print(table)
     if defined := abbreviations([result]):
         print(defined)

@@ -18,9 +18,8 @@ _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 class StudyCommand:
     """Run a study: a grid of trainings over several seeds, and what they say about each claim.
 
-    Every result is kept in the store: a study that was interrupted or killed continues where it was, and one more seed
-    runs only that seed. Exit status: 0 all runs are done, whatever the verdicts are; 1 some runs failed; 2 bad input.
-    For example:
+    Every result is kept in the store: a study that was interrupted or killed continues where it was. Exit status: 0 all
+    runs are done, whatever the verdicts are; 1 some runs failed; 2 bad input. For example:
 
     orthoframe study --list
 
@@ -30,13 +29,15 @@ class StudyCommand:
     """
 
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]")] = None
-    """The study to run, or all."""
+    """The study to run, or all, those that cost least first."""
     listed: Annotated[Flag, tyro.conf.arg(name="list")] = False
-    """List the studies, and how many runs each has."""
+    """List the studies, with their runs and estimated core-minutes at each scale."""
+    collect: Flag = False
+    """Run nothing: write what the results in the store say, and which runs are missing."""
     scale: Scale = "desk"
     """How large: smoke (seconds; decides nothing), desk (minutes on two cores), or paper (as published; needs GPUs)."""
     seeds: _Count = None
-    """Seeds per cell of the grid (default: those of the scale)."""
+    """Run at most N seeds per cell, to try a study; its claims are decided by as many as the design has."""
     engine: Engine = "local"
     """Where jobs run: local (the cores of this machine), or ray (the cluster at RAY_ADDRESS, else a local one)."""
     workers: _Count = None
@@ -57,7 +58,7 @@ class StudyCommand:
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         if self.listed:
-            list_studies(STUDIES, self.seeds)
+            list_studies(STUDIES)
             return 0
         name = (self.name or "").replace("_", "-")
         if name not in (*STUDIES, "all"):
@@ -72,14 +73,15 @@ class StudyCommand:
     def _run(self, chosen: str) -> int:
         from orthoframe.cli._files import writing
         from orthoframe.cli._study import listening, print_result
-        from orthoframe.reporting import write_claims_page, write_study, write_study_page
-        from orthoframe.studies import STUDIES, Store, read_result, run_study, store_folder, write_result
+        from orthoframe.reporting import write_claims_page, write_decisions_page, write_study, write_study_page
+        from orthoframe.studies import STUDIES, Store, estimate, read_result, run_study, store_folder, write_result
 
         out = self.out or Path("studies") / f"{chosen}-{self.scale}"
         with writing(out, "out"):
             out.mkdir(parents=True, exist_ok=True)
         seeds, failed = "" if self.seeds is None else f" --seeds {self.seeds}", 0
-        for name in STUDIES if chosen == "all" else [chosen]:
+        costs = {name: estimate(study, self.scale) for name, study in STUDIES.items() if chosen in (name, "all")}
+        for name in sorted(costs, key=lambda name: (costs[name].unmeasured > 0, costs[name].minutes)):
             with listening(name) as listener:
                 result = run_study(
                     STUDIES[name],
@@ -89,6 +91,7 @@ class StudyCommand:
                     engine=self.engine,
                     data_dir=self.data_dir,
                     workers=self.workers,
+                    collect=self.collect,
                     command=f"orthoframe study {name} --scale {self.scale}{seeds}",
                     listener=listener,
                 )
@@ -103,6 +106,7 @@ class StudyCommand:
             every = [read_result(file) for name in STUDIES if (file := out / f"{name}.json").exists()] or [result]
             write_study_page(every, out / "report.html")
             write_claims_page(every, out / "claims.md")
+            write_decisions_page(out / "decisions.md")
         print(f"report: {out / 'report.html'}")
         if failed:
             runs = "run" if failed == 1 else "runs"

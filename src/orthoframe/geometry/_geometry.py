@@ -101,6 +101,17 @@ class Geometry:
         return float((self.spreads / energy.masked_fill(energy == 0, 1.0)).mean())
 
     @property
+    def live_delta_of(self) -> float:
+        """`delta_of` of the rows that are not zero, which for unit rows is that of means divided by their part.
+
+        A row of zeros has no direction, and only shortens the mean of its class. The squared lengths of the other rows
+        are 1, so that the part of a class that is not zero is the mean squared length of its rows.
+        """
+        live = self.spreads + torch.diagonal(self.gram)
+        means = self.means / live.masked_fill(live == 0, 1.0)[:, None]
+        return distance_to_gram(means @ means.T, frame_gram(len(means)))
+
+    @property
     def orthogonal(self) -> bool:
         """Whether class means are orthogonal and equally long, up to `FRAME_DISTANCE`."""
         return self.delta_of <= FRAME_DISTANCE

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from orthoframe.reporting._report import write_report
     from orthoframe.reporting._run import Run, read_run
     from orthoframe.reporting._study_figure import study_figure
-    from orthoframe.reporting._study_pages import write_claims_page, write_study, write_study_page
+    from orthoframe.reporting._study_pages import (
+        write_claims_page,
+        write_decisions_page,
+        write_study,
+        write_study_page,
+    )
     from orthoframe.reporting._study_words import abbreviations, cell_words, found_words, rule_words
 
 __all__ = [
@@ -33,6 +38,7 @@ __all__ = [
     "write_study",
     "write_study_page",
     "write_claims_page",
+    "write_decisions_page",
     "abbreviations",
     "cell_words",
     "found_words",
@@ -44,7 +50,7 @@ _MODULES = {
     "_report": ("write_report",),
     "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
     "_study_figure": ("study_figure",),
-    "_study_pages": ("write_study", "write_study_page", "write_claims_page"),
+    "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),
     "_study_words": ("abbreviations", "cell_words", "found_words", "rule_words"),
 }
 

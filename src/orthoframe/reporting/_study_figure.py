@@ -61,25 +61,26 @@ def study_figure(study: StudyResult) -> Figure:
 def claim_figure(finding: Finding) -> Figure:
     """Draw the intervals of a claim against its threshold, one row per comparison."""
     parts = finding.comparisons if len(finding.comparisons) <= _ROWS else finding.worst_first[:_ROWS]
-    bounds = words.thresholds(finding.claim)
-    ends = [end for part in parts for end in (part.interval.mean, part.interval.low, part.interval.high)]
+    bounds = words.limit_words(finding.claim)
+    ends = [end for part in parts for end in (part.interval.centre, part.interval.low, part.interval.high)]
     known = [end for end in [*ends, *bounds.values()] if end is not None]
-    log = min(known) > 0 and max(known) / min(known) > 20
+    log = finding.claim.over == "mean" and min(known) > 0 and max(known) / min(known) > 20
     # What is not known is said in words at the right.
-    limits = limits_of(known, log, 0.08, 0.3 if any(part.interval.mean is None for part in parts) else 0.08)
+    limits = limits_of(known, log, 0.08, 0.3 if any(part.interval.centre is None for part in parts) else 0.08)
+    limits = (-0.03, 1.03) if finding.claim.over == "runs" else limits
     figure = _figure(8.6, 0.85 + 0.24 * len(parts))
     axes = figure.add_subplot()
     axes.set(xscale="log" if log else "linear", xlim=limits)
     for row, part in enumerate(parts):
         (ink, mark), found = _LOOKS[part.decision.status], part.interval
-        if found.mean is None:
+        if found.centre is None:
             said = words.interval_words(found, words.NOT_KNOWN)
             right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
             axes.text(0.995, row, said, color=ink, fontsize=_TYPE - 1, **right)
             continue
         if found.low is not None and found.high is not None:
             axes.plot([max(found.low, limits[0]), found.high], [row, row], color=ink, linewidth=1.8)
-        axes.plot([found.mean], [row], color=ink, marker=mark, markersize=6.5)
+        axes.plot([found.centre], [row], color=ink, marker=mark, markersize=6.5)
     for word, bound in bounds.items():
         axes.axvline(bound, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, zorder=1)
         above: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
@@ -88,7 +89,7 @@ def claim_figure(finding: Finding) -> Figure:
     places = [textwrap.shorten(words.where_words(part.where, names), 60, placeholder="…") for part in parts]
     axes.set_yticks(range(len(parts)), [for_matplotlib(place) for place in places])
     axes.set_ylim(max(1, len(parts)) - 0.4, -0.6)
-    axes.set_xlabel(for_matplotlib(words.measured_words(finding.claim)), fontsize=_TYPE, color=INK)
+    axes.set_xlabel(for_matplotlib(textwrap.fill(words.drawn_words(finding.claim), 110)), fontsize=_TYPE, color=INK)
     _set_ticks(axes.xaxis, log, limits)
     _quiet(axes, "x", ["top", "right", "left"])
     return figure
@@ -178,7 +179,7 @@ def _draw_points(axes: Axes, line: Line, chart: Chart, order: float) -> None:
     small: dict[str, Any] = {"marker": mark, "markersize": 3, "markeredgewidth": 0, "alpha": 0.45, "transform": left}
     axes.plot([x for x, _ in many], [y for _, y in many], color=colour, linestyle="none", zorder=order, **small)
     # A mean that is not known breaks the line: nan does that.
-    means = [math.nan if point.found.mean is None else point.found.mean for point in line.points]
+    means = [math.nan if point.found.centre is None else point.found.centre for point in line.points]
     places = [point.x for point in line.points]
     if chart.joined:
         axes.plot(places, means, color=colour, linestyle=line.style.dash, linewidth=1.4, zorder=order)

@@ -228,7 +228,7 @@ def _shown(cell: CellResult, panel: Panel) -> list[dict[float, float]]:
 
 
 def _curve_line(style: Style, cell: CellResult, panel: Panel) -> Line:
-    seeds, found = _shown(cell, panel), cell.mean_curve(panel.x, panel.quantity, panel.log)
+    seeds, found = _shown(cell, panel), cell.median_curve(panel.x, panel.quantity, panel.log)
     if found is None:
         return Line(style, paths=tuple((tuple(points), tuple(points.values())) for points in seeds))
     places, (mean, low, high) = tuple(found), zip(*found.values(), strict=True)
@@ -237,7 +237,7 @@ def _curve_line(style: Style, cell: CellResult, panel: Panel) -> Line:
 
 def _bar(found: Interval, log: bool) -> tuple[tuple[float, float] | None, bool]:
     """The ends of an interval as an axis can show them, and whether it goes on below what a logarithm can show."""
-    if found.mean is None or found.low is None or found.high is None:
+    if found.centre is None or found.low is None or found.high is None:
         return None, False
     if not log or found.low > 0:
         return (found.low, found.high), False

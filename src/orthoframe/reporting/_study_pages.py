@@ -13,7 +13,7 @@ from orthoframe.errors import InputError
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._pages import render, write_page
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure, study_figure
-from orthoframe.studies import StudyResult
+from orthoframe.studies import ALPHA, FIRST_SEED, OF, PROVEN, Decision, StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,8 @@ _DPI = 160
 def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     """Write the page of a study, `NAME.md`, and its figure, `NAME.png`.
 
-    Each is written whole or not at all, and the same study gives the same bytes. If there are notes on the results,
+    Each is written whole or not at all, and the same study gives the same bytes. A study of which no run has been run
+    has no figure. If there are notes on the results,
     `notes/NAME.md` in the folder, they become a part of the page.
 
     Args:
@@ -41,7 +42,8 @@ def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     place.mkdir(parents=True, exist_ok=True)
     notes = place / "notes" / f"{name}.md"
     page = study_text(study, notes.read_text(encoding="utf-8") if notes.exists() else "")
-    write_atomic(place / f"{name}.png", _png(study_figure(study)))
+    if study.missing < study.runs:
+        write_atomic(place / f"{name}.png", _png(study_figure(study)))
     write_atomic(place / f"{name}.md", page)
 
 
@@ -51,14 +53,36 @@ def study_text(study: StudyResult, notes: str = "") -> str:
 
 
 def write_claims_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:
-    """Write every claim beside what was found, in Markdown.
+    """Write every claim beside what was found, in Markdown: those of the paper first.
 
     Args:
         studies: Results of studies.
-        file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` beside it.
+        file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
     """
-    counts = Counter(finding.decision for study in studies for finding in study.findings)
-    write_page("claims.md", file, studies=studies, counts=counts, words=words)
+    findings = [finding for study in studies for finding in study.findings]
+    counts = Counter(finding.decision for finding in findings)
+    sources = {finding.claim.source == "paper" for finding in findings}
+    write_page(
+        "claims.md",
+        file,
+        studies=studies,
+        counts=counts,
+        words=words,
+        decisions=[decision for decision in reversed(Decision) if counts[decision]],
+        has_paper=True in sources,
+        has_others=False in sources,
+        runs=sum(study.runs for study in studies),
+        missing=sum(study.missing for study in studies),
+    )
+
+
+def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
+    """Write how studies decide, in Markdown: the page that every verdict leads to.
+
+    Args:
+        file: Where the page goes: a binary file, or a path.
+    """
+    write_page("decisions.md", file, alpha=ALPHA, of=OF, proven=PROVEN, first_seed=FIRST_SEED)
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:

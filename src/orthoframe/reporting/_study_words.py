@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
-from orthoframe.studies import OF, Claim, Failure, Finding, GradientFlow, Interval, StudyResult
+from orthoframe.studies import MOST, OF, Claim, Comparison, Failure, Finding, GradientFlow, Interval, StudyResult
 
 NOT_REACHED = "not reached"
 NOT_KNOWN = "not known"
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
+    "live_delta_of": "distance to the frame of live rows, Δ_GM",
+    "raw_delta_of": "distance to the frame of features as they are, Δ_GM",
     "delta_etf": "distance of centred means to a simplex ETF",
     "delta_predicted": "distance to the predicted geometry",
     "beta_nc": "collapse, β_NC",
@@ -19,6 +22,13 @@ _QUANTITIES = {
     "max_cosine": "largest cosine of class means",
     "floor": "floor of the loss",
     "gap": "loss above its floor",
+    "angle_bound": "angle bound of the gap",
+    "excess": "loss above its optimum, relative to that of a frame",
+    "trend": "how much distances still move",
+    "merged_classes": "classes that share a direction",
+    "rate_to_formula": "rate near the frame, relative to the formula",
+    "pair_cosine": "cosine of the pair that nothing pushes apart",
+    "max_other_cosine": "largest cosine of other pairs",
     "relative_gap": "gap to the floor, relative to features that are all alike",
     "epochs_to_of": f"epochs to Δ_GM ≤ {OF:g}",
     "time_to_of": f"time of the flow to Δ_GM ≤ {GradientFlow.near:g}",
@@ -41,11 +51,28 @@ _COORDINATES = {
     "bound_examples": "bound examples per class",
     "dim": "dimensions",
     "lr": "learning rate",
+    "schedule": "temperature schedule",
+    "batches": "how batches are made",
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
-_BARE = ("data", "model", "loss")  # whose values say what they are
+_BARE = (
+    "data",
+    "model",
+    "loss",
+    "batches",
+    "method",
+    "network",
+    "stopped",
+    "geometry",
+)  # whose values say what they are
 _COUNTED = ("certified", "certificate_correct")  # yes or no for each seed
-_MOST_SEEDS = 20  # that are listed
+_PROOFS = {
+    "none": "",
+    "learnt": "; runs must have learnt",
+    "unmet": "; runs that miss it must have ended",
+    "end": "; runs must have ended",
+    "goal": "; networks with a frame must be at it",
+}
 
 
 def abbreviations(studies: Iterable[StudyResult]) -> str:
@@ -53,7 +80,7 @@ def abbreviations(studies: Iterable[StudyResult]) -> str:
     used = [text for study in studies for text in (study.remark, *(finding.claim.text for finding in study.findings))]
     if not any(re.search(r"\bOF\b", text) for text in used):
         return ""
-    return f"OF is an orthogonal frame: class means at right angles to each other, Δ_GM at most {OF:g}."
+    return f"OF is an orthogonal frame: class means at right angles and equally long, Δ_GM at most {OF:g}."
 
 
 def quantity_words(name: str) -> str:
@@ -102,7 +129,7 @@ def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def interval_words(found: Interval, unknown: str = NOTHING) -> str:
     """A mean with its interval, or what is known instead; `unknown` if nothing is."""
-    mean, low, high = found.mean, found.low, found.high
+    mean, low, high = found.centre, found.low, found.high
     if mean is not None:
         return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
     if high is None:
@@ -124,7 +151,10 @@ def cell_words(found: Interval, quantity: str) -> str:
         'not reached'
     """
     if found.missing:
-        return f"{NOT_REACHED} by {found.missing} of {len(found.values)}" if found.known else NOT_REACHED
+        if not found.known:
+            return NOT_REACHED
+        typical = "" if found.centre is None else f"{short(found.centre)}, "
+        return f"{typical}{NOT_REACHED} by {found.missing} of {len(found.values)}"
     if quantity in _COUNTED and found.known:
         return f"{sum(found.known):.0f} of {len(found.known)}"
     return interval_words(found)
@@ -152,10 +182,12 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
 
     Examples:
         >>> rule_words(Claim("", "", "gap", {}, versus={"binding": "none"}, at_most=0.5))
-        'loss above its floor, ratio to binding none, at most 0.5'
+        'loss above its floor, ratio to binding none, at most 0.5, in most runs'
     """
     bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
-    return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}"
+    runs = "in most runs of all cells together" if claim.pooled else "in most runs"
+    over = "in the mean" if claim.over == "mean" else runs
+    return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}, {over}{_PROOFS[claim.proof]}"
 
 
 def found_words(finding: Finding) -> str:
@@ -167,10 +199,44 @@ def found_words(finding: Finding) -> str:
     worst = finding.deciding
     if worst is None:
         return "no cell decides it"
-    said = interval_words(worst.interval, NOT_KNOWN)
+    if not any(part.interval.values for part in finding.comparisons) and worst.tally.missing:
+        return "not run"
+    said = comparison_words(worst)
     count = len(finding.comparisons)
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
     return f"{said} ({where})" if count == 1 else f"{said} (the worst of {count}: {where})"
+
+
+def comparison_words(part: Comparison) -> str:
+    """The numbers of a comparison: a mean, or how many runs there are of which the claim is true, and their values.
+
+    Examples:
+        >>> from orthoframe.studies import Decision, Tally
+        >>> found = Interval(0.7, 0.39, 0.91, {10: 0.02, 11: 0.3}, "share")
+        >>> comparison_words(Comparison({}, Decision.NOT_TRAINED, found, Tally(yes=7, untrained=2, missing=1)))
+        '7 of 10 runs, 2 not trained, 1 not run; median 0.16'
+    """
+    found, tally = part.interval, part.tally
+    apart = {"not trained": tally.untrained, "not known": tally.unknown, "not run": tally.missing}
+    rest = "".join(f", {count} {word}" for word, count in apart.items() if count)
+    if found.kind != "share":
+        return f"{interval_words(found, NOT_KNOWN)}{rest}"
+    trials = tally.yes + tally.no + tally.untrained + tally.unknown + tally.missing
+    typical = f"; median {short(median(found.known))}" if found.known else ""
+    return f"{tally.yes} of {trials} runs{rest}{typical}"
+
+
+def limit_words(claim: Claim) -> dict[str, float]:
+    """The limits of what is drawn of a claim, by their words: of the part of the runs, or of the mean."""
+    return {"more than": MOST} if claim.over == "runs" else thresholds(claim)
+
+
+def drawn_words(claim: Claim) -> str:
+    """What is drawn of a claim: the part of the runs, or the mean."""
+    if claim.over == "mean":
+        return measured_words(claim)
+    bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
+    return f"part of the runs with {measured_words(claim)} {bounds}"
 
 
 def failure_words(failure: Failure) -> str:
@@ -185,7 +251,7 @@ def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             *(value_words(cell.where[name]) if name in cell.where else NOTHING for name in names),
-            str(len(cell.results)),
+            str(len(cell.results)) if len(cell.results) == cell.seeds else f"{len(cell.results)} of {cell.seeds}",
             *(cell_words(cell.over_seeds(column), column) for column in study.columns),
         ]
         for cell in study.cells
@@ -197,7 +263,8 @@ def made(study: StudyResult) -> dict[str, str]:
     """How a study was made, except its command."""
     return {
         "scale": study.scale,
-        "seeds": ", ".join(map(str, range(study.seeds))) if study.seeds < _MOST_SEEDS else f"0 to {study.seeds - 1}",
+        "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}, unless a cell has its own number",
+        "runs": f"{study.runs}, of which {study.missing} have not been run" if study.missing else str(study.runs),
         "version": study.version,
         "commit": study.commit or NOTHING,
         "commits of the runs": ", ".join(study.run_commits) or NOTHING,

@@ -1,44 +1,79 @@
 """Studies: one file for each claim that is tested, and what runs them."""
 
-from orthoframe.studies._claims import OF, Claim, Decision, Interval, agrees, interval, mean_of
-from orthoframe.studies._jobs import FreeFeatures, GradientFlow, Job, JobResult, Training, crossing, key
+from orthoframe.studies._claims import OF, Claim, Decision, Proof, agrees
+from orthoframe.studies._costs import Estimate, estimate
+from orthoframe.studies._decide import decide
+from orthoframe.studies._endings import PROVEN, at_frame, has_ended, has_learnt, trend
+from orthoframe.studies._free_jobs import FreeClassifier, FreeFeatures, GradientFlow
+from orthoframe.studies._jobs import Job, JobResult, crossing, key
+from orthoframe.studies._planned_job import PlannedNetwork
 from orthoframe.studies._results import (
     CellResult,
     Comparison,
     Failure,
     Finding,
     StudyResult,
-    decide,
+    Tally,
     read_result,
     write_result,
 )
 from orthoframe.studies._runner import StudyListener, run_study
+from orthoframe.studies._statistics import (
+    ALPHA,
+    MOST,
+    Interval,
+    chance_of_mean,
+    chance_of_most,
+    clopper_pearson,
+    holm,
+    mean_interval,
+    median_range,
+)
 from orthoframe.studies._store import Done, Store, compute, store_folder
-from orthoframe.studies._study import SEEDS, STUDIES, Cell, Panel, Study
+from orthoframe.studies._study import FIRST_SEED, SCALES, STUDIES, Cell, Panel, Study
+from orthoframe.studies._training_job import Training
 
 __all__ = [
     "STUDIES",
-    "SEEDS",
+    "SCALES",
+    "FIRST_SEED",
     "Study",
     "Claim",
     "OF",
+    "Proof",
     "Cell",
     "Panel",
     "Job",
     "JobResult",
     "Training",
+    "PlannedNetwork",
     "FreeFeatures",
+    "FreeClassifier",
     "GradientFlow",
     "crossing",
+    "trend",
     "key",
     "Decision",
+    "ALPHA",
+    "MOST",
     "Interval",
-    "interval",
-    "mean_of",
+    "clopper_pearson",
+    "chance_of_most",
+    "chance_of_mean",
+    "holm",
+    "mean_interval",
+    "median_range",
     "agrees",
     "decide",
+    "Estimate",
+    "estimate",
+    "PROVEN",
+    "at_frame",
+    "has_ended",
+    "has_learnt",
     "CellResult",
     "Comparison",
+    "Tally",
     "Finding",
     "Failure",
     "StudyResult",

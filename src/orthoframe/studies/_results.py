@@ -4,6 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -12,8 +13,9 @@ from orthoframe._atomic import write_json
 from orthoframe._untrusted import few_entries, parsed
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
-from orthoframe.studies._claims import POSITIVE, TIMES, Bounds, Claim, Decision, Interval, agrees, interval, mean_of
+from orthoframe.studies._claims import POSITIVE, TIMES, Claim, Decision
 from orthoframe.studies._jobs import JobResult
+from orthoframe.studies._statistics import Bounds, Interval, mean_interval, median_range
 from orthoframe.studies._study import Panel
 
 
@@ -25,18 +27,25 @@ class CellResult:
         where: Its coordinates.
         summary: Each quantity over seeds.
         results: By seed.
+        seeds: How many seeds the design has; some may have no result.
     """
 
     where: Mapping[str, Any]
     summary: Mapping[str, Interval]
     results: Mapping[int, JobResult]
+    seeds: int
 
     @classmethod
-    def of(cls, where: Mapping[str, Any], results: Mapping[int, JobResult]) -> "CellResult":
-        """A cell with its summary."""
-        names = dict.fromkeys(name for result in results.values() for name in result.final)
-        summary = {name: interval(_bounds(results, name), logarithm=name in POSITIVE) for name in names}
-        return cls(where, summary, results)
+    def of(cls, where: Mapping[str, Any], results: Mapping[int, JobResult], seeds: int | None = None) -> "CellResult":
+        """A cell with its summary; `seeds` of the design, if some have no result."""
+        summary = {}
+        for name in dict.fromkeys(name for result in results.values() for name in result.final):
+            known = bounds_of(results, name)
+            if name in POSITIVE:
+                summary[name] = median_range(known)
+            else:
+                summary[name] = mean_interval({seed: low for seed, (low, _) in known.items()})
+        return cls(where, summary, results, len(results) if seeds is None else seeds)
 
     def over_seeds(self, quantity: str) -> Interval:
         """A quantity over seeds; without values if no seed has it."""
@@ -51,21 +60,35 @@ class CellResult:
             found.append({a: b for a, b in known if (a > 0 or "x" not in log) and (b > 0 or "y" not in log)})
         return found
 
-    def mean_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
-        """Mean, smallest and largest over the seeds that have points, y by x.
+    def median_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
+        """Median, smallest and largest over the seeds that have points, y by x.
 
-        The mean is geometric for a quantity that is positive by nature or has a logarithmic axis, if all values are
-        positive. None if seeds were not measured at the same places.
+        None if seeds were not measured at the same places.
         """
         seeds = [points for points in self.curves(x, y, log) if points]
         if len({tuple(points) for points in seeds}) != 1:
             return None
         columns = {place: [points[place] for points in seeds] for place in seeds[0]}
-        positive = all(min(column) > 0 for column in columns.values())
-        geometric = positive and ("y" in log or y in POSITIVE)
-        return {
-            place: (mean_of(column, geometric=geometric), min(column), max(column)) for place, column in columns.items()
-        }
+        return {place: (median(column), min(column), max(column)) for place, column in columns.items()}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The runs, or pairs of runs, of a cell.
+
+    Attributes:
+        yes: Of which the claim is true.
+        no: Of which it is not.
+        untrained: That have not come far enough to say so.
+        unknown: Whose numbers do not tell, such as two times that are both longer than the runs.
+        missing: That the design has, and that have no result.
+    """
+
+    yes: int = 0
+    no: int = 0
+    untrained: int = 0
+    unknown: int = 0
+    missing: int = 0
 
 
 @dataclass(frozen=True)
@@ -75,6 +98,7 @@ class Comparison:
     where: Mapping[str, Any]
     decision: Decision
     interval: Interval
+    tally: Tally
 
 
 @dataclass(frozen=True)
@@ -88,11 +112,11 @@ class Finding:
     @property
     def worst_first(self) -> list[Comparison]:
         """The comparisons, those that are worst for the claim first."""
-        falling = self.claim.at_most is None
+        falling = self.claim.over == "runs" or self.claim.at_most is None
 
         def goodness(part: Comparison) -> tuple[int, float]:
             end = part.interval.low if falling else part.interval.high
-            worst = part.interval.mean if end is None else end
+            worst = part.interval.centre if end is None else end
             return list(Decision).index(part.decision), -math.inf if worst is None else worst if falling else -worst
 
         return sorted(self.comparisons, key=goodness)
@@ -125,13 +149,15 @@ class StudyResult:
 
     Attributes:
         remark: What a reader should know of the design that was run.
-        seeds: Seeds per cell.
+        seeds: Seeds per cell, as the design has them.
+        first_seed: The smallest of them.
         command: What computes these numbers again.
         commit: The commit of the source that decided the claims; None if it is not known.
         modified: Whether files differed from that commit.
         run_commits: The commits of the source that computed the runs, as far as they are known.
         runs: How many jobs the study has; the same job in two cells is one.
         reused: How many of them had a result before.
+        missing: How many of them were not run.
         seconds: What all runs took together, one after the other, whenever they were run.
         columns: The quantities of the table.
         cells: In the order of the grid.
@@ -142,6 +168,7 @@ class StudyResult:
     remark: str
     scale: Scale
     seeds: int
+    first_seed: int
     command: str
     version: str
     commit: str | None
@@ -149,6 +176,7 @@ class StudyResult:
     run_commits: tuple[str, ...]
     runs: int
     reused: int
+    missing: int
     seconds: float
     columns: tuple[str, ...]
     panels: tuple[Panel, ...]
@@ -199,40 +227,7 @@ def _check_cells(cells: Sequence[CellResult]) -> None:
         seen.add(where)
 
 
-def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:
-    """What the results say about a claim."""
-    comparisons = []
-    for cell in cells:
-        other = None if claim.versus is None else counterpart(cell.where, claim.versus, cells)
-        if agrees(cell.where, claim.where) and (other is not None or claim.versus is None):
-            found = cell.over_seeds(claim.quantity) if other is None else _compared(claim, cell, other)
-            comparisons.append(Comparison(cell.where, claim.decide(found), found))
-    return Finding(claim, Decision.of_all([part.decision for part in comparisons]), tuple(comparisons))
-
-
-def counterpart(where: Mapping[str, Any], versus: Mapping[str, Any], cells: Sequence[CellResult]) -> CellResult | None:
-    """The cell that has the coordinates `versus`, and otherwise those of another cell."""
-    wanted = {**where, **versus}
-    return next((cell for cell in cells if dict(cell.where) == wanted != dict(where)), None)
-
-
-def _compared(claim: Claim, cell: CellResult, other: CellResult) -> Interval:
-    """Seed by seed, so that what a seed does to both cancels."""
-    mine, theirs = _bounds(cell.results, claim.quantity), _bounds(other.results, claim.quantity)
-    pairs = {seed: (mine[seed], theirs[seed]) for seed in sorted(mine.keys() & theirs.keys())}
-    if claim.how == "difference":
-        return interval({seed: (one[0] - two[1], one[1] - two[0]) for seed, (one, two) in pairs.items()})
-    return interval({seed: _ratio(one, two) for seed, (one, two) in pairs.items()}, logarithm=True)
-
-
-def _ratio(one: Bounds, two: Bounds) -> Bounds:
-    """The smallest and the largest ratio; nan if the divisor may be 0."""
-    if two[0] == 0:
-        return math.nan, math.nan
-    return one[0] / two[1], one[1] / two[0]
-
-
-def _bounds(results: Mapping[int, JobResult], quantity: str) -> dict[int, Bounds]:
+def bounds_of(results: Mapping[int, JobResult], quantity: str) -> dict[int, Bounds]:
     """What is known of a quantity, by seed; seeds without it are left out."""
     found = {}
     for seed, result in results.items():

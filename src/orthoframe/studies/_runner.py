@@ -1,6 +1,6 @@
 """A study, run: results are taken from the store, the rest is computed, and the claims are decided."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -9,10 +9,11 @@ from orthoframe._version import __version__
 from orthoframe.options import Engine, Scale
 from orthoframe.studies import _pool, _ray
 from orthoframe.studies._claims import OF
-from orthoframe.studies._jobs import Job, JobResult, Training, crossing, key
-from orthoframe.studies._results import CellResult, Failure, StudyResult, decide
+from orthoframe.studies._decide import decide
+from orthoframe.studies._jobs import JobResult, crossing, key
+from orthoframe.studies._results import CellResult, Failure, StudyResult
 from orthoframe.studies._store import Done, Store, source_commit
-from orthoframe.studies._study import Study
+from orthoframe.studies._study import FIRST_SEED, Panel, Study
 
 
 def _ignore(*_: object) -> None:
@@ -43,6 +44,7 @@ def run_study(
     engine: Engine = "local",
     data_dir: Path | None = None,
     workers: int | None = None,
+    collect: bool = False,
     command: str = "",
     listener: StudyListener | None = None,
 ) -> StudyResult:
@@ -52,10 +54,11 @@ def run_study(
         study: What to run.
         scale: Which of its grids.
         store: Where results are kept.
-        seeds: Seeds per cell; None for those of the scale.
+        seeds: Run at most so many seeds per cell; None for all that the design has. Claims are decided by all.
         engine: `local` for the cores of this machine, `ray` for a cluster.
         data_dir: Where data is looked for; None for the usual place.
         workers: Jobs at the same time; None for one per core.
+        collect: Run nothing, and take what the store has.
         command: What computes these numbers again, for the record.
         listener: Receives progress.
 
@@ -81,28 +84,32 @@ def run_study(
         ended[name] = done
         listener.on_done(names[name], done)
 
+    # Cell by cell, so that those which there is time for are whole.
     missing = {name: job for name, job in jobs.items() if name not in ended}
-    if missing:
-        longest_first = dict(sorted(missing.items(), key=lambda item: -_cost(item[1])))
+    if missing and not collect:
         run_jobs = _ray.run_jobs if engine == "ray" else _pool.run_jobs
-        run_jobs(longest_first, store, data_dir, workers, on_done, lambda name: listener.on_start(names[name]))
+        run_jobs(missing, store, data_dir, workers, on_done, lambda name: listener.on_start(names[name]))
 
     results: list[dict[int, JobResult]] = [{} for _ in cells]
     failures = []
     for (number, seed), name in keys.items():
-        done = ended[name]
-        if done.result is not None:
+        done = ended.get(name)
+        if done is not None and done.result is not None:
             results[number][seed] = _timed(done.result)
-        else:
+        elif done is not None:
             failures.append(Failure(cells[number].where, seed, name, done.failure or "it has no result"))
-    found = [CellResult.of(cell.where, runs) for cell, runs in zip(cells, results, strict=True)]
+    found = [
+        CellResult.of(cell.where, _shown(runs, study.panels), study.seeds(scale, cell))
+        for cell, runs in zip(cells, results, strict=True)
+    ]
     commit, modified = source_commit()
     return StudyResult(
         study=study.name,
         question=study.question,
         remark=study.remark,
         scale=scale,
-        seeds=study.seeds(scale) if seeds is None else seeds,
+        seeds=study.seeds(scale),
+        first_seed=FIRST_SEED,
         command=command,
         version=__version__,
         commit=commit,
@@ -110,6 +117,7 @@ def run_study(
         run_commits=tuple(sorted({done.commit for done in ended.values() if done.commit})),
         runs=len(jobs),
         reused=reused,
+        missing=len(jobs.keys() - ended.keys()),
         seconds=sum(done.seconds for done in ended.values()),
         columns=study.columns,
         panels=study.panels,
@@ -127,8 +135,15 @@ def _timed(result: JobResult) -> JobResult:
     return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, OF)})
 
 
-def _cost(job: Job) -> float:
-    """A rough estimate: enough to start the long jobs first, so that none of them is left alone at the end."""
-    if not isinstance(job, Training):
-        return 0.0
-    return job.settings.num_epochs * job.settings.views * (1.0 if job.settings.model == "mlp" else 100.0)
+def _shown(results: Mapping[int, JobResult], panels: Sequence[Panel]) -> dict[int, JobResult]:
+    """Results with the curves that are drawn, and the cosines of the first seed: what a small file can hold."""
+    drawn = {name for panel in panels for name in (panel.x, panel.quantity)} | {"epoch", "time"}
+    first = min(results, default=None)
+    return {
+        seed: replace(
+            result,
+            curve={name: values for name, values in result.curve.items() if name in drawn},
+            cosines=result.cosines if seed == first else None,
+        )
+        for seed, result in results.items()
+    }

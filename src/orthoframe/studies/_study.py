@@ -3,15 +3,21 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from importlib import import_module
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim
-from orthoframe.studies._jobs import FreeFeatures, GradientFlow, Job, Training
-from orthoframe.training import RECIPES, Settings, TemperatureSchedule
+from orthoframe.studies._free_jobs import FreeClassifier, FreeFeatures, GradientFlow
+from orthoframe.studies._jobs import Job
+from orthoframe.studies._planned_job import PlannedNetwork
+from orthoframe.studies._training_job import Training
+from orthoframe.training import RECIPES, Ramp, Settings, TemperatureSchedule
 
-SEEDS: dict[Scale, int] = {"smoke": 2, "desk": 3, "paper": 3}
-"""Seeds per cell, by scale."""
+SCALES: tuple[Scale, ...] = get_args(Scale)
+"""From the smallest to the largest."""
+FIRST_SEED = 10
+"""The seeds that judge begin here: with smaller ones the designs were chosen."""
+_SEEDS: dict[Scale, int] = {"smoke": 2, "desk": 10, "paper": 5}
 
 
 @dataclass(frozen=True)
@@ -21,7 +27,7 @@ class Cell:
     Attributes:
         where: Its coordinates.
         make: The job of a seed.
-        seeds: How many seeds at most; None for as many as asked for.
+        seeds: How many seeds it has at desk and paper scale; None for as many as the study has.
     """
 
     where: Mapping[str, Any]
@@ -63,7 +69,9 @@ class Study:
     Attributes:
         columns: The quantities of the table.
         remark: What a reader should know of the design.
-        desk_seeds: Seeds per cell at desk scale: more where runs are short and three seeds decide little.
+        desk_seeds: Seeds per cell at desk scale: ten where a run takes seconds, five otherwise, or as many more as one
+            cell needs to refute a claim about several. The number is part of the design: none is added after a look
+            at results.
     """
 
     name: str
@@ -73,23 +81,24 @@ class Study:
     columns: tuple[str, ...]
     panels: tuple[Panel, ...]
     remark: str = ""
-    desk_seeds: int = SEEDS["desk"]
+    desk_seeds: int = _SEEDS["desk"]
 
-    def seeds(self, scale: Scale) -> int:
-        """How many seeds a cell has by default."""
-        return self.desk_seeds if scale == "desk" else SEEDS[scale]
+    def seeds(self, scale: Scale, cell: Cell | None = None) -> int:
+        """How many seeds a cell has; without one, how many a cell usually has."""
+        if cell is not None and cell.seeds is not None and scale != "smoke":
+            return cell.seeds
+        return self.desk_seeds if scale == "desk" else _SEEDS[scale]
 
     def cells(self, scale: Scale) -> list[Cell]:
         """The cells of the grid, each place once: at `smoke`, where all data are digits, several may have the same."""
         return list({repr(sorted(cell.where.items())): cell for cell in self.grid(scale)}.values())
 
     def jobs(self, scale: Scale, seeds: int | None = None) -> dict[tuple[int, int], Job]:
-        """The jobs by number of their cell and seed."""
-        count = self.seeds(scale) if seeds is None else seeds
+        """The jobs by number of their cell and seed; of at most `seeds` seeds per cell, if it is given."""
         return {
             (number, seed): cell.make(seed)
             for number, cell in enumerate(self.cells(scale))
-            for seed in range(min(count, cell.seeds or count))
+            for seed in range(FIRST_SEED, FIRST_SEED + min(self.seeds(scale, cell), seeds or self.seeds(scale, cell)))
         }
 
 
@@ -97,20 +106,15 @@ RISING = TemperatureSchedule(0.1, 0.5)
 """The temperature where 0.1 needs too many epochs."""
 WIDE = ("digits", "cifar10")
 """The data of the wide grids, at desk and at paper scale."""
-FEW_IMAGES: dict[str, Any] = {"majority": 20, "batch_size": 32, "lr": 0.01, "epochs": 120, "test_images": 20}
-"""What convolutional networks are given at desk scale."""
-
-# What earlier results were made with, which the data alone would decide otherwise.
+# Which the data alone would decide otherwise.
 _MLP: dict[str, Any] = {"model": "mlp", "imbalance": "step", "augment": False, "clean_fraction": 0.0}
 _SMOKE = Settings(**_MLP, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
 # Images without augmentation: the theory is about the training set, and this is the shortest way to the frame.
 _DESK = Settings(**_MLP, epochs=150, measure_every=5)
 _DESK_OF: dict[str, dict[str, Any]] = {
-    "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05, "test_images": 100},
-    "fashion-mnist": {"majority": 500, "temperature": RISING, "epochs": 80, "test_images": 100},
+    "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05},
+    "fashion-mnist": {"majority": 500, "temperature": RISING, "epochs": 80},
 }
-# Narrow, on few images, and with a rising temperature: what two cores can bring near a frame in minutes.
-_CONVOLUTIONS: dict[str, Any] = {**FEW_IMAGES, "width": 8, "temperature": RISING}
 # One batch of everything, at paper scale: as many images per large class as one GPU can hold, and one step per epoch.
 _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 _COORDINATES = {option.name for option in fields(Settings)} - {"features"}  # which tells networks from free features
@@ -126,39 +130,37 @@ def trained(scale: Scale, where: Mapping[str, Any], *, desk: Mapping[str, Any] |
     chosen = {name: value for name, value in where.items() if name in _COORDINATES}
     settings = _network(scale, desk or {}, **chosen, **changes)
     used = {name: getattr(settings, name) for name in chosen}
-    if "temperature" in used:
-        used["temperature"] = coordinate(settings.temperature)
+    used |= {name: coordinate(used[name]) for name in ("temperature", "margin") if name in used}
     return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)))
 
 
-def free(where: Mapping[str, Any], job: FreeFeatures | GradientFlow) -> Cell:
-    """A cell of free features that differ in their seed."""
+def free(where: Mapping[str, Any], job: FreeFeatures | FreeClassifier | GradientFlow | PlannedNetwork) -> Cell:
+    """A cell of other jobs that differ in their seed."""
     return Cell(where, lambda seed: replace(job, seed=seed))
 
 
-def coordinate(temperature: TemperatureSchedule) -> float | str:
-    """A temperature as a coordinate of a cell.
+def coordinate(schedule: Ramp) -> float | str:
+    """A temperature or margin as a coordinate of a cell.
 
     Examples:
         >>> coordinate(TemperatureSchedule(0.1, 0.1)), coordinate(RISING)
         (0.1, '0.1 to 0.5')
     """
-    return temperature.first if temperature.constant else f"{temperature.first:g} to {temperature.last:g}"
+    return schedule.first if schedule.constant else f"{schedule.first:g} to {schedule.last:g}"
 
 
 def _network(scale: Scale, desk: Mapping[str, Any], data: str = "digits", model: str = "mlp", **more: Any) -> Settings:
     if scale == "smoke":
         settings = replace(_SMOKE, **{**more, "epochs": _SMOKE.epochs})
     elif scale == "desk":
-        convolutions = {} if model == "mlp" else _CONVOLUTIONS
-        base = {"data": data, "model": model, **_DESK_OF.get(data, {}), **convolutions, **desk}
+        base = {"data": data, "model": model, **_DESK_OF.get(data, {}), **desk}
         settings = replace(_DESK, **{**base, **more})
     else:
         data, model = "cifar10" if data == "digits" else data, "resnet18" if model == "mlp" else model
         settings = Settings(**{**RECIPES["paper"], "imbalance": "step", "data": data, "model": model, **more})
     if settings.scheme == "full":
         settings = replace(settings, batch_size=Settings.batch_size, **(_WHOLE if scale == "paper" else {}))
-    if settings.loss == "cross-entropy":
+    if settings.linear_classifier:
         settings = replace(settings, temperature=Settings.temperature)
     return settings
 
@@ -177,6 +179,7 @@ _MODULES = (
     "activations",
     "complexity",
     "generalisation",
+    "paper_size",
     "fast",
 )
 

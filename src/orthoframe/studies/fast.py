@@ -31,8 +31,9 @@ def grid(scale: Scale) -> list[Cell]:
     """Both recipes, and what each part of the fast one brings: with an MLP; the two with a ResNet-18."""
     cells = []
     for model, majority in (("mlp", 500), ("resnet18", 100)) if scale != "paper" else (("resnet18", 0),):
-        few = {"majority": majority, "test_images": 100, "measure_every": 2}
         for way, options in WAYS.items():
+            few = {"majority": majority, "measure_every": 10 if options["epochs"] > 100 else 2}
+            few |= {"width": 8} if model == "resnet18" else {}
             if model == "mlp" or scale == "paper" or way in ("paper", "fast"):
                 where = {"model": model, "recipe": way}
                 cells.append(trained(scale, where, desk=few, data="fashion-mnist", augment=True, **options))
@@ -40,7 +41,8 @@ def grid(scale: Scale) -> list[Cell]:
 
 
 def _than_paper(text: str, quantity: str, recipe: str = "fast", **rule: Any) -> Claim:
-    return Claim(text, "ours", quantity, {"recipe": recipe}, versus={"recipe": "paper"}, **rule)
+    over: Any = "runs" if quantity == "epochs_to_of" else "mean"
+    return Claim(text, "ours", quantity, {"recipe": recipe}, versus={"recipe": "paper"}, over=over, **rule)
 
 
 STUDY = Study(
@@ -58,7 +60,7 @@ STUDY = Study(
         ),
     ),
     grid=grid,
-    columns=("delta_of", "beta_nc", "epochs_to_of", "balanced_accuracy", "worst_accuracy", "seconds"),
+    columns=("live_delta_of", "dead_rows", "epochs_to_of", "balanced_accuracy", "worst_accuracy", "seconds"),
     panels=(
         way_to_frame("An MLP", "recipe", model="mlp"),
         way_to_frame("A ResNet-18 of width 8", "recipe", model="resnet18"),
@@ -69,6 +71,8 @@ STUDY = Study(
         "FashionMNIST, STEP, R = 10, augmented images: 2750 for the MLP, 550 for the ResNet-18, which has width 8. "
         "Where the paper's recipe does not reach the OF, the ratio is to all of its epochs, which understates the "
         "difference. Redrawn rows make batches of 42 out of 32 and show the small classes more often: an epoch of "
-        "fast is longer."
+        "fast is longer. Accuracy is that of all 10,000 test images, of runs as they ended. The recipe was chosen with "
+        "seeds that do not judge here."
     ),
+    desk_seeds=6,
 )

@@ -190,8 +190,8 @@ class Cause(_Coded):
 
     FREE_LENGTHS = (
         "free-lengths",
-        "a linear classifier leaves the lengths of features free: they differ with the size of classes, and directions "
-        "approach a frame slowly if at all",
+        "a linear classifier leaves the lengths of features free: at its optimum, too, the directions of non-negative "
+        "features are a frame, but lengths differ with the size of classes, and networks come near it slowly",
     )
     NEGATIVE = "negative-features", "features may be negative ({activation}): their optimum is not an orthogonal frame"
     UNCERTIFIED = "uncertified", "{certificate}"

@@ -1,0 +1,77 @@
+"""What studies cost: measured seconds of single runs, and core-minutes of whole studies estimated from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orthoframe.options import Scale
+from orthoframe.studies._claims import agrees
+from orthoframe.studies._study import Study
+
+_FULL, _NETWORK = 70.0, {"features": "network"}  # 3000 full batches of the digits
+# CPU seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken. They
+# are those of a whole run, or of some of its epochs, multiplied, on a machine that others used, too.
+_DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
+    "geometry": (
+        ({"data": "digits", "ratio": 1}, 60.0),
+        ({"data": "digits"}, 35.0),
+        ({"data": "cifar10"}, 1020.0),
+        ({"model": "densenet40-half"}, 280.0),
+    ),
+    "without-relu": ((_NETWORK, _FULL), ({"features": "free"}, 2.5)),
+    "activations": (({"batches": "bound"}, 18.0), ({"batches": "full"}, _FULL)),
+    "floor": (({"data": "digits"}, _FULL),),
+    "cross-entropy": (({"loss": "supcon"}, 35.0), (_NETWORK, 80.0)),
+    "batching": (
+        (_NETWORK, 30.0),
+        ({"features": "free"}, 15.0),
+        ({"features": "planned network"}, 15.0),
+        ({"features": "CIFAR-10, ResNet-18"}, 228.0),
+    ),
+    "temperature": (({"features": ("network", "network, abs")}, 18.0), ({"features": "free"}, 1.0)),
+    "batch-size": ((_NETWORK, 30.0),),
+    "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 420.0)),
+    "extreme-imbalance": (({"features": "MNIST"}, 400.0),),
+    "complexity": (({"network": ("ResNet-18", "ResNet-18, half width")}, 120.0), ({"network": "DenseNet-40"}, 300.0)),
+    "paper-size": (({}, 3000.0),),
+}
+_SMOKE = 0.4
+"""Seconds of a run at smoke scale, without the start of its process."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a study costs at a scale.
+
+    Attributes:
+        runs: How many runs it has.
+        minutes: Core-minutes of those runs whose kind was measured.
+        unmeasured: How many runs are of a kind that was not.
+    """
+
+    runs: int
+    minutes: float
+    unmeasured: int
+
+
+def estimate(study: Study, scale: Scale) -> Estimate:
+    """Core-minutes of a study, from measured runs.
+
+    Args:
+        study: The study.
+        scale: At which scale; at `paper` nothing was measured, because it needs GPUs.
+    """
+    cells = study.cells(scale)
+    known = [_seconds(study.name, scale, cell.where) for cell in cells]
+    counts = [study.seeds(scale, cell) for cell in cells]
+    minutes = sum(count * seconds / 60 for count, seconds in zip(counts, known, strict=True) if seconds is not None)
+    unmeasured = sum(count for count, seconds in zip(counts, known, strict=True) if seconds is None)
+    return Estimate(sum(counts), minutes, unmeasured)
+
+
+def _seconds(name: str, scale: Scale, where: Mapping[str, Any]) -> float | None:
+    if scale == "smoke":
+        return _SMOKE
+    if scale == "paper":
+        return None
+    return next((seconds for wanted, seconds in _DESK.get(name, ()) if agrees(where, wanted)), None)

@@ -1,0 +1,149 @@
+"""Statistics of few runs: counted outcomes, means of differences, medians, and several cells at once."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+ALPHA = 0.05
+"""The error that is allowed on each side: an end of an interval holds with a confidence of 95 %."""
+MOST = 0.5
+"""A claim about runs says that it is true of more than this part of them."""
+
+Bounds = tuple[float, float]  # what is known of a value: the smallest and the largest that it can be
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A quantity over seeds.
+
+    Attributes:
+        kind: `mean` with Student's interval, `median` with the smallest and largest value, or `share` of the runs of
+            which something is true, with Clopper and Pearson's interval. Each end of an interval holds with 95 %.
+        centre: The mean, the median or the share; None if it is not known.
+        low: None if it is not known, as with one seed.
+        high: None if it is not known, or, where `low` is, if there is no upper bound.
+        values: By seed; None where the value is known by bounds only.
+    """
+
+    centre: float | None
+    low: float | None
+    high: float | None
+    values: Mapping[int, float | None]
+    kind: Literal["mean", "median", "share"] = "mean"
+
+    @property
+    def known(self) -> list[float]:
+        """The values that are known."""
+        return [value for value in self.values.values() if value is not None]
+
+    @property
+    def missing(self) -> int:
+        """How many seeds did not reach the quantity."""
+        return len(self.values) - len(self.known)
+
+
+def clopper_pearson(successes: int, trials: int, alpha: float = ALPHA) -> Bounds:
+    """The interval of a proportion; each end is beyond the truth with a probability of at most `alpha`.
+
+    Examples:
+        >>> [round(end, 3) for end in clopper_pearson(10, 10)], [round(end, 3) for end in clopper_pearson(0, 0)]
+        ([0.741, 1.0], [0.0, 1.0])
+    """
+    from scipy.stats import beta  # a second to load
+
+    low = 0.0 if successes == 0 else float(beta.ppf(alpha, successes, trials - successes + 1))
+    high = 1.0 if successes == trials else float(beta.ppf(1 - alpha, successes + 1, trials - successes))
+    return low, high
+
+
+def chance_of_most(successes: int, trials: int) -> float:
+    """The probability of as many successes or more where each has one of `MOST`: small if most runs succeed.
+
+    Examples:
+        >>> chance_of_most(5, 5), chance_of_most(9, 10) < 0.05 < chance_of_most(8, 10), chance_of_most(0, 0)
+        (0.03125, True, 1.0)
+    """
+    return math.fsum(math.comb(trials, count) for count in range(successes, trials + 1)) * MOST**trials
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Holm's correction: p-values that may be compared with `ALPHA` although there are several.
+
+    Examples:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+    """
+    order = sorted(range(len(chances)), key=chances.__getitem__)
+    found, largest = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, chances[place] * (len(chances) - rank)))
+        found[place] = largest
+    return found
+
+
+def mean_interval(values: Mapping[int, float]) -> Interval:
+    """The mean with Student's interval.
+
+    Args:
+        values: By seed.
+
+    Examples:
+        >>> found = mean_interval({10: 1.0, 11: 2.0, 12: 3.0})
+        >>> round(found.centre, 3), round(found.low, 3), round(found.high, 3)
+        (2.0, 0.314, 3.686)
+    """
+    finite = {seed: float(value) if math.isfinite(value) else None for seed, value in values.items()}
+    numbers = [value for value in finite.values() if value is not None]
+    if not numbers or len(numbers) < len(finite):
+        return Interval(None, None, None, finite)
+    mean = statistics.fmean(numbers)
+    if len(numbers) == 1:
+        return Interval(mean, None, None, finite)
+    from scipy.stats import t
+
+    error = statistics.stdev(numbers) / math.sqrt(len(numbers))
+    half = float(t.ppf(1 - ALPHA, len(numbers) - 1)) * error
+    return Interval(mean, mean - half, mean + half, finite)
+
+
+def chance_of_mean(values: Sequence[float], threshold: float) -> float:
+    """The p-value of Student's test that the mean is at most `threshold`: small if it is above.
+
+    Examples:
+        >>> round(chance_of_mean([1.0, 2.0, 3.0], 0.314), 2), chance_of_mean([1.0], 0.0)
+        (0.05, 1.0)
+    """
+    if len(values) < 2:
+        return 1.0
+    from scipy.stats import t
+
+    error = statistics.stdev(values) / math.sqrt(len(values))
+    distance = statistics.fmean(values) - threshold
+    if error == 0:
+        return 0.0 if distance > 0 else 1.0
+    return float(t.sf(distance / error, len(values) - 1))
+
+
+def median_range(values: Mapping[int, Bounds]) -> Interval:
+    """The median with the smallest and the largest value; those that are known from below only count as larger.
+
+    Examples:
+        >>> found = median_range({10: (2.0, 2.0), 11: (3.0, 3.0), 12: (40.0, math.inf)})  # not reached in 40 epochs
+        >>> found.centre, found.low, found.high
+        (3.0, 2.0, None)
+    """
+    known = {seed: low if low == high and math.isfinite(low) else None for seed, (low, high) in values.items()}
+    if not values or any(math.isnan(end) for pair in values.values() for end in pair):
+        return Interval(None, None, None, known, "median")
+    low = statistics.median(pair[0] for pair in values.values())
+    high = statistics.median(pair[1] for pair in values.values())
+    ends = min(pair[0] for pair in values.values()), max(pair[1] for pair in values.values())
+    return Interval(
+        low if low == high and math.isfinite(low) else None,
+        ends[0] if math.isfinite(ends[0]) else None,
+        ends[1] if math.isfinite(ends[1]) else None,
+        known,
+        "median",
+    )
