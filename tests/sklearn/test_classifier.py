@@ -1,6 +1,7 @@
 """The classifier at work: what it learns, what it says, where it can be used."""
 
 import io
+import math
 
 import joblib
 import numpy as np
@@ -17,6 +18,7 @@ from sklearn.preprocessing import MinMaxScaler
 from orthoframe import collapsed_loss, frame_collapsed, frame_floor, loss_floor, measure
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.sklearn._fit import _enough_epochs
+from orthoframe.sklearn._network import _dropout_factors
 
 SMALL = FrameClassifier(hidden=(32, 16), epochs=30, random_state=0)
 
@@ -265,3 +267,12 @@ def test_a_column_whose_spread_overflows_is_refused(blobs):
 def test_one_class_is_refused(blobs):
     with pytest.raises(ValueError, match="y has 1 class, 'a'; a classifier needs at least 2"):
         clone(SMALL).fit(blobs[0], ["a"] * 138)
+
+
+@pytest.mark.parametrize("dropout", [0.2, 0.5, 0.9])
+def test_dropout_keeps_the_mean(dropout):
+    factors = _dropout_factors(torch.ones(999, 257), dropout, torch.Generator().manual_seed(0))
+    dropped, kept = (factors == 0).double().mean().item(), factors.max().item()
+    assert dropped == pytest.approx(dropout, abs=1 / 512 + 5 * math.sqrt(dropout * (1 - dropout) / factors.numel()))
+    assert sorted(factors.unique().tolist()) == [0.0, pytest.approx(kept)]
+    assert kept * (1 - round(256 * dropout) / 256) == pytest.approx(1)

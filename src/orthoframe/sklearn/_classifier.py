@@ -87,7 +87,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: The largest one. None: 0.002, of AdamW, falling as a cosine; with `"supcon"` 0.1, of SGD with
             Nesterov momentum 0.9.
         weight_decay: That of AdamW; with `"supcon"` an L2 penalty on the weights.
-        dropout: Probability that a hidden unit is dropped.
+        dropout: Probability that a hidden unit is dropped, in steps of 1/256.
         class_weight: None, `"square-root"`, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of
             rows, see `fit`. `"balanced"` makes all classes equally frequent in the batches; `"square-root"` is half of
             the way, a class of n rows has a share in proportion to the root of n. Predictions take all classes for
