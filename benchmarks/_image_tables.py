@@ -24,7 +24,7 @@ def page(runs: Runs, scenes: Sequence[str], rules: Sequence[str], budgets: Seque
 
 def _budget(runs: Runs, scenes: Sequence[str], rules: Sequence[str], rows: int) -> Iterator[str]:
     found = _by_seed(runs, rows)
-    whole = [scene for scene in scenes if all(found.get((scene, rule)) for rule in rules)]
+    whole = [scene for scene in scenes if all(len(found.get((scene, rule), ())) > 1 for rule in rules)]
     if not whole:
         return
     yield f"## {rows:,} rows: balanced accuracy\n"
