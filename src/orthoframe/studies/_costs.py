@@ -21,7 +21,7 @@ _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "without-relu": ((_NETWORK, _FULL), ({"features": "free"}, 2.5)),
     "activations": (({"batches": "bound"}, 18.0), ({"batches": "full"}, _FULL)),
     "floor": (({"data": "digits"}, _FULL),),
-    "cross-entropy": (({"loss": "supcon"}, 35.0), (_NETWORK, 80.0)),
+    "cross-entropy": (({"loss": "supcon"}, 35.0), (_NETWORK, 80.0), ({"data": "none"}, 2.5)),
     "batching": (
         (_NETWORK, 30.0),
         ({"features": "free"}, 15.0),
