@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -205,3 +206,22 @@ def test_the_catalogue():
         assert isinstance(study, Study)
     with pytest.raises(KeyError):
         STUDIES["nothing"]
+
+
+def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(tmp_path, monkeypatch):
+    monkeypatch.setattr(_pool, "run_jobs", here)
+    log = tmp_path / "log"
+    first = run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "store"), seeds=2)
+    write_result(first, tmp_path / "first.json")
+    known = read_result(tmp_path / "first.json")
+    assert len(log.read_text().splitlines()) == len(known.records) == 4
+    # One cell more, and an empty store: only what is new is run.
+    again = run_study(noted_study(log, ("", "", "")), "smoke", Store(tmp_path / "empty"), seeds=2, known=known)
+    assert len(log.read_text().splitlines()) == 6
+    assert (again.reused, again.missing) == (4, 0)
+    assert [dict(cell.results) for cell in again.cells[:2]] == [dict(cell.results) for cell in known.cells]
+    assert again.records.keys() > known.records.keys()
+    # What the records do not have a result for is run.
+    broken = replace(known, cells=known.cells[:1])
+    run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "other"), seeds=2, known=broken)
+    assert len(log.read_text().splitlines()) == 8

@@ -82,6 +82,7 @@ class StudyCommand:
         seeds, failed = "" if self.seeds is None else f" --seeds {self.seeds}", 0
         costs = {name: estimate(study, self.scale) for name, study in STUDIES.items() if chosen in (name, "all")}
         for name in sorted(costs, key=lambda name: (costs[name].unmeasured > 0, costs[name].minutes)):
+            file = out / f"{name}.json"
             with listening(name) as listener:
                 result = run_study(
                     STUDIES[name],
@@ -92,11 +93,11 @@ class StudyCommand:
                     data_dir=self.data_dir,
                     workers=self.workers,
                     collect=self.collect,
+                    known=read_result(file) if file.exists() else None,
                     command=f"orthoframe study {name} --scale {self.scale}{seeds}",
                     listener=listener,
                 )
             failed += len(result.failures)
-            file = out / f"{result.study}.json"
             with writing(out, "out"):
                 write_result(result, file)
                 result = read_result(file)  # with the digits that everybody reads

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -144,6 +144,23 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class RunRecord:
+    """Where the result of a run is, and how it was made.
+
+    Attributes:
+        cell: The number of its cell.
+        seed: Its seed in that cell.
+        seconds: How long it took.
+        commit: The commit of the source that computed it; None if it is not known.
+    """
+
+    cell: int
+    seed: int
+    seconds: float
+    commit: str | None
+
+
+@dataclass(frozen=True)
 class StudyResult:
     """How a study ended.
 
@@ -161,6 +178,7 @@ class StudyResult:
         seconds: What all runs took together, one after the other, whenever they were run.
         columns: The quantities of the table.
         cells: In the order of the grid.
+        records: Of the runs that have a result, by the keys of their jobs.
     """
 
     study: str
@@ -183,6 +201,7 @@ class StudyResult:
     findings: tuple[Finding, ...]
     cells: tuple[CellResult, ...]
     failures: tuple[Failure, ...]
+    records: Mapping[str, RunRecord] = field(default_factory=dict)
 
     @property
     def decision(self) -> Decision:

@@ -11,7 +11,7 @@ from orthoframe.studies import _pool, _ray
 from orthoframe.studies._claims import OF
 from orthoframe.studies._decide import decide
 from orthoframe.studies._jobs import JobResult, crossing, key
-from orthoframe.studies._results import CellResult, Failure, StudyResult
+from orthoframe.studies._results import CellResult, Failure, RunRecord, StudyResult
 from orthoframe.studies._store import Done, Store, source_commit
 from orthoframe.studies._study import FIRST_SEED, Panel, Study
 
@@ -45,6 +45,7 @@ def run_study(
     data_dir: Path | None = None,
     workers: int | None = None,
     collect: bool = False,
+    known: StudyResult | None = None,
     command: str = "",
     listener: StudyListener | None = None,
 ) -> StudyResult:
@@ -58,7 +59,8 @@ def run_study(
         engine: `local` for the cores of this machine, `ray` for a cluster.
         data_dir: Where data is looked for; None for the usual place.
         workers: Jobs at the same time; None for one per core.
-        collect: Run nothing, and take what the store has.
+        collect: Run nothing, and take what is known and what the store has.
+        known: An earlier result, whose runs of the same jobs are not run again, also where the store is another.
         command: What computes these numbers again, for the record.
         listener: Receives progress.
 
@@ -76,7 +78,8 @@ def run_study(
         )
         for number, seed in reversed(planned)
     }
-    ended = {name: done for name in jobs if (done := store.get(name)) is not None}
+    earlier = {} if known is None else _runs_of(known)
+    ended = {name: done for name in jobs if (done := store.get(name) or earlier.get(name)) is not None}
     reused = len(ended)
     listener.on_plan(len(jobs), reused)
 
@@ -124,7 +127,21 @@ def run_study(
         findings=tuple(decide(claim, found) for claim in study.claims),
         cells=tuple(found),
         failures=tuple(failures),
+        records={
+            name: RunRecord(*place, ended[name].seconds, ended[name].commit)
+            for place, name in reversed(keys.items())
+            if name in ended and ended[name].result is not None
+        },
     )
+
+
+def _runs_of(known: StudyResult) -> dict[str, Done]:
+    """The runs of a result by the keys of their jobs, with the curves and cosines that its file has."""
+    return {
+        name: Done(known.cells[record.cell].results[record.seed], record.seconds, commit=record.commit)
+        for name, record in known.records.items()
+        if record.cell < len(known.cells) and record.seed in known.cells[record.cell].results
+    }
 
 
 def _timed(result: JobResult) -> JobResult:
