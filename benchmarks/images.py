@@ -240,14 +240,14 @@ def main() -> None:
     known, store = scenes(arguments.npz), Store(arguments.json)
     chosen = [name for name in known if not arguments.scenes or any(part in name for part in arguments.scenes)]
     if not arguments.nothing:
-        every = itertools.product(chosen, METHODS, LR)
-        run_all([_tuning(scene, method, lr) for scene, method, lr in every], known, store, arguments.workers)
-        pairs = [(scene, method, choose(store, scene, method)) for scene, method in itertools.product(chosen, METHODS)]
+        tried = itertools.product(chosen, METHODS, LR)
+        run_all([_tuning(scene, method, lr) for scene, method, lr in tried], known, store, arguments.workers)
+        best = [(scene, method, choose(store, scene, method)) for scene, method in itertools.product(chosen, METHODS)]
         # Adjustment and calibration are fitted for each budget, because a network that has learnt more needs less.
-        every = itertools.product(arguments.rows, pairs)
-        run_all([_tuning(*pair, rows) for rows, pair in every], known, store, arguments.workers)
-        every = itertools.product(arguments.rows, arguments.seeds, pairs)
-        jobs = [_judged(store, *pair, rows, seed) for rows, seed, pair in every]
+        fitted = itertools.product(arguments.rows, best)
+        run_all([_tuning(*each, rows) for rows, each in fitted], known, store, arguments.workers)
+        judged = itertools.product(arguments.rows, arguments.seeds, best)
+        jobs = [_judged(store, *each, rows, seed) for rows, seed, each in judged]
         run_all(jobs, known, store, arguments.workers)
         run_all(ways(arguments.seeds), known, store, arguments.workers)
     rules = [rule for method, found in METHODS.items() for rule in (method, *(found.adjust or {}))]
