@@ -53,7 +53,11 @@ def main() -> None:
     rows = sum(len(batch) for epoch in range(task.settings.num_epochs) for batch in task.plan.batches(epoch))
     flops = rows * flops_per_row(Loop(task, Fabric(accelerator="cpu", devices=1)))
     minutes, tested = sum(record.seconds for record in result.records) / 60, result.evaluation.tested
-    found: dict[str, Any] = {"minutes": minutes, "delta": result.evaluation.geometry.delta_of, "balanced": tested.balanced}
+    found: dict[str, Any] = {
+        "minutes": minutes,
+        "delta": result.evaluation.geometry.delta_of,
+        "balanced": tested.balanced,
+    }
     found |= {"minority": tested.minority, "worst": tested.worst, "rows": rows, "flops": flops}
     trained, test = load_encoder(arguments.run), task.test
     assert isinstance(test.pixels, torch.Tensor)  # a benchmark set is never streamed
