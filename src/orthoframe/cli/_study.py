@@ -22,7 +22,8 @@ def list_studies(studies: Mapping[str, Study]) -> None:
     for name, study in studies.items():
         table.add_row(name, escape(study.question), *(_cost(estimate(study, scale)) for scale in SCALES))
     _console().print(table)
-    print("Runs, and core-minutes on one thread, estimated from single runs; ? for kinds that were not measured.")
+    source = "estimated from runs or parts of runs, some of earlier designs"
+    print(f"Runs, and core-minutes on one thread, {source}; ? for kinds not measured.")
 
 
 def _cost(found: Estimate) -> str:

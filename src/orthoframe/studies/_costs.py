@@ -9,8 +9,11 @@ from orthoframe.studies._claims import agrees
 from orthoframe.studies._study import Study
 
 _FULL, _NETWORK = 70.0, {"features": "network"}  # 3000 full batches of the digits
-# CPU seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken. They
-# are those of a whole run, or of some of its epochs, multiplied, on a machine that others used, too.
+# CPU seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken.
+# Whole runs were measured of free features and planned networks, some epochs of the others, multiplied, on a machine
+# that others used, too. Carried over from the budgets of trials before these designs, and not measured again: CIFAR-10
+# and the DenseNet-40 of `geometry`, CIFAR-10 of `batching`, networks of `cross-entropy` and `batch-size`, `paper-size`.
+# One epoch of CIFAR-10 in `geometry` took 28 s there, which would make 1670.
 _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "geometry": (
         ({"data": "digits", "ratio": 1}, 60.0),
