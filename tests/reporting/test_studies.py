@@ -322,7 +322,7 @@ def test_the_page_in_html():
     assert len(pictures(text)) == (2 + 1 + 1) + (1 + 1)
     assert all(picture.startswith(b"\x89PNG") for picture in pictures(text))
     assert text.count('class="mark bad"') == 2 * 2 + 2  # two claims, twice each, and both studies
-    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1." in text
+    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1, in the mean." in text
     assert "the loss is not finite" in text
     assert "<script" not in text
 

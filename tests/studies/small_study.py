@@ -5,7 +5,7 @@ from dataclasses import replace
 from tests.studies.jobs import Noted
 from tests.training.runs import small
 
-from orthoframe.studies import Cell, Claim, Panel, Study, Training
+from orthoframe.studies import FIRST_SEED, Cell, Claim, Panel, Study, Training
 
 
 def _grid(scale):
@@ -37,7 +37,7 @@ STUDY = Study(
 def noted_study(log, acts=("", "", "", "")):
     """A study of jobs that note when they are run."""
     grid = [
-        Cell({"number": number}, lambda seed, number=number, act=act: Noted(str(log), 10 * seed + number, act))
+        Cell({"number": number}, lambda seed, number=number, act=act: Noted(str(log), 10 * (seed - FIRST_SEED) + number, act))
         for number, act in enumerate(acts)
     ]
     claim = Claim("Small.", "nobody", "value", {"number": (0, 1)}, at_most=1e6)

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from orthoframe.cli._terminal import progress
 from orthoframe.reporting import abbreviations, cell_words, found_words, rule_words
-from orthoframe.studies import SCALES, Done, Estimate, Study, StudyListener, StudyResult, estimate
+from orthoframe.studies import SCALES, Cost, Done, Study, StudyListener, StudyResult, estimate
 
 
 def list_studies(studies: Mapping[str, Study]) -> None:
@@ -26,7 +26,7 @@ def list_studies(studies: Mapping[str, Study]) -> None:
     print(f"Runs, and core-minutes on one thread, {source}; ? for kinds not measured.")
 
 
-def _cost(found: Estimate) -> str:
+def _cost(found: Cost) -> str:
     minutes = f"{found.minutes:.0f}" if found.minutes >= 1 or not found.minutes else "1"
     said = "?" if found.unmeasured == found.runs else f"{minutes} + ?" if found.unmeasured else minutes
     return f"{found.runs} ({said} min)"

@@ -82,7 +82,7 @@ class StudyCommand:
         seeds, failed = "" if self.seeds is None else f" --seeds {self.seeds}", 0
         costs = {name: estimate(study, self.scale) for name, study in STUDIES.items() if chosen in (name, "all")}
         for name in sorted(costs, key=lambda name: (costs[name].unmeasured > 0, costs[name].minutes)):
-            file = out / f"{name}.json"
+            file = out / f"{STUDIES[name].name}.json"
             with listening(name) as listener:
                 result = run_study(
                     STUDIES[name],

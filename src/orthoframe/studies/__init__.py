@@ -1,7 +1,7 @@
 """Studies: one file for each claim that is tested, and what runs them."""
 
 from orthoframe.studies._claims import OF, Claim, Decision, Proof, agrees
-from orthoframe.studies._costs import Estimate, estimate
+from orthoframe.studies._costs import Cost, estimate
 from orthoframe.studies._decide import decide
 from orthoframe.studies._endings import PROVEN, at_frame, has_ended, has_learnt, trend
 from orthoframe.studies._free_jobs import FreeClassifier, FreeFeatures, GradientFlow
@@ -65,7 +65,7 @@ __all__ = [
     "median_range",
     "agrees",
     "decide",
-    "Estimate",
+    "Cost",
     "estimate",
     "PROVEN",
     "at_frame",

@@ -43,7 +43,7 @@ _SMOKE = 0.4
 
 
 @dataclass(frozen=True)
-class Estimate:
+class Cost:
     """What a study costs at a scale.
 
     Attributes:
@@ -57,7 +57,7 @@ class Estimate:
     unmeasured: int
 
 
-def estimate(study: Study, scale: Scale) -> Estimate:
+def estimate(study: Study, scale: Scale) -> Cost:
     """Core-minutes of a study, from measured runs.
 
     Args:
@@ -69,7 +69,7 @@ def estimate(study: Study, scale: Scale) -> Estimate:
     counts = [study.seeds(scale, cell) for cell in cells]
     minutes = sum(count * seconds / 60 for count, seconds in zip(counts, known, strict=True) if seconds is not None)
     unmeasured = sum(count for count, seconds in zip(counts, known, strict=True) if seconds is None)
-    return Estimate(sum(counts), minutes, unmeasured)
+    return Cost(sum(counts), minutes, unmeasured)
 
 
 def _seconds(name: str, scale: Scale, where: Mapping[str, Any]) -> float | None:
