@@ -37,8 +37,8 @@ STUDY = Study(
 def noted_study(log, acts=("", "", "", "")):
     """A study of jobs that note when they are run."""
     grid = [
-        Cell({"number": number}, lambda seed, number=number, act=act: Noted(str(log), 10 * (seed - FIRST_SEED) + number, act))
-        for number, act in enumerate(acts)
+        Cell({"number": n}, lambda seed, n=n, act=act: Noted(str(log), 10 * (seed - FIRST_SEED) + n, act))
+        for n, act in enumerate(acts)
     ]
     claim = Claim("Small.", "nobody", "value", {"number": (0, 1)}, at_most=1e6)
     return replace(STUDY, name="noted", claims=(claim,), grid=lambda scale: grid, columns=("value", "lost"))
