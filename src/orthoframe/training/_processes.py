@@ -107,7 +107,7 @@ def check_precision(precision: Precision) -> None:
 
 def precision_is_emulated(precision: Precision, device_type: str) -> bool:
     """Whether convolutions in this precision are computed without the processor's help, twenty times slower."""
-    if precision != "bf16-mixed" or device_type != "cpu" or not torch.backends.mkldnn.is_available():
+    if precision != "bf16-mixed" or device_type != "cpu" or not hasattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported"):
         return False  # builds without oneDNN cannot be asked
     # The question that torch asks itself before it gives a bfloat16 convolution to oneDNN.
     return not torch.ops.mkldnn._is_mkldnn_bf16_supported()
