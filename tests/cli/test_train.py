@@ -210,6 +210,13 @@ def test_recipes_give_defaults_and_options_change_them():
         assert {name: getattr(chosen, name) for name in given} == given
 
 
+@pytest.mark.parametrize("words", [["--probe"], ["--backbone-lr", "0"]])
+def test_what_predicts_instead_of_the_classifier_of_the_recipe(words):
+    chosen = parse("train", ["--data", "folder:photos", *words])
+    assert chosen.loss == "frame"
+    assert not chosen.classifier.largest
+
+
 def test_a_recipe_runs_with_options(here, capsys):
     """The paper's setting, made small: on digits, narrow, two epochs."""
     words = ["--data", "digits", "--width", "4", "--majority", "12", "--ratio", "2", "--epochs", "2"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from PIL import Image
 from tests.small_models import SIDE, save_model
-from tests.training.runs import interrupt, json_of, resume, same, train
+from tests.training.runs import interrupt, json_of, noted, resume, same, train
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.training import Settings, export_onnx, images_of_run, load_encoder
@@ -37,7 +37,9 @@ def test_a_run_from_start_to_export(kind, pictures, tmp_path):
     assert outcome.settings.model is None
     assert outcome.settings.backbone_lr == 0  # it stays as it is
     interrupt(settings, tmp_path / "again", epoch=1, steps=1)
-    resume(tmp_path / "again")
+    notes = []
+    resume(tmp_path / "again", noted(notes))
+    assert not [note for note in notes if "resuming from the previous one" in note]  # nor is it begun anew
     assert same(tmp_path / "again", tmp_path / "run")
     shutil.rmtree(tmp_path / "model")  # what was handed out needs nothing else
     trained = load_encoder(tmp_path / "run")
@@ -57,6 +59,11 @@ def test_fine_tuned_with_a_learning_rate_of_its_own(pictures, tmp_path):
         train(replace(settings, backbone_lr=lr), tmp_path / str(lr))
         weights.append(load_encoder(tmp_path / str(lr)).encoder.backbone.state_dict())
     assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
+    interrupt(settings, tmp_path / "again", epoch=1, steps=1)
+    notes = []
+    resume(tmp_path / "again", noted(notes))
+    assert not [note for note in notes if "resuming from the previous one" in note]
+    assert same(tmp_path / "again", tmp_path / "0.01")
     # A trained encoder with a backbone is a start as any other.
     again = Settings(data=pictures, init=tmp_path / "0.01", epochs=1, backbone_lr=0.0)
     train(again, tmp_path / "further")

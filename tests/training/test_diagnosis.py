@@ -1,5 +1,7 @@
 """The verdict at the end of a run: what shows, why, and what to try."""
 
+import re
+
 import pytest
 import torch
 from tests.training.runs import small
@@ -85,6 +87,31 @@ def test_causes(options, cause, values, advice):
     assert advice in said.causes[0].advice
     assert said.ending is not Ending.STALLED  # there is an explanation
     assert not said.reached
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"loss": "frame", "binding": "none", "scheme": "weighted", "temperature": 0.05},
+        {"temperature": 0.05, "margin": 0.3},
+        {"temperature": 0.05, "denominator": "sincere"},
+    ],
+    ids=str,
+)
+def test_what_is_advised_is_allowed(options):
+    """A temperature that is too low: other denominators and margins, where the loss has them."""
+    (likely,) = verdict(tilt=0.3, **options).causes
+    assert likely.cause is Cause.TOO_COLD
+    names = {name: eval(value) for name, value in re.findall(r"(\w+)=(\([^)]*\)|'[^']*'|[\d.]+)", likely.advice)}
+    assert names.keys() >= {"temperature"}
+    for name, value in names.items():
+        small(**options | {name: value}).check()
+
+
+def test_a_classifier_beside_the_loss():
+    said = verdict(tilt=0.3, loss="frame", classifier=1.0, temperature=0.15, scheme="weighted", binding="none")
+    assert causes(said) == [Cause.CLASSIFIER]
+    assert said.causes[0].advice == "recipe='accurate' with goal='frame', which settles onto the frame"
 
 
 def test_options_are_spelled_as_the_reader_writes_them():

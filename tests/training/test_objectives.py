@@ -13,7 +13,18 @@ from torch import nn
 from orthoframe import frame_floor, frame_loss, make_frame, supcon_loss
 from orthoframe.errors import OptionError
 from orthoframe.geometry import LinearClassifier, NearestCentre, accuracy_of
-from orthoframe.training import Cause, Loop, Ramp, Settings, encode, export_onnx, load_encoder, make_settings, make_task
+from orthoframe.training import (
+    Cause,
+    Loop,
+    Ramp,
+    Settings,
+    TaskObjective,
+    encode,
+    export_onnx,
+    load_encoder,
+    make_settings,
+    make_task,
+)
 from orthoframe.training._objective import mean_cosine
 from orthoframe.training._probe import fit_probe
 
@@ -229,6 +240,17 @@ def test_mean_cosine():
     assert mean_cosine(rows) == pytest.approx(sum(pairs) / len(pairs))
 
 
+def test_a_batch_of_one_class_is_no_cold_start():
+    """Its rows should be alike, and its floor is the loss of features that are all alike."""
+    task = make_task(small(batch_size=16))
+    objective = TaskObjective(task, torch.device("cpu"), 1)
+    objective.set_epoch(0)
+    rows = F.normalize(torch.ones(16, 4) + 0.1 * torch.rand(16, 4, generator=torch.Generator().manual_seed(0)))
+    loss = math.log(15)
+    assert objective.is_cold(loss, rows, torch.arange(16) % 2) is not None
+    assert objective.is_cold(loss, rows, torch.zeros(16, dtype=torch.long)) is None
+
+
 def test_a_cold_start_is_noticed_after_a_hundred_steps(tmp_path):
     """A real one: a narrow network in small batches stays where all features are alike; the frame term does not."""
     notes = []
@@ -277,6 +299,10 @@ def test_recipes():
     assert make_settings("accurate", "accuracy").clean_fraction == 0.0
     assert make_settings("accurate", loss="cross-entropy").head_norm == "none"  # which has no such head
     make_settings(loss="balanced-softmax").check()
+    for recipe in ("quick", "accurate", "fast"):  # a linear classifier is trained as it usually is
+        plain = make_settings(recipe, loss="cross-entropy")
+        assert (plain.scheme, plain.binding, plain.adjust) == (Settings.scheme, "none", None)
+    assert make_settings(loss="cross-entropy", scheme="balanced").scheme == "balanced"
     with pytest.raises(OptionError, match="goal needs recipe='accurate'; others end at the frame"):
         make_settings("quick", "frame")
     with pytest.raises(OptionError, match="goal needs loss='frame', which has a frame to settle onto"):
@@ -293,11 +319,21 @@ def test_recipes():
         ("fast", {"loss": "frame"}),
         ("paper", {"backbone": "hf:x"}),
         ("fast", {"minutes": 5.0}),
+        ("accurate", {"probe": True}),
+        ("fast", {"probe": True}),
+        ("accurate", {"backbone_lr": 0.0}),
     ],
     ids=str,
 )
 def test_what_is_given_excludes_a_part_of_the_recipe(recipe, given):
     make_settings(recipe, **given).check()
+
+
+def test_a_probe_after_settling():
+    """A classifier that has left does not predict, so a probe may."""
+    settings = make_settings("accurate", "frame", probe=True)
+    settings.check()
+    assert settings.classifier == Ramp(1.0, 0.0)
 
 
 def test_the_contrastive_loss_of_the_recipe_is_bound():

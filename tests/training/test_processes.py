@@ -15,7 +15,7 @@ import torch
 from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, resume, rows_of, small, train
 
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
-from orthoframe.training import RunListener, load_encoder
+from orthoframe.training import Ramp, RunListener, load_encoder
 from orthoframe.training._folder import CHECKPOINT
 from orthoframe.training._processes import find_processes, is_first_process, start
 
@@ -107,8 +107,8 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert said.count("The floor of the loss") == 1
     assert not (shared / "encoder.safetensors").exists()
 
-    names = ("entropy", "pooled", "hopeless", "nowhere", "plain", "odd", "framed")
-    entropy, pooled, hopeless, nowhere, plain, odd, framed = (tmp_path / name for name in names)
+    names = ("entropy", "pooled", "hopeless", "nowhere", "plain", "odd", "framed", "settled")
+    entropy, pooled, hopeless, nowhere, plain, odd, framed, settled = (tmp_path / name for name in names)
     small_words = ["train", *arguments(**{**UNEVEN, "majority": 12, "epochs": 2})]
     words_alone = words[: words.index("--devices")]
     every = joined(
@@ -121,26 +121,31 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
         [*words_alone, "--out", plain],
         [*words_alone, "--devices", "3", "--out", odd],
         [*words, "--binding", "none", "--prototypes", "--out", framed],
+        # A classifier whose weight ends at zero still has a gradient that processes wait for.
+        [*words, "--binding", "none", "--loss", "frame", "--classifier", "1:0", "--out", settled],
     )
     # The second process writes into files: two that write into one pipe may meet in the middle of a line.
     logs = tmp_path / "logs"
     with python(*TORCHRUN, 2, "--standalone", "--redirects", "1:3", "--log-dir", logs, SCRIPT, *every) as process:
         ((said, complaint),) = ended([process])
     statuses = [line for line in said.splitlines() if line.startswith("status")]
-    assert statuses == [f"status {each}" for each in (0, 0, 0, 1, 2, 0, 2, 2, 0)]
+    assert statuses == [f"status {each}" for each in (0, 0, 0, 1, 2, 0, 2, 2, 0, 0)]
     (silence,), (silent_complaint,) = (logs.glob(f"**/1/{name}.log") for name in ("stdout", "stderr"))
-    assert silence.read_text() == "status 0\n" * 9
+    assert silence.read_text() == "status 0\n" * 10
     assert "orthoframe:" not in silent_complaint.read_text()
 
     assert losses_agree(shared, alone)
     assert json_of(shared / "run.json")["processes"] == 2
     recomputed(shared)
     alone_entropy = tmp_path / "alone-entropy"
-    train(small(loss="cross-entropy", **UNEVEN), alone_entropy)
+    train(small(loss="cross-entropy", binding="none", **UNEVEN), alone_entropy)
     assert losses_agree(entropy, alone_entropy)
     alone_framed = tmp_path / "alone-framed"
     train(small(binding="none", prototypes=True, **UNEVEN), alone_framed)
     assert losses_agree(framed, alone_framed)
+    alone_settled = tmp_path / "alone-settled"
+    train(small(binding="none", loss="frame", classifier=Ramp(1.0, 0.0), **UNEVEN), alone_settled)
+    assert losses_agree(settled, alone_settled)
 
     # BatchNorm: a note, once, and a run that ends.
     note = "BatchNorm statistics are per process"
@@ -153,7 +158,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
         train(small(lr=9e29, **UNEVEN), tmp_path / "alone-hopeless")
     assert json_of(hopeless / "nan-batch.json") == json_of(tmp_path / "alone-hopeless" / "nan-batch.json")
     assert complaint.count("config.json: there is no run to resume") == 1
-    for folder in (shared, entropy, pooled, plain, framed):
+    for folder in (shared, entropy, pooled, plain, framed, settled):
         assert said.count(f"report: {folder / 'report.html'}") == 1
 
     # Without --devices the two that torchrun started share the run; a second start and a contradiction are refused.

@@ -53,7 +53,7 @@ class PredictCommand:
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGES...")]
     """Image files, folders with images at any depth, and patterns in quotes."""
     top: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Print the N best classes with their confidences instead of the cosines to all."""
+    """Print the N best classes with their confidences instead of the scores of all."""
     explain: Flag = False
     """Also print the evidence for each class, largest first, and an out-of-class score."""
     mirror: Flag = False

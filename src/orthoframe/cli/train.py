@@ -109,10 +109,12 @@ class TrainCommand(Settings):
         minutes: float | None = None,
         head: Head | None = None,
         denominator: Denominator | None = None,
+        probe: Flag = False,
+        backbone_lr: float | None = None,
     ) -> "TrainCommand":
         """The defaults of all options, as the recipe gives them; what else was given may exclude some."""
         every: dict[str, Any] = {"data": data, "loss": loss, "init": init, "backbone": backbone, "minutes": minutes}
-        every |= {"head": head, "denominator": denominator}
+        every |= {"head": head, "denominator": denominator, "probe": probe or None, "backbone_lr": backbone_lr}
         chosen = make_settings(recipe, goal, **{name: value for name, value in every.items() if value is not None})
         return cls(recipe=recipe, goal=goal, **{field.name: getattr(chosen, field.name) for field in fields(chosen)})
 

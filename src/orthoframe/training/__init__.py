@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from orthoframe.training._causes import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._encoder_file import *
     from orthoframe.training._evaluation import *
@@ -32,7 +33,8 @@ _NAMES = {
     "_objective": "TaskObjective Outputs",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
-    "_diagnosis": "diagnose Diagnosis LikelyCause",
+    "_causes": "LikelyCause",
+    "_diagnosis": "diagnose Diagnosis",
     "_encoder_file": "load_encoder TrainedEncoder Architecture",
     "_onnx": "export_onnx images_of_run",
     "_records": "COLUMNS NON_FINITE_FILE EpochRecord Measurement GeometryMeasurement ClassMeasurement "

@@ -117,9 +117,10 @@ class Checkpoint:
         most = len(task.plan.batches(state.epoch)) if state.epoch < settings.num_epochs else 0
         if not 0 <= state.steps <= most or steps != [state.steps] * 3:
             raise ValueError("it counts steps that do not exist")
-        modules = task.network()
-        momentum = {str(number): value for number, value in enumerate(modules.parameters())}
-        if not _alike(self.weights, modules.state_dict()) or (self.momentum and not _alike(self.momentum, momentum)):
+        trained = [weight for group in task.parameter_groups() for weight in group["params"]]
+        momentum = {str(number): weight for number, weight in enumerate(trained)}
+        known = _alike(self.weights, task.network().state_dict())
+        if not known or (self.momentum and not _alike(self.momentum, momentum)):
             raise ValueError("its tensors are those of another encoder")
 
 

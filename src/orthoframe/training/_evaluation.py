@@ -101,10 +101,10 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     raw = None
     if not frames:
         raw = measure_parts(lambda: [(features, labels)], features.shape[1], classes, normalize=False).delta_of
-    counts = torch.bincount(labels, minlength=len(classes))
+    counts = torch.tensor(task.class_counts)  # not of the images that are looked at, of which there may be fewer
     centres = _centres(task, geometry, counts)
     rule: Rule = NearestCentre(centres)
-    if settings.classifier_predicts:
+    if settings.classifier_predicts or (settings.classifier.largest and not final):  # until it has left
         assert task.classifier is not None
         weight, bias = (each.detach().cpu().double() for each in (task.classifier.weight, task.classifier.bias))
         represent, rule = task.encoder.backbone, LinearClassifier(weight, bias)

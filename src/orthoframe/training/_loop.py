@@ -16,7 +16,7 @@ from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError
 from orthoframe.training._checkpoint import Checkpoint, Progress, State
 from orthoframe.training._evaluation import Evaluation, evaluate
-from orthoframe.training._objective import Network, TaskObjective
+from orthoframe.training._objective import Network, TaskObjective, warm_start
 from orthoframe.training._records import EpochRecord, NonFiniteBatch
 from orthoframe.training._task import Task
 
@@ -74,7 +74,7 @@ class Loop:
         if shared and not self.local_statistics:
             self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
         optimizer = torch.optim.SGD(
-            self._groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
+            task.parameter_groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
         )
         network: Any = torch.compile(self.network) if settings.compile else self.network
         self.model, self.optimizer = fabric.setup(network, optimizer)
@@ -86,18 +86,6 @@ class Loop:
         self.labels = task.train.labels.to(fabric.device)
         self.state = State()
         self._final: Evaluation | None = None
-
-    def _groups(self) -> list[dict[str, Any]]:
-        """Weights, and their share of the learning rate."""
-        settings, backbone = self.task.settings, list(self.task.encoder.backbone.parameters())
-        if settings.backbone_lr is None:
-            return [{"params": list(self.network.parameters()), "share": 1.0}]
-        of_backbone = {id(weight) for weight in backbone}
-        others = [weight for weight in self.network.parameters() if id(weight) not in of_backbone]
-        groups = [{"params": others, "share": 1.0}]
-        if settings.backbone_lr:
-            groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
-        return groups
 
     def run_epoch(self, on_step: Callable[[], None] | None = None) -> EpochRecord:
         """Train one epoch, measure if it is due, and keep its record.
@@ -253,12 +241,12 @@ class Loop:
         found = self.objective.is_cold(loss, rows, self._row_labels(batch, epoch)[0])
         if found is not None:
             collapsed, cosine = found
-            supcon = self.task.settings.loss == "supcon"
-            advice = Option("loss", "frame") if supcon else Option("head_norm", "batch")
+            warm = warm_start(self.task.settings)
+            advice = ("more ", Option("epochs")) if warm is None else (warm, " has no such plateau")
             self.cold = (
                 f"cold start: after {_COLD_STEP} steps the loss, {loss:.3f}, is still about that of features that are "
                 f"all alike, {collapsed:.3f}, and rows are nearly parallel (mean cosine {cosine:.2f}); ",
-                *(advice, " has no such plateau"),
+                *advice,
             )
 
     def _read_losses(self) -> None:

@@ -7,9 +7,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe.encoders import FrameEncoder
+from orthoframe.errors import Option
 from orthoframe.losses import FrameLoss, GapMeter, SupConLoss
 
 if TYPE_CHECKING:
+    from orthoframe.training._settings import Settings
     from orthoframe.training._task import Task
 
 _COLD = 0.95  # of the way from the floor to the loss of features that are all alike
@@ -93,8 +95,13 @@ class TaskObjective:
         return found
 
     def whole(self, loss: Tensor, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
-        """What is minimised: the loss, and beside it that of a linear classifier, if there is one."""
-        return loss + self._beside * self._classified(outputs, labels, rows) if self._beside else loss
+        """What is minimised: the loss, and beside it that of a linear classifier, if there is one.
+
+        Also in epochs in which its weight is zero: processes wait for the gradient of every weight.
+        """
+        if not self.settings.classifier.largest:
+            return loss
+        return loss + self._beside * self._classified(outputs, labels, rows)
 
     def _classified(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """This process's part of the cross-entropy of the linear classifier."""
@@ -121,10 +128,17 @@ class TaskObjective:
         if self.loss is None:
             return None
         floor, collapsed = self.meter.bounds(labels, self.key_labels())
-        if len(rows) < 2 or loss - floor < _COLD * (collapsed - floor):
+        if len(rows) < 2 or collapsed <= floor or loss - floor < _COLD * (collapsed - floor):  # or of one class
             return None
         cosine = mean_cosine(rows)
         return (collapsed, cosine) if cosine > PARALLEL else None
+
+
+def warm_start(settings: "Settings") -> Option | None:
+    """What has no such plateau as training has at features that are all alike; None if everything known is on."""
+    if settings.loss == "supcon":
+        return Option("loss", "frame")
+    return Option("head_norm", "batch") if settings.head_norm == "none" and settings.head != "none" else None
 
 
 def mean_cosine(rows: Tensor) -> float:

@@ -19,7 +19,7 @@ from orthoframe.errors import OrthoframeError, TrainingError
 from orthoframe.geometry import NearestCentre
 from orthoframe.training._encoder_file import TrainedEncoder
 from orthoframe.training._folder import RunFolder
-from orthoframe.training._task import load_task_data
+from orthoframe.training._task_data import load_task_data
 
 _OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
 _RANDOM, _REAL = 32, 64  # images that are compared

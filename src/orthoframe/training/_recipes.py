@@ -41,6 +41,7 @@ RECIPES: dict[Recipe, dict[str, Any]] = {
         "lr": 0.05,
         "clean_fraction": 0.8,
         "epochs": 15,
+        "adjust": 0.2,
     },
 }
 """Settings that differ from the defaults, by recipe."""
@@ -58,8 +59,8 @@ _EXCLUDED: tuple[tuple[str, Any, tuple[str, ...]], ...] = (
     ("denominator", "negatives", ("margin",)),
     ("loss", "frame", ("prototypes",)),
     ("loss", "supcon", ("binding",)),  # the frame term needs none, and the contrastive loss does
-    ("probe", True, ("classifier",)),
     ("backbone_lr", 0, ("classifier",)),  # which teaches a backbone
+    ("probe", True, ("adjust",)),  # which is balanced already
 )
 """A setting, its value or None for any, and what it excludes of a recipe."""
 
@@ -95,8 +96,12 @@ def make_settings(recipe: Recipe | None = None, goal: Goal | None = None, **give
         if linear:
             raise OptionError(Option("goal"), " needs ", Option("loss", "frame"), ", which has a frame to settle onto")
         chosen |= _SETTLING if goal == "frame" else {}
-    without = [*(OF_FRAMES if linear else ())]
+    without = [*((*OF_FRAMES, "scheme", "adjust") if linear else ())]
+    if linear:  # trained as it usually is, unless something else is asked for
+        chosen["binding"] = "none"
     if given.get("backbone") is not None and given.get("backbone_lr") is None:  # which then stays as it is
+        without.append("classifier")
+    if given.get("probe") and "classifier" in chosen and chosen["classifier"].last > 0:  # both would predict
         without.append("classifier")
     for name, value, excluded in _EXCLUDED:
         if given.get(name) is not None and value in (given[name], None):

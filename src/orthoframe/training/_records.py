@@ -194,6 +194,7 @@ class Cause(_Coded):
         "features are a frame, but lengths differ with the size of classes, and networks come near it slowly",
     )
     NEGATIVE = "negative-features", "features may be negative ({activation}): their optimum is not an orthogonal frame"
+    CLASSIFIER = "classifier", "a linear classifier learns beside the loss to the end: for accuracy, not for the frame"
     UNCERTIFIED = "uncertified", "{certificate}"
     UNCERTIFIED_SO_FAR = (
         "uncertified-so-far",

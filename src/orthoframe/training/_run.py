@@ -3,11 +3,9 @@
 import functools
 import os
 import platform
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -17,17 +15,18 @@ from orthoframe._atomic import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Data, Progress
-from orthoframe.errors import Call, Option, OrthoframeError, Part, TrainingError, summary, unwritable
+from orthoframe.errors import Option, OrthoframeError, Part
 from orthoframe.geometry import LinearClassifier, NearestCentre
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._encoder_file import Architecture, TrainedEncoder, save_encoder
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
-from orthoframe.training._loop import Loop, NonFiniteLoss, Stopped
+from orthoframe.training._loop import Loop, NonFiniteLoss
 from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start
 from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
 from orthoframe.training._settings import Settings
+from orthoframe.training._stopping import refusals_named, signals_heard, stopped
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
 from orthoframe.training._unused import check_used
@@ -149,7 +148,7 @@ def _run(
     begun = time.monotonic() - spent
     before = folder.environment() if resumed else None
     processes = find_processes(settings.devices if before is None else before.processes, resumed)
-    with _stopping(folder.path), ExitStack() as held:
+    with refusals_named(folder.path), ExitStack() as held:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
         task, checkpoint, refusal = None, None, None
         complaints: list[str] = []
@@ -288,7 +287,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
         if first:  # they may be missing or broken
             folder.write_metrics(loop.state.records, loop.state.measurements)
         return
-    with _signals() as stop:
+    with signals_heard() as stop:
         if loop.state.epoch == 0 and loop.state.steps == 0:
             save()  # whatever happens, there is something to resume from
         while loop.state.epoch < epochs:
@@ -324,59 +323,4 @@ def _write_report(path: Path) -> None:
         figure = training_figure(run)
         write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
     except Exception as error:  # of any kind: an import without memory does not always end with a MemoryError
-        raise _stopped(path, "the report cannot be written", error, f"everything else is in {path}") from error
-
-
-@contextmanager
-def _stopping(path: Path) -> Iterator[None]:
-    """Say what the machine refused, and how to resume if there is a run."""
-    try:
-        yield
-    except BrokenPipeError:  # of what is printed
-        raise
-    except Exception as error:
-        if not isinstance(error, OSError) and not _is_about_memory(error):
-            raise
-        if (path / "config.json").exists():
-            raise _stopped(path, str(path), error, "what was saved last is whole") from error
-        if isinstance(error, OSError):
-            raise TrainingError(*unwritable(path, error, "out")) from error
-        raise TrainingError(f"{path}: not enough memory to start the run") from error
-
-
-def _stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
-    reason = summary(error)
-    if _is_about_memory(error):
-        reason = "not enough memory"
-    elif isinstance(error, OSError):
-        reason = error.strerror or str(error)
-    return Stopped(f"{what}: {reason}; {kept}; once that is solved, resume with ", Call("resume", str(path)))
-
-
-def _is_about_memory(error: Exception) -> bool:
-    """Whether Python, torch or the loader of libraries was refused memory."""
-    words = ("failed to map segment", "allocate memory", "bad_alloc", "out of memory")
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError | ImportError) and any(each in str(error) for each in words)
-    )
-
-
-@contextmanager
-def _signals() -> Iterator[threading.Event]:
-    """Ctrl-C, a request to end and a terminal that is closed are heard between two steps.
-
-    What started the program may have had the last ignored, as nohup does; then it stays so.
-    """
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    heard = [signal.SIGINT, signal.SIGTERM]
-    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # Windows has none
-        heard.append(signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        raise stopped(path, "the report cannot be written", error, f"everything else is in {path}") from error

@@ -155,8 +155,8 @@ class Settings:
     memory: float | None = None
     """GiB for the pixels of image files; more are decoded whenever they are needed (default: a quarter of all)."""
     adjust: float | Literal["fit"] | None = None
-    """What is taken off the score of a class, times the logarithm of its share of the training images (default: fit,
-    if there are validation images, on which it is fitted; else 0)."""
+    """What is taken off the score of a class, times the logarithm of its share of the training images, or of the rows
+    that a linear classifier was shown (default: fit, if there are validation images, on which it is fitted; else 0)."""
     probe: bool = False
     """Predict with a balanced linear classifier of the encoder's features before the head, fitted at the end; for
     classes of a few images that have settled onto the frame."""

@@ -12,30 +12,25 @@ from torch import Tensor, nn
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import (
     Augment,
-    Columns,
     Data,
     LabelledImages,
     Normaliser,
     Preparation,
     Progress,
-    default_augmentation,
     imbalanced_indices,
-    load_data,
-    long_tail_counts,
-    step_counts,
 )
 from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.losses import make_frame
-from orthoframe.options import has_files, is_own_data
+from orthoframe.options import is_own_data
 from orthoframe.training._defaults import after_loading, before_loading
 from orthoframe.training._fingerprint import DataFingerprint
 from orthoframe.training._objective import Network
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import Start
+from orthoframe.training._task_data import chosen_indices, load_task_data, make_augmentation, make_normaliser
 
 _MEASURED = 10_000  # image files that are measured during training, about
-_COUNTED = 5000  # image files whose pixels give mean and deviation
 
 
 @dataclass(frozen=True)
@@ -71,6 +66,21 @@ class Task:
     def network(self) -> Network:
         """Everything that is trained."""
         return Network(self.encoder, self.classifier)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """The weights that are trained, as an optimiser takes and numbers them, with their share of the learning rate.
+
+        A checkpoint numbers their momentum in this order, in which those of a backbone come last.
+        """
+        settings, backbone, weights = self.settings, list(self.encoder.backbone.parameters()), self.network()
+        if settings.backbone_lr is None:
+            return [{"params": list(weights.parameters()), "share": 1.0}]
+        of_backbone = {id(weight) for weight in backbone}
+        others = [weight for weight in weights.parameters() if id(weight) not in of_backbone]
+        groups = [{"params": others, "share": 1.0}]
+        if settings.backbone_lr:
+            groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
+        return groups
 
     def shares(self) -> NDArray[np.float64]:
         """The part of all rows that each class has in the batches, `[k]`.
@@ -170,7 +180,7 @@ def make_task(
         if data.own_validation and asked.validation is not None and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if start is None else start.data(data)
-        chosen = _chosen(settings, data)
+        chosen = chosen_indices(settings, data)
         whole = len(chosen) == len(data.train)  # then a subset would only be a copy
         train, test = data.train if whole else data.train.subset(chosen), data.test
         if settings.test_images is not None:
@@ -187,7 +197,7 @@ def make_task(
             bound = settings.prototypes or (new and settings.loss == "supcon")  # the frame term has them anyway
             settings = replace(settings, features=wider or None, prototypes=bound)
         else:
-            normaliser = _normaliser(train, settings.data)
+            normaliser = make_normaliser(train, settings.data)
             if backbone is not None:
                 normaliser = Normaliser(backbone.mean, backbone.std)
             encoder = make_frame_encoder(
@@ -228,7 +238,7 @@ def make_task(
         test,
         data.preparation,
         normaliser,
-        _augmentation(settings, shape[1]),
+        make_augmentation(settings, shape[1]),
         plan,
         encoder,
         classifier,
@@ -263,49 +273,6 @@ def _backbone(settings: Settings, code: bool) -> Backbone:
     return load_backbone(settings.backbone, seed=settings.seed)
 
 
-def load_task_data(
-    settings: Settings,
-    progress: Progress | None = None,
-    *,
-    image_shape: tuple[int, int, int] | None = None,
-    download: bool = True,
-) -> Data:
-    """The images that the settings name, before some of them are chosen; files in a shape that an encoder needs."""
-    channels, height, width = (None, None, None) if image_shape is None else image_shape
-    files = has_files(settings.data)
-    size = settings.size if height is None or width is None or not files else (height, width)
-    if settings.size not in (None, size):
-        raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
-    return load_data(
-        settings.data,
-        settings.data_dir,
-        validation=settings.validation or 0.0,
-        size=size,
-        channels=channels,
-        fit=settings.fit,
-        columns=Columns(settings.path_column, settings.label_column, settings.split_column, settings.group_column),
-        memory=settings.memory,
-        workers=settings.workers,
-        seed=settings.seed,
-        download=download,
-        progress=progress,
-    )
-
-
-def _normaliser(train: LabelledImages, name: str) -> Normaliser:
-    """Of all images; of many files a part is enough, and the same part whether they are held in memory or not."""
-    if not is_own_data(name) or len(train) <= _COUNTED:
-        return Normaliser.of(train)
-    return Normaliser.of(train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64)))
-
-
-def _augmentation(settings: Settings, height: int) -> Augment:
-    if not settings.augment:
-        return Augment(0, flip=False)
-    augment = default_augmentation(settings.data, height)
-    return replace(augment, flip=augment.flip or settings.flip)
-
-
 def _check_batch_norm(plan: BatchPlan, encoder: FrameEncoder, processes: int) -> None:
     """Refuse batches that are too small for BatchNorm."""
     if not any(isinstance(part, nn.BatchNorm1d | nn.BatchNorm2d) for part in encoder.modules()):
@@ -317,37 +284,3 @@ def _check_batch_norm(plan: BatchPlan, encoder: FrameEncoder, processes: int) ->
             f"the smallest batch has {images} per process, and BatchNorm needs 2; choose another ",
             *(Option("batch_size"), ", or ", Option("binding", "fixed")),
         )
-
-
-def _chosen(settings: Settings, data: Data) -> Any:
-    """Indices of the training images that are kept."""
-    k = len(data.train.classes)
-    if k < 2:
-        raise OptionError(Option("data", settings.data), f" has {k} class; a frame needs 2 or more")
-    there = torch.bincount(data.train.labels, minlength=k)
-    majority = settings.majority
-    if settings.imbalance == "none":
-        counts = there.tolist() if majority is None else [majority] * k
-    else:
-        profile = step_counts if settings.imbalance == "step" else long_tail_counts
-        if majority is None:  # the most that every class has, in these proportions
-            shares = profile(k, 10**9, settings.ratio)
-            majority = min(int(n) * 10**9 // share for n, share in zip(there.tolist(), shares, strict=True))
-        counts = profile(k, max(1, majority), settings.ratio)
-    if max(counts) < 2 and settings.imbalance == "none":
-        raise OptionError(
-            f"the largest class has {max(counts)} image left for training, and the loss needs 2 to compare; more "
-            "images are needed, or a smaller ",
-            Option("validation"),
-        )
-    if max(counts) < 2:
-        raise OptionError(
-            f"the largest class would have {max(counts)} image, and the loss needs 2 to compare; use a larger ",
-            *(Option("majority"), " or a smaller ", Option("ratio")),
-        )
-    for name, count, most in zip(data.train.classes, counts, there.tolist(), strict=True):
-        if count > most:
-            raise OptionError(
-                Option("majority", settings.majority), f" asks for {count} images of class {name}, which has {most}"
-            )
-    return imbalanced_indices(data.train.labels.numpy(), counts, seed=settings.seed)
