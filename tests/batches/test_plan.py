@@ -326,3 +326,16 @@ def test_epochs_that_show_every_sample(scheme):
     assert plan.certificate(needed).absent == 0
     assert needed == 1 or plan.certificate(needed - 1).absent
     assert BatchPlan(LABELS, 16, binding="none", drop_last=True).epochs_to_show_all is None
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6), st.integers(1, 40), st.integers(0, 3))
+def test_weighted_batches_have_their_share_of_each_class(counts, batch_size, epoch):
+    """Rows of a class are equally far apart; a batch is an interval whose length the other classes make uncertain."""
+    labels = np.repeat(np.arange(len(counts)), counts)
+    plan = BatchPlan(labels, batch_size, scheme="weighted", binding="none", seed=epoch)
+    batches = plan.batches(epoch)
+    k, n = len(counts), len(labels)
+    drawn = np.bincount(labels[np.concatenate(batches)], minlength=k)
+    for batch in batches:
+        expected = drawn * len(batch) / n
+        assert (abs(np.bincount(labels[batch], minlength=k) - expected) <= 1 + k * drawn / n + 1e-9).all()

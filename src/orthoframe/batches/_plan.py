@@ -215,7 +215,7 @@ class BatchPlan:
     def fingerprint(self) -> str:
         """A short text that is equal for plans with equal batches."""
         settings: list[Any] = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last]
-        settings += [self.examples] if self.power is None else [self.examples, self.power]
+        settings += [self.examples] if self.power is None else [self.examples, self.power, "spread"]
         content = repr(settings).encode() + self.labels.classes.astype(np.int32).tobytes()
         return hashlib.sha256(content).hexdigest()[:16]
 

@@ -20,7 +20,7 @@ def cut(
         return [np.arange(len(labels.classes))]
     if scheme == "balanced":
         return _balanced(labels, batch_size, random)
-    order = random.permutation(len(labels.classes) if drawn is None else drawn)
+    order = random.permutation(len(labels.classes)) if drawn is None else _spread(labels, drawn, random)
     if scheme == "rare-hub":
         batches = _rare_hub(labels, batch_size, order, random)
     else:
@@ -28,6 +28,19 @@ def cut(
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
     return batches
+
+
+def _spread(labels: Labels, drawn: Integers, random: Generator) -> Integers:
+    """A random order in which the rows of each class are equally far apart, so that batches have its share of them.
+
+    It begins at a random place, so that every row is as likely as any other to be in the last batch.
+    """
+    drawn = random.permutation(drawn)
+    drawn = drawn[np.argsort(labels.classes[drawn], kind="stable")]
+    _, classes, counts = np.unique(labels.classes[drawn], return_inverse=True, return_counts=True)
+    number = np.arange(len(drawn)) - (np.cumsum(counts) - counts)[classes]  # within the class
+    places = (number + random.random(len(counts))[classes]) / counts[classes]
+    return np.roll(drawn[np.argsort(places, kind="stable")], random.integers(max(1, len(drawn))))
 
 
 def _balanced(labels: Labels, batch_size: int, random: Generator) -> list[Integers]:
