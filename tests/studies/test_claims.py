@@ -19,7 +19,7 @@ from orthoframe.studies import (
     trend,
 )
 
-ENDED = {"live_delta_of": 0.5, "angle_bound": 0.05, "relative_gap": 1e-4}
+ENDED = {"live_delta_of": 0.5, "angle_bound": 0.05, "relative_gap": 1e-4, "trend": 0.0}
 MOVING = {"live_delta_of": 0.5, "angle_bound": 0.8, "relative_gap": 0.1, "trend": 1.0}
 
 
@@ -202,12 +202,15 @@ def test_what_has_not_learnt_is_not_slow():
     ("final", "ended"),
     [
         (ENDED, True),
+        ({**ENDED, "trend": 0.5}, False),  # a small gap can hide two small classes
         (MOVING, False),
         ({**MOVING, "live_delta_of": 0.05}, True),  # it is at the frame
         ({**MOVING, "trend": 0.0}, False),  # near the frame everything is slow: a stand-still proves nothing
         ({**MOVING, "trend": 0.0, "merged_classes": 2}, True),
         ({**MOVING, "trend": 0.0, "dead_rows": 5}, True),
         ({**MOVING, "merged_classes": 2}, False),
+        ({**MOVING, "trend": 0.0, "merged_classes": 2, "gap_trend": 1.0}, False),  # they may still come apart
+        ({**ENDED, "gap_trend": 3.0}, True),  # a gap that is nearly zero falls for ever
         ({**ENDED, "relative_gap": 0.9}, False),  # it has not learnt
         ({"excess": 0.05, "relative_gap": -0.01}, True),
         ({"excess": 0.6, "relative_gap": 0.0, "trend": 0.0}, False),
@@ -220,6 +223,26 @@ def test_what_has_not_learnt_is_not_slow():
 )
 def test_whether_a_run_has_ended(final, ended):
     assert has_ended(final) is ended
+
+
+def test_at_the_frame_other_quantities_may_still_move():
+    """A distance below the limit is no reason to say "no" to a claim about the loss."""
+    at_frame = {**MOVING, "live_delta_of": 0.03, "angle_bound": 0.4}
+    assert has_ended(at_frame)
+    assert not has_ended(at_frame, "angle_bound")
+    runs = CellResult.of({}, {10 + n: JobResult(at_frame, {}) for n in range(8)})
+    claim = Claim("", "us", "angle_bound", {}, at_most=0.1, proof="unmet")
+    assert decide(claim, [runs]).decision == "not trained"
+
+
+def test_runs_without_the_quantity_are_not_missing():
+    """They are there, and say nothing."""
+    finals = [{"rate": 1.0}] * 7 + [{}] * 3
+    runs = CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)}, 10)
+    found = decide(Claim("", "us", "rate", {}, at_least=0.5), [runs])
+    assert found.decision == "inconclusive"
+    assert (found.comparisons[0].tally.yes, found.comparisons[0].tally.unknown) == (7, 3)
+    assert found.comparisons[0].tally.missing == 0
 
 
 def test_whether_a_run_has_learnt():
@@ -253,3 +276,9 @@ def test_a_claim_has_a_threshold():
         Claim("", "", "delta_of", {})
     said = "loss, ratio to a 1, at most 2, in most runs"
     assert rule_words(Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0)) == said
+
+
+def test_of_equal_counts_the_cell_that_is_nearest_to_the_limit_is_told():
+    cells = [cell({"way": way}, [value] * 10, **ENDED) for way, value in (("a", 0.001), ("b", 0.09), ("c", 0.02))]
+    assert decide(Claim("", "us", "delta_of", {}, at_most=0.1), cells).deciding.where == {"way": "b"}
+    assert decide(Claim("", "us", "delta_of", {}, at_least=0.0), cells).deciding.where == {"way": "a"}

@@ -22,6 +22,7 @@ from orthoframe.studies import (
     chance_of_most,
     crossing,
     estimate,
+    has_ended,
     key,
 )
 from orthoframe.studies._decide import counterpart
@@ -52,6 +53,7 @@ QUANTITIES = {
     "merged_classes",
     "angle_bound",
     "trend",
+    "gap_trend",
     "live_dimensions",
     "seconds",
     "coverage",
@@ -60,7 +62,16 @@ QUANTITIES = {
     "epochs_to_certify",
     "time_to_of",
 }
-OTHERS = {"excess", "rate", "rate_to_formula", "pair_cosine", "max_other_cosine", "as_stated", "converged"}
+OTHERS = {
+    "excess",
+    "rate",
+    "rate_to_formula",
+    "pair_cosine",
+    "max_other_cosine",
+    "as_stated",
+    "converged",
+    "higher_ends",
+}
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -163,6 +174,22 @@ def test_a_network_on_given_batches(tmp_path):
     found = PlannedNetwork("certified", 0, images=8, epochs=2, width=16).run(tmp_path, None).final
     assert (found["certified"], found["as_stated"]) == (1.0, 1.0)
     assert found["angle_bound"] > 0.1  # it has hardly begun
+    assert not has_ended(found)
+    assert has_ended({**found, "converged": 1.0}, "pair_cosine")  # what a job with a small bound says
+
+
+def test_free_features_of_any_sign_are_below_the_floor_of_others(tmp_path):
+    """Their gap is that of networks, whose floor is of features that are not negative."""
+    found = FreeFeatures((6, 6, 2, 2), 8, 0, temperature=0.5, nonnegative=False).run(tmp_path, None).final
+    frame = FreeFeatures((6, 6, 2, 2), 8, 0, temperature=0.5).run(tmp_path, None).final
+    assert found["gap"] == pytest.approx(found["loss"] - frame["loss"], abs=1e-9)
+    assert found["gap"] < -0.01
+
+
+def test_only_the_contrastive_loss_has_bound_batches():
+    """Bound rows would make classes that cross-entropy sees less imbalanced than R says."""
+    jobs = [job.settings for job in STUDIES["cross-entropy"].jobs("desk").values() if isinstance(job, Training)]
+    assert {(job.loss, job.binding) for job in jobs} == {("supcon", "fixed"), ("cross-entropy", "none")}
 
 
 @pytest.mark.parametrize("unit", [True, False])
@@ -172,6 +199,31 @@ def test_the_optimum_of_cross_entropy(unit, tmp_path):
     assert found["converged"] == 1.0
     assert found["live_delta_of"] < 0.01
     assert (found["raw_delta_of"] < 0.01) == unit
+
+
+@pytest.mark.parametrize("unit", [True, False])
+def test_one_row_per_class_has_the_optimum_of_all_rows(unit, tmp_path):
+    """The lowest of several ends of the loss as it is defined, with a feature for every row."""
+    from scipy.optimize import minimize
+
+    counts, dim, decay = (4, 3, 1), 4, 1e-3
+    labels = torch.arange(3).repeat_interleave(torch.tensor(counts))
+    n = len(labels)
+
+    def loss(x):
+        flat = torch.from_numpy(x).requires_grad_()
+        rows, weights = flat.view(n + 3, dim).split([n, 3])
+        rows = torch.nn.functional.normalize(rows, dim=1) if unit else rows
+        lengths = weights.square().sum() + (0 if unit else rows.square().sum(1).mean())
+        total = torch.nn.functional.cross_entropy(rows @ weights.T, labels) + decay / 2 * lengths
+        total.backward()
+        return total.item(), flat.grad.numpy()
+
+    bounds = [(0.0, None)] * (n * dim) + [(None, None)] * (3 * dim)
+    starts = torch.rand(10, (n + 3) * dim, generator=torch.Generator().manual_seed(0), dtype=torch.float64).numpy()
+    limits = {"maxiter": 5000, "ftol": 1e-14}
+    slow = min(minimize(loss, x, jac=True, method="L-BFGS-B", bounds=bounds, options=limits).fun for x in starts)
+    assert FreeClassifier(counts, dim, 0, unit).run(tmp_path, None).final["loss"] == pytest.approx(slow, rel=1e-5)
 
 
 def test_cross_entropy_of_free_features_is_the_formula(tmp_path):

@@ -32,7 +32,7 @@ _LOOKS = {"good": (GOOD, "o"), "wait": ("#a8690c", "D"), "bad": ("#b83227", "X")
 
 
 def study_figure(study: StudyResult) -> Figure:
-    """Draw the panels of a study.
+    """Draw the panels of a study that have values.
 
     Args:
         study: The result of a study.
@@ -41,6 +41,7 @@ def study_figure(study: StudyResult) -> Figure:
         A figure, to be saved with `figure.savefig(path, dpi=160)`.
     """
     charts = [lay_out(study, panel) for panel in study.panels]
+    charts = [chart for chart in charts if chart.lines] or charts
     across = 2 if len(charts) in (2, 4) else min(3, max(1, len(charts)))
     width = _WIDTHS[across]
     rows = [charts[start : start + across] for start in range(0, len(charts), across)]

@@ -25,6 +25,7 @@ _QUANTITIES = {
     "angle_bound": "angle bound of the gap",
     "excess": "loss above its optimum, relative to that of a frame",
     "trend": "how much distances still move",
+    "gap_trend": "how much the gap still moves",
     "merged_classes": "classes that share a direction",
     "rate_to_formula": "rate near the frame, relative to the formula",
     "pair_cosine": "cosine of the pair that nothing pushes apart",
@@ -43,6 +44,7 @@ _QUANTITIES = {
     "certificate_correct": "seeds that end as the certificate says",
     "epochs_to_certify": "epochs that certify, as predicted",
     "dead_rows": "rows that are zero",
+    "higher_ends": "share of starts that end higher",
     "seconds": "seconds of training",
 }
 _COORDINATES = {

@@ -22,6 +22,7 @@ POSITIVE = (
     "angle_bound",
     "excess",
     "trend",
+    "gap_trend",
 )
 
 Proof = Literal["none", "learnt", "unmet", "end", "goal"]

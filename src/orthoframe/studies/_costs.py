@@ -34,7 +34,7 @@ _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "temperature": (({"features": ("network", "network, abs")}, 18.0), ({"features": "free"}, 1.0)),
     "batch-size": ((_NETWORK, 30.0),),
     "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 420.0)),
-    "extreme-imbalance": (({"features": "MNIST"}, 400.0),),
+    "extreme-imbalance": (({"features": "MNIST"}, 200.0),),
     "complexity": (({"network": ("ResNet-18", "ResNet-18, half width")}, 120.0), ({"network": "DenseNet-40"}, 300.0)),
     "paper-size": (({}, 3000.0),),
 }

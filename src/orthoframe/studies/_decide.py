@@ -67,7 +67,7 @@ def _counted(
     yes = no = untrained = unknown = 0
     for bounds, runs in seeds.values():
         kept = None if any(map(math.isnan, bounds)) else claim.kept(*bounds)
-        if not all(counts(run.final, claim.proof, kept) for run in runs):
+        if not all(counts(run.final, claim.proof, kept, claim.quantity) for run in runs):
             untrained += 1
         elif kept is None:
             unknown += 1
@@ -96,7 +96,7 @@ def _averaged(
 ) -> tuple[Comparison, float]:
     """Test the mean over seeds; a p-value against the claim. Every seed of the design is needed."""
     found = mean_interval({seed: low if low == high else math.nan for seed, ((low, high), _) in seeds.items()})
-    passed = [all(counts(run.final, claim.proof, None) for run in runs) for _, runs in seeds.values()]
+    passed = [all(counts(run.final, claim.proof, None, claim.quantity) for run in runs) for _, runs in seeds.values()]
     missing = max(0, planned - len(seeds))
     tally = Tally(0, 0, passed.count(False), 0, missing)
     if missing or not seeds:
@@ -118,14 +118,14 @@ def _averaged(
 
 
 def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int, _Seed]:
-    """The quantity by seed, or its ratio or difference, so that what a seed does to both cancels."""
-    mine = bounds_of(cell.results, claim.quantity)
+    """The quantity by seed, or its ratio or difference, so that what a seed does to both cancels; nan if not known."""
+    mine, unknown = bounds_of(cell.results, claim.quantity), (math.nan, math.nan)
     if other is None:
-        return {seed: (known, (cell.results[seed],)) for seed, known in mine.items()}
+        return {seed: (mine.get(seed, unknown), (result,)) for seed, result in cell.results.items()}
     theirs = bounds_of(other.results, claim.quantity)
     found: dict[int, _Seed] = {}
-    for seed in sorted(mine.keys() & theirs.keys()):
-        one, two = mine[seed], theirs[seed]
+    for seed in sorted(cell.results.keys() & other.results.keys()):
+        one, two = mine.get(seed, unknown), theirs.get(seed, unknown)
         known = (one[0] - two[1], one[1] - two[0]) if claim.how == "difference" else _ratio(one, two)
         found[seed] = known, (cell.results[seed], other.results[seed])
     return found

@@ -8,11 +8,12 @@ from orthoframe.studies._claims import OF, Proof
 Numbers = Mapping[str, int | float | None]  # `final` of a result
 
 PROVEN = 0.1
-"""The largest angle bound of a gap that proves a frame."""
+"""The largest angle bound of a gap at which cosines are those of a frame, in the mean over the rows compared."""
 _LEARNT = 0.5  # of the way from features that are all alike to the floor
 _AT_OPTIMUM = 0.1  # of the way from the floor of non-negative features down to the optimum of all features
 _STILL = 0.1  # exponent of the summed learning rate: twice as much training would change a quantity by 7 per cent
 _LAST = 0.2  # of the summed learning rate
+_DISTANCES = ("delta_of", "live_delta_of")  # to the frame
 
 
 def has_learnt(final: Numbers) -> bool:
@@ -21,12 +22,13 @@ def has_learnt(final: Numbers) -> bool:
     return left is None or left <= 1 - _LEARNT
 
 
-def has_ended(final: Numbers) -> bool:
+def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
     """Whether more of the same training would change nothing that a claim is about.
 
-    - Non-negative features and a floor (`angle_bound` is known): the run is at the frame, or its gap proves that all
-      its batches are. A run that is neither has ended only if something holds it: classes that share a direction, or
-      rows that are zero; and only if it no longer moves.
+    - Non-negative features and a floor (`angle_bound` is known): the run is at the frame, and that is what the claim is
+      about; or its distance no longer moves, and either its gap proves that cosines are those of a frame in the mean,
+      which can hide two small classes, or the gap stands still too, because something holds it: classes that share a
+      direction, or rows that are zero.
     - Features of any sign and one batch of everything (`excess` is known): the loss is at its optimum, up to a tenth
       of what tells it from a frame.
     - Free features: the solver says so.
@@ -34,14 +36,17 @@ def has_ended(final: Numbers) -> bool:
 
     Args:
         final: Of the result of a run.
+        quantity: What the claim is about.
     """
     if "converged" in final:
         return bool(final["converged"])
     if not has_learnt(final):
         return False
     if (bound := final.get("angle_bound")) is not None:
-        held = bool(final.get("merged_classes") or final.get("dead_rows"))
-        return at_frame(final) or bound <= PROVEN or (held and _is_still(final))
+        if quantity in _DISTANCES and at_frame(final):
+            return True
+        held = (final.get("merged_classes") or final.get("dead_rows")) and (final.get("gap_trend") or 0.0) <= _STILL
+        return bool(held or bound <= PROVEN) and _is_still(final)
     if (excess := final.get("excess")) is not None:
         return excess <= _AT_OPTIMUM
     return _is_still(final)
@@ -58,19 +63,20 @@ def is_at_goal(final: Numbers) -> bool:
     return at_frame(final) if final.get("angle_bound") is not None else has_learnt(final)
 
 
-def counts(final: Numbers, proof: Proof, kept: bool | None) -> bool:
+def counts(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
     """Whether the outcome of a run may be counted.
 
     Args:
         final: Of its result.
         proof: What the claim asks for.
         kept: Whether the run does what is claimed.
+        quantity: What the claim is about.
     """
     if proof == "none" or (proof == "unmet" and kept):
         return True
     if proof == "learnt":
         return has_learnt(final)
-    return is_at_goal(final) if proof == "goal" else has_ended(final)
+    return is_at_goal(final) if proof == "goal" else has_ended(final, quantity)
 
 
 def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None:

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from orthoframe.studies._endings import PROVEN
 from orthoframe.studies._jobs import JobResult, Number
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class PlannedNetwork:
         cosines = found.cosines.clone().fill_diagonal_(0.0)
         pair = float(cosines[_PAIR])
         cosines[_PAIR], cosines[_PAIR[::-1]] = 0.0, 0.0
+        bound = _largest_bound(rows, labels, batches, temperature)
         final: dict[str, Number] = {
             "delta_of": found.delta_of,
             "live_delta_of": found.live_delta_of,
@@ -110,7 +112,8 @@ class PlannedNetwork:
             "dead_rows": found.dead_rows,
             "pair_cosine": pair,
             "max_other_cosine": float(cosines.max()),
-            "angle_bound": _largest_bound(rows, labels, batches, temperature),
+            "angle_bound": bound,
+            "converged": float(bound <= PROVEN),  # of every class in every batch, which is all that there is to gain
             "certified": float(certificate.holds),
             "as_stated": float(certificate.holds_as_stated),
         }

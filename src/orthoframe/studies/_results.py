@@ -114,10 +114,16 @@ class Finding:
         """The comparisons, those that are worst for the claim first."""
         falling = self.claim.over == "runs" or self.claim.at_most is None
 
-        def goodness(part: Comparison) -> tuple[int, float]:
+        def goodness(part: Comparison) -> tuple[int, float, float]:
             end = part.interval.low if falling else part.interval.high
             worst = part.interval.centre if end is None else end
-            return list(Decision).index(part.decision), -math.inf if worst is None else worst if falling else -worst
+            # Of cells with as many runs for the claim, that whose runs are nearest to the limit.
+            typical = median(part.interval.known) if part.interval.known else 0.0
+            return (
+                list(Decision).index(part.decision),
+                -math.inf if worst is None else worst if falling else -worst,
+                typical if self.claim.at_most is None else -typical,
+            )
 
         return sorted(self.comparisons, key=goodness)
 

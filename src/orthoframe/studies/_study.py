@@ -27,7 +27,7 @@ class Cell:
     Attributes:
         where: Its coordinates.
         make: The job of a seed.
-        seeds: How many seeds it has at desk and paper scale; None for as many as the study has.
+        seeds: How many seeds it has at desk scale; None for as many as the study has.
     """
 
     where: Mapping[str, Any]
@@ -85,7 +85,7 @@ class Study:
 
     def seeds(self, scale: Scale, cell: Cell | None = None) -> int:
         """How many seeds a cell has; without one, how many a cell usually has."""
-        if cell is not None and cell.seeds is not None and scale != "smoke":
+        if cell is not None and cell.seeds is not None and scale == "desk":
             return cell.seeds
         return self.desk_seeds if scale == "desk" else _SEEDS[scale]
 
@@ -120,18 +120,25 @@ _WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
 _COORDINATES = {option.name for option in fields(Settings)} - {"features"}  # which tells networks from free features
 
 
-def trained(scale: Scale, where: Mapping[str, Any], *, desk: Mapping[str, Any] | None = None, **changes: Any) -> Cell:
+def trained(
+    scale: Scale,
+    where: Mapping[str, Any],
+    *,
+    desk: Mapping[str, Any] | None = None,
+    seeds: int | None = None,
+    **changes: Any,
+) -> Cell:
     """A cell of trainings that differ in their seed; coordinates that name settings are settings of the trainings too.
 
-    `desk` has settings at that scale only, where two cores must do; `changes` are settings at every scale. At `smoke`
-    it is always a tiny network on few digits; at `paper` it is the paper's setting, with CIFAR-10 instead of the digits
-    and a ResNet-18 instead of an MLP.
+    `desk` has settings at that scale only, where two cores must do, and `seeds` the number of runs there; `changes` are
+    settings at every scale. At `smoke` it is always a tiny network on few digits; at `paper` it is the paper's setting,
+    with CIFAR-10 instead of the digits and a ResNet-18 instead of an MLP.
     """
     chosen = {name: value for name, value in where.items() if name in _COORDINATES}
     settings = _network(scale, desk or {}, **chosen, **changes)
     used = {name: getattr(settings, name) for name in chosen}
     used |= {name: coordinate(used[name]) for name in ("temperature", "margin") if name in used}
-    return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)))
+    return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)), seeds)
 
 
 def free(where: Mapping[str, Any], job: FreeFeatures | FreeClassifier | GradientFlow | PlannedNetwork) -> Cell:
@@ -180,7 +187,6 @@ _MODULES = (
     "complexity",
     "generalisation",
     "paper_size",
-    "fast",
 )
 
 

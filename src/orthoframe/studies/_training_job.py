@@ -126,7 +126,7 @@ def _how_far(settings: Settings, outcome: "RunResult") -> dict[str, Number]:
     columns = {"delta_of": [r.delta_of for r in records], "raw_delta_of": [r.raw_delta_of for r in records]}
     final: dict[str, Number] = {}
     if settings.loss == "supcon" and settings.activation in _ORTHANT and last.gap is not None:
-        columns["gap"] = [record.relative_gap for record in records]
+        final["gap_trend"] = trend(done, [record.relative_gap for record in records])
         final["angle_bound"] = _angle_bound(settings, counts, last.gap)
     elif settings.loss == "supcon" and settings.scheme == "full" and settings.temperature.constant:
         final["excess"] = _excess(settings, counts, last)

@@ -32,7 +32,7 @@ def grid(scale: Scale) -> list[Cell]:
                 "ratio": 10,
                 "temperature": temperature,
             }
-            cells.append(trained(scale, where, desk=LONG, scheme="full", binding="none"))
+            cells.append(trained(scale, where, desk=LONG, seeds=6, scheme="full", binding="none"))
     return cells
 
 

@@ -43,7 +43,7 @@ STUDY = Study(
             proof="end",
         ),
         Claim(
-            "Free features end at the OF if and only if their batches are certified",
+            "The certificate tells where most free features end: at the OF if batches are certified, elsewhere if not",
             "our theory",
             "certificate_correct",
             {"features": "free"},

@@ -1,6 +1,5 @@
 """Does ReLU lead to the orthogonal frame, whatever the imbalance, the data and the network?"""
 
-from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -34,9 +33,9 @@ def grid(scale: Scale) -> list[Cell]:
         *(_cell(scale, _DIGITS, "ratios", "digits", "mlp", *point) for point in points),
         *(_cell(scale, _MNIST, "images", "mnist", ratio=ratio) for ratio in (10, 100)),
         *(_cell(scale, _FASHION, "images", "fashion-mnist", ratio=ratio) for ratio in (10, 100)),
-        _cell(scale, _DENSE, "images", "fashion-mnist", "densenet40-half"),
+        _cell(scale, _DENSE, "images", "fashion-mnist", "densenet40-half", seeds=6),
         *(
-            replace(_cell(scale, _CIFAR, "images", "cifar10", "resnet18", ratio=ratio), seeds=6)
+            _cell(scale, _CIFAR, "images", "cifar10", "resnet18", ratio=ratio, seeds=6)
             for ratio in ((10, 100) if scale != "smoke" else (10,))
         ),
     ]
@@ -50,9 +49,10 @@ def _cell(
     model: str = "mlp",
     imbalance: str = "step",
     ratio: int = 10,
+    seeds: int | None = None,
 ) -> Cell:
     where = {"grid": part, "data": data, "model": model, "imbalance": imbalance, "ratio": ratio}
-    return trained(scale, where, desk=desk)
+    return trained(scale, where, desk=desk, seeds=seeds)
 
 
 STUDY = Study(

@@ -24,7 +24,7 @@ def grid(scale: Scale) -> list[Cell]:
     for ratio in (1, 10, 50) if scale != "smoke" else (1, 10):
         for temperature in TEMPERATURES:
             where = {"features": "network", "activation": "none", "temperature": temperature, "ratio": ratio}
-            cells.append(trained(scale, where, desk=LONG, scheme="full", binding="none"))
+            cells.append(trained(scale, where, desk=LONG, seeds=7, scheme="full", binding="none"))
         counts = (large,) * 5 + (large // ratio,) * 5
         for tau in (0.1, *TEMPERATURES):
             where = {"features": "free", "activation": "none", "temperature": tau, "ratio": ratio}
