@@ -1,7 +1,8 @@
-"""The methods that `benchmarks/images.py` compares, all on one loop, plan, encoder and augmentation.
+"""The methods that `benchmarks/images.py` compares, all on one loop, encoder and augmentation.
 
 Those that the library has are settings. LDAM-DRW (Cao et al., 2019) and BCL (Zhu et al., 2022) have a head and a loss
-of their own here, written from their equations.
+of their own here, written from their equations. BCL sees one view of each image, as all methods do: with two, it would
+see half of the images in as many rows.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from orthoframe.losses import GapMeter
 from orthoframe.training import RECIPES, Loop, Outputs, Task, TaskObjective
 
-LR = (0.025, 0.05, 0.1, 0.2)
+LR = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 """Learning rates that are tried for each method."""
 
 
@@ -34,29 +35,24 @@ class _OwnObjective(TaskObjective):
 
 
 class CosineClassifier(nn.Module):
-    """Cosines to the weights of each class, times a scale."""
+    """Cosines to the weights of each class; times a scale they are scores."""
 
     def __init__(self, dim: int, classes: int, scale: float = 30.0) -> None:
         super().__init__()
-        self.raw, self.scale = nn.Parameter(torch.empty(classes, dim).uniform_(-1, 1)), scale
-
-    @property
-    def weight(self) -> Tensor:
-        """Unit rows, which predict."""
-        return F.normalize(self.raw, dim=1)
-
-    @property
-    def bias(self) -> Tensor:
-        """None."""
-        return self.raw.new_zeros(len(self.raw))
+        self.weight, self.scale = nn.Parameter(torch.empty(classes, dim).uniform_(-1, 1)), scale
 
     def forward(self, features: Tensor) -> Tensor:
         """Cosines."""
-        return F.normalize(features, dim=1) @ self.weight.T
+        return F.normalize(features, dim=1) @ F.normalize(self.weight, dim=1).T
+
+    def scores(self, features: Tensor) -> Tensor:
+        """What predicts."""
+        found: Tensor = self.scale * self(features)
+        return found
 
 
 class LdamDrw(_OwnObjective):
-    """Label-distribution-aware margins, with weights of effective numbers in the last fifth of the epochs."""
+    """Label-distribution-aware margins, with weights of effective numbers in the last fifth of the steps."""
 
     LARGEST, BETA, DEFERRED = 0.5, 0.9999, 0.8
 
@@ -73,26 +69,25 @@ class LdamDrw(_OwnObjective):
 
 
 class ContrastiveClassifier(nn.Module):
-    """A linear classifier beside a projection to the sphere, whose outputs are side by side."""
+    """A linear classifier beside a projection to the sphere, whose outputs are side by side; and one of its weights."""
 
-    def __init__(self, dim: int, classes: int, projected: int = 128) -> None:
+    def __init__(self, dim: int, classes: int) -> None:
         super().__init__()
         self.linear = nn.Linear(dim, classes)
-        self.projection = nn.Sequential(nn.Linear(dim, 512), nn.ReLU(True), nn.Linear(512, projected))
+        self.projection, self.centres = _projection(dim), _projection(dim)
 
-    @property
-    def weight(self) -> Tensor:
-        """Of the classifier, which predicts."""
-        return self.linear.weight
-
-    @property
-    def bias(self) -> Tensor:
-        """Of the classifier."""
-        return self.linear.bias
+    def scores(self, features: Tensor) -> Tensor:
+        """What predicts."""
+        found: Tensor = self.linear(features)
+        return found
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores, and unit rows."""
         return torch.cat([self.linear(features), F.normalize(self.projection(features), dim=1)], 1)
+
+
+def _projection(dim: int, hidden: int = 512, projected: int = 128) -> nn.Module:
+    return nn.Sequential(nn.Linear(dim, hidden), nn.BatchNorm1d(hidden), nn.ReLU(True), nn.Linear(hidden, projected))
 
 
 class Bcl(_OwnObjective):
@@ -106,7 +101,7 @@ class Bcl(_OwnObjective):
         k = len(self.counts)
         scores, unit = outputs.scores[:, :k], outputs.scores[:, k:]
         classified = F.cross_entropy(scores + (self.counts / self.counts.sum()).log(), labels)
-        centres = F.normalize(self.head.projection(self.head.linear.weight), dim=1)
+        centres = F.normalize(self.head.centres(self.head.linear.weight), dim=1)
         every, classes = torch.cat([unit, centres]), torch.cat([labels, torch.arange(k)])
         logits = unit @ every.T / self.TEMPERATURE
         itself = torch.eye(len(unit), len(every), dtype=torch.bool)
@@ -127,13 +122,11 @@ class Method:
         settings: That differ from those of all methods.
         head: Makes the classifier, from the dimension of features and the number of classes; None for the library's.
         objective: Its loss.
-        adjust: Post-hoc logit adjustments of the same network, each of which is a method of its own.
     """
 
     settings: dict[str, Any]
     head: Callable[[int, int], nn.Module] | None = None
     objective: type[_OwnObjective] | None = None
-    adjust: dict[str, float] | None = None
 
     def equip(self, task: Task) -> Task:
         """Give the task the head of the method."""
@@ -154,7 +147,7 @@ class Method:
 
 _CLASSIFIER: dict[str, Any] = {"loss": "cross-entropy", "binding": "none"}
 METHODS: dict[str, Method] = {
-    "cross-entropy": Method(_CLASSIFIER, adjust={"cross-entropy, adjusted": 1.0}),
+    "cross-entropy": Method(_CLASSIFIER),
     "balanced softmax": Method({**_CLASSIFIER, "loss": "balanced-softmax"}),
     "class-balanced draws": Method({**_CLASSIFIER, "scheme": "balanced"}),
     "balanced softmax, redrawn": Method({**_CLASSIFIER, "loss": "balanced-softmax", "binding": "redrawn"}),

@@ -1,9 +1,10 @@
 """Balanced accuracy on imbalanced images, ours beside what one would use instead; and the way to the frame.
 
-Every method sees the same images, as many rows and steps, the same network and augmentation. Its learning rate is
-chosen among four with the smaller budget, and where it has one an adjustment of scores for class sizes is fitted with
-each budget, on validation images that no other run sees, with a seed that is not judged; `accurate` has one learning
-rate for all data sets. Which classes are small differs from seed to seed. Accuracies are those of the whole test set.
+Every method sees the same images, as many rows (up to a batch) in as many steps (up to a few short batches), the same
+network and augmentation. Its learning rate, one for all settings, is chosen among six with the smaller budget, and an
+adjustment of its scores for class sizes is fitted in each setting with each budget and used where it helps, on
+validation images and with a seed that is not judged; `accurate` is always adjusted. Which classes are small differs
+from seed to seed. Accuracies are those of the whole test set.
 
 The second part counts epochs, seconds and FLOPs until the class means are an orthogonal frame (Delta_GM 0.1), for the
 paper's recipe, for the recipe `fast` as it was, and as it is.
@@ -21,7 +22,7 @@ import statistics
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -32,20 +33,16 @@ from lightning_fabric import Fabric
 
 from _image_methods import LR, METHODS
 from _image_speed import Way, run_way, ways
-from _image_tables import OURS, page
+from _image_tables import ADJUSTED, OURS, RULES, page
+from orthoframe.batches import BatchPlan
 from orthoframe.data import Data, LabelledImages, load_data
-from orthoframe.geometry import (
-    Calibration,
-    LinearClassifier,
-    accuracy_of,
-    calibration_error,
-    fit_adjustment,
-)
+from orthoframe.geometry import Calibration, accuracy_of, calibration_error, fit_adjustment
 from orthoframe.training import Loop, Settings, Task, encode, make_task
 
 SEEDS, TUNED = (1, 2, 3, 4, 5), 100  # seeds that are judged, and the one that choices are made with
 BUDGETS = (20_000, 60_000)  # rows
 BATCH = 100
+PARTS = 20  # of a budget, which the loop takes for epochs
 HELD_OUT, FEW = 500, 30  # validation images per class; of classes that have few
 SHARED: dict[str, Any] = {"model": "conv6", "width": 8, "batch_size": BATCH, "clean_fraction": 0.0}
 
@@ -83,14 +80,14 @@ class Job:
     seed: int
     lr: float
     tuning: bool
-    adjust: float = 0.0
-    temperature: float = 1.0
+    rule: str = ""  # by which it is judged
+    rules: dict[str, dict[str, float]] = field(default_factory=dict)  # adjustment and temperature of each
 
     @property
     def key(self) -> str:
         """By which it is kept."""
-        kind = f"tuning lr {self.lr:g}" if self.tuning else f"seed {self.seed}"
-        return f"{self.scene} | {self.method} | {self.budget} | {kind}"
+        kind = "tuning" if self.tuning else f"seed {self.seed}"
+        return f"{self.scene} | {self.method} | {self.budget} | {kind} lr {self.lr:g}"
 
 
 def _permuted(images: LabelledImages, order: np.ndarray[Any, Any]) -> LabelledImages:
@@ -117,9 +114,30 @@ def make_data(scene: Scene, seed: int, tuning: bool) -> tuple[Data, LabelledImag
     return Data(train, seen, scene.data), judged
 
 
-def rows_of(settings: Settings, data: Data) -> int:
-    """Of an epoch."""
-    return sum(map(len, make_task(replace(settings, epochs=1), given=data).plan.batches(0)))
+class Budget(BatchPlan):
+    """A plan that ends after so many rows, wherever its epoch is then, in parts that the loop takes for epochs."""
+
+    def __init__(self, plan: BatchPlan, rows: int) -> None:
+        self.__dict__.update(vars(plan))
+        ends = itertools.accumulate(len(batch) for batch in self._every(plan))
+        steps = next(number for number, end in enumerate(ends, start=1) if end >= rows)
+        kept = list(itertools.islice(self._every(plan), steps))
+        self.parts = [kept[steps * part // PARTS : steps * (part + 1) // PARTS] for part in range(PARTS)]
+
+    @staticmethod
+    def _every(plan: BatchPlan) -> Iterator[Any]:
+        return itertools.chain.from_iterable(map(plan.batches, itertools.count()))
+
+    def batches(self, epoch: int = 0) -> list[Any]:
+        """Those of a part."""
+        return self.parts[epoch]
+
+
+class Unmeasured(Loop):
+    """A loop that leaves measuring to the benchmark, which judges every kind of head."""
+
+    def _measure(self) -> dict[str, Any]:
+        return {}
 
 
 def run(job: Job, scene: Scene) -> dict[str, Any]:
@@ -128,46 +146,39 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     method = METHODS[job.method]
     data, judged = make_data(scene, job.seed, job.tuning)
     options = {**SHARED, **scene.options, **method.settings, "data": scene.data, "seed": job.seed, "lr": job.lr}
-    settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0})
-    if settings.binding == "redrawn":  # as many rows in a batch; with many classes more, and at least an epoch
-        sizes = max(BATCH // 4, BATCH - len(data.train.classes)), BATCH
-        fit = (replace(settings, batch_size=size) for size in sizes)
-        settings = next(
-            (each for each in fit if rows_of(each, data) <= 1.2 * job.budget), replace(settings, batch_size=BATCH)
-        )
-    epochs = max(1, round(job.budget / rows_of(settings, data)))
-    settings = replace(settings, epochs=epochs, measure_every=epochs)
+    settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0, "epochs": PARTS})
+    if settings.binding == "redrawn":  # as many rows in a batch; with many classes more
+        settings = replace(settings, batch_size=max(BATCH // 4, BATCH - len(data.train.classes)))
     task = method.equip(make_task(settings, given=data))
+    task = replace(task, plan=Budget(task.plan, job.budget))
     start, busy = time.perf_counter(), time.process_time()
-    loop = Loop(task, Fabric(accelerator="cpu", devices=1))
+    loop = Unmeasured(task, Fabric(accelerator="cpu", devices=1))
     method.install(loop)
-    rows = 0
-    for epoch in range(settings.num_epochs):
-        rows += sum(map(len, task.plan.batches(epoch)))
+    batches = [batch for part in range(PARTS) for batch in task.plan.batches(part)]
+    for _ in range(PARTS):
         loop.run_epoch()
-    found = {"rows": rows, "seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
+    found = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
+    found |= {"rows": sum(map(len, batches)), "steps": len(batches)}
     return {**asdict(job), **found, "results": dict(_judge(job, task, judged))}
 
 
 def _judge(job: Job, task: Task, judged: LabelledImages) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What the network is worth, by each rule that the method has."""
+    """What the network is worth by its scores as they are, and adjusted for class sizes."""
     labels, counts = judged.labels, torch.tensor(task.class_counts)
-    assert task.classifier is not None  # every method has one
-    weight, bias = task.classifier.weight.detach().double(), task.classifier.bias.detach().double()
-    rule, represent = LinearClassifier(weight, bias), task.encoder.backbone
-    plain = rule.scores(encode(represent, judged, task.normaliser))
-    shares = torch.from_numpy(task.shares()) if METHODS[job.method].adjust else counts.double()
-    logs = (shares / shares.max()).log()
-    names = {job.method: 0.0 if METHODS[job.method].adjust else None, **dict.fromkeys(METHODS[job.method].adjust or {})}
-    for name, fixed in names.items():
-        adjust, temperature = (0.0 if fixed == 0.0 else job.adjust), job.temperature
-        if job.tuning and fixed is None:
-            adjust = fit_adjustment(plain, labels, shares)
-        scores = plain - adjust * logs
+    head: Any = task.classifier  # every method has one
+    with torch.no_grad():
+        features = encode(task.encoder.backbone, judged, task.normaliser)
+        plain = getattr(head, "scores", head)(features.to(next(head.parameters()).dtype)).double()
+    logs = (counts / counts.max()).log()
+    for name in RULES:
         if job.tuning:
-            calibration = Calibration.fitted(scores, labels)
+            adjust = fit_adjustment(plain, labels, counts.double()) if name == ADJUSTED else 0.0
+            calibration = Calibration.fitted(plain - adjust * logs, labels)
             assert calibration is not None
             temperature = calibration.temperature
+        else:
+            adjust, temperature = job.rules[name]["adjust"], job.rules[name]["temperature"]
+        scores = plain - adjust * logs
         accuracy = accuracy_of(scores, labels, judged.classes, counts)
         error = calibration_error((scores / temperature).softmax(1), labels)
         numbers = {"balanced": accuracy.balanced, "minority": accuracy.minority, "worst": accuracy.worst, "ece": error}
@@ -204,21 +215,25 @@ def run_all(jobs: Sequence[Job | Way], known: dict[str, Scene], store: Store, wo
             print(f"{number} of {len(left)}: {job.key}", flush=True)
 
 
-def choose(store: Store, scene: str, method: str) -> float:
-    """The learning rate that was best on the validation images, with the smaller budget."""
-    name = _rule(method)
-    scenes_of = {scene} if method != OURS else {entry["scene"] for entry in store.runs.values() if "scene" in entry}
+def choose(store: Store, method: str) -> float:
+    """The learning rate that was best in the mean over settings: on validation images, with the smaller budget.
+
+    Of all settings that were tried, also if only some are run now: a method has one rate.
+    """
+    scenes = sorted({run["scene"] for run in store.runs.values() if run.get("tuning")})
 
     def mean(lr: float) -> float:
-        entries = [store.runs.get(_tuning(each, method, lr).key) for each in scenes_of]
-        return statistics.fmean(entry["results"][name]["balanced"] for entry in entries if entry is not None)
+        entries = [store.runs.get(_tuning(scene, method, lr).key) for scene in scenes]
+        results = [entry["results"] for entry in entries if entry is not None]
+        return statistics.fmean(found[_rule(method, found)]["balanced"] for found in results)
 
-    return max((lr for lr in LR if _tuning(scene, method, lr).key in store.runs), key=mean)
+    return max(LR, key=mean)
 
 
-def _rule(method: str) -> str:
-    """The rule of a method for which its learning rate is chosen: the adjusted one, if there is one."""
-    return [method, *(METHODS[method].adjust or {})][-1]
+def _rule(method: str, results: dict[str, dict[str, float]]) -> str:
+    """Scores as they are or adjusted, whichever is better on validation images; some methods are always adjusted."""
+    always = method in (OURS, "cross-entropy")  # the recipe does so; and that is what logit adjustment is
+    return ADJUSTED if always else max(RULES, key=lambda rule: results[rule]["balanced"])
 
 
 def _tuning(scene: str, method: str, lr: float, rows: int = BUDGETS[0]) -> Job:
@@ -242,7 +257,8 @@ def main() -> None:
     if not arguments.nothing:
         tried = itertools.product(chosen, METHODS, LR)
         run_all([_tuning(scene, method, lr) for scene, method, lr in tried], known, store, arguments.workers)
-        best = [(scene, method, choose(store, scene, method)) for scene, method in itertools.product(chosen, METHODS)]
+        rates = {method: choose(store, method) for method in METHODS}
+        best = [(scene, method, rates[method]) for scene, method in itertools.product(chosen, METHODS)]
         # Adjustment and calibration are fitted for each budget, because a network that has learnt more needs less.
         fitted = itertools.product(arguments.rows, best)
         run_all([_tuning(*each, rows) for rows, each in fitted], known, store, arguments.workers)
@@ -250,8 +266,7 @@ def main() -> None:
         jobs = [_judged(store, *each, rows, seed) for rows, seed, each in judged]
         run_all(jobs, known, store, arguments.workers)
         run_all(ways(arguments.seeds), known, store, arguments.workers)
-    rules = [rule for method, found in METHODS.items() for rule in (method, *(found.adjust or {}))]
-    tables = page(store.runs, list(known), rules, BUDGETS)
+    tables = page(store.runs, list(known), list(METHODS), BUDGETS)
     print(tables)
     if arguments.table:
         text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
@@ -262,8 +277,9 @@ _MARK = "<!-- what follows is written by benchmarks/images.py -->"
 
 
 def _judged(store: Store, scene: str, method: str, lr: float, rows: int, seed: int) -> Job:
-    found = store.runs[_tuning(scene, method, lr, rows).key]["results"][_rule(method)]
-    return Job(scene, method, rows, seed, lr, False, found["adjust"], found["temperature"])
+    found = store.runs[_tuning(scene, method, lr, rows).key]["results"]
+    rules = {rule: {name: found[rule][name] for name in ("adjust", "temperature")} for rule in RULES}
+    return Job(scene, method, rows, seed, lr, False, _rule(method, found), rules)
 
 
 if __name__ == "__main__":
