@@ -77,3 +77,13 @@ def test_folds_share_each_class(labels, seed):
     for c in range(5):
         own = np.bincount(part[numbers == c], minlength=3)
         assert own.max() - own.min() <= 1
+
+
+def test_class_weights_that_name_some_classes():
+    """A fold may lack a class that is named, and have one that is not."""
+    names = np.array(["a", "b", "c", "d"])[LABELS]
+    names[0] = "d"  # the only one, which one of three networks does not see
+    small = clone(SMALL).set_params(epochs=3)
+    found = clone(small).set_params(class_weight={"a": 1.0, "d": 2.0}).fit(ROWS, names)
+    whole = clone(small).set_params(class_weight={"a": 1.0, "b": 1.0, "c": 1.0, "d": 2.0}).fit(ROWS, names)
+    assert (found.adjust_, found.calibration_) == (whole.adjust_, whole.calibration_)

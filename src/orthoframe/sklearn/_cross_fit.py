@@ -35,6 +35,9 @@ def cross_fit(
         if len(held) and len(np.unique(numbers[inside])) > 1:
             weights = None if sample_weight is None else sample_weight[inside]
             network = clone(fitted).set_params(adjust=None, random_state=(seed + 1 + fold) % 2**31)
+            if isinstance(fitted.class_weight, dict):  # of the classes that are there, all of which it must name
+                there = np.unique(labels[inside]).tolist()
+                network.set_params(class_weight={each: fitted.class_weight.get(each, 1.0) for each in there})
             network.fit(rows[inside], labels[inside], weights)
             columns = torch.from_numpy(np.searchsorted(fitted.classes_, network.classes_))
             found = _cosines(network, rows[held])
