@@ -3,7 +3,7 @@
 (function (page) {
   const MOST_POINTS = 512;
 
-  // What a run has been: at most so many points, evenly spaced; every second one is left out when they are too many.
+  // What a run has been: at most MOST_POINTS points, evenly spaced; when there are more, every second one is left out.
   class History {
     constructor() {
       this.points = [];

@@ -7,7 +7,7 @@
 
   const toTick = (temperature) => (TICKS * Math.log(temperature / COLDEST)) / Math.log(HOTTEST / COLDEST);
   const fromTick = (tick) => Number((COLDEST * (HOTTEST / COLDEST) ** (tick / TICKS)).toPrecision(2));
-  const speedName = (speed) => (speed < 1 ? `1 step in ${1 / speed} frames` : `${speed} step${speed > 1 ? "s" : ""} a frame`);
+  const speedName = (speed) => (speed < 1 ? `1 step in ${1 / speed} frames` : `${speed} step${speed > 1 ? "s" : ""} per frame`);
 
   function find(id) {
     return document.getElementById(id);

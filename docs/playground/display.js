@@ -58,7 +58,7 @@
       find("verdict").className = certificate.holds ? "holds" : "fails";
       const notes = [];
       if (settings.plan === "reshuffle") notes.push(run.epoch ? `Over ${run.epoch + 1} epochs.` : "Over the first epoch.");
-      if (!settings.relu) notes.push("It speaks of non-negative features: without ReLU the optimum is another.");
+      if (!settings.relu) notes.push("It applies to non-negative features; without ReLU the optimum is different.");
       find("certificate-note").textContent = notes.join(" ");
       find("witness").disabled = find("repair").disabled = certificate.holds;
       page.drawGraph(find("graph"), run, this.colours);

@@ -1,7 +1,7 @@
 // The batch interaction graph: samples of a class that share batches, and class pairs that batches push apart.
 "use strict";
 (function (page) {
-  const ALL_EDGES = 10; // up to so many samples of a class in a batch all edges are drawn; of more, a ring
+  const ALL_EDGES = 10; // samples of a class in a batch up to which all edges are drawn; of more, a ring
   const [MARGIN, ABOVE, BESIDE] = [6, 22, 86]; // pixels for labels
 
   // Classes around an ellipse, and the samples of each around its place; labels are outside, above or beside them.

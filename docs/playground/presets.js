@@ -19,7 +19,7 @@
       title: "Balanced classes",
       text:
         "Three classes of ten points each follow the gradient of the supervised contrastive loss, and with " +
-        "non-negative features every class ends on an axis of its own. The loss then is at its floor and Δ<sub>GM</sub>, the " +
+        "non-negative features every class ends on an axis of its own. The loss is then at its floor, and Δ<sub>GM</sub>, the " +
         "distance to an orthogonal frame, is 0.",
     },
     {
@@ -56,9 +56,9 @@
     {
       title: "Temperature and speed",
       text:
-        "At temperature 0.1 every class gathers within a second, and then the classes creep apart: at a low temperature " +
-        "those that are apart already hardly push each other. Raise the temperature to 0.5, or the margin to 0.5, while " +
-        "it runs: the end is the same frame, and it is there within seconds.",
+        "At temperature 0.1 every class gathers within a second, and then the classes creep apart: at a low temperature, " +
+        "classes that are already apart hardly push each other. Raise the temperature to 0.5, or the margin to 0.5, while " +
+        "it runs: the end is the same frame, and it is reached within seconds.",
       settings: { sizes: [8, 8, 8, 8, 8], temperature: 0.1, seed: 1 },
     },
   ].map(({ title, text, settings }) => ({ title, text, settings: { ...DEFAULTS, ...settings } }));

@@ -54,7 +54,7 @@
       this.evaluate();
     }
 
-    // Goes on where a run was, after so many steps and epochs.
+    // Goes on where a run was, after the given steps and epochs.
     resume(rows, step, epoch) {
       page.project(rows, this.settings.relu);
       this.rows = rows;

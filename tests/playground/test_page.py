@@ -20,9 +20,25 @@ const style = getComputedStyle(document.documentElement);
 return Object.fromEntries(arguments[0].map((name) => [name, style.getPropertyValue("--" + name).trim()]));
 """
 
+# How many pixels of a canvas have a colour, or nearly.
+PIXELS = """
+const canvas = document.getElementById(arguments[0]);
+const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+let found = 0;
+for (let i = 0; i < data.length; i += 4)
+  if (data[i + 3] > 128 && arguments[1].every((part, m) => Math.abs(data[i + m] - part) < 12)) found++;
+return found;
+"""
+
 
 def state(browser):
     return browser.execute_script(STATE)
+
+
+def warnings_in(browser, canvas):
+    """The pixels of a canvas in the colour of warnings."""
+    colour = browser.execute_script(COLOURS, ["warn"])["warn"]
+    return browser.execute_script(PIXELS, canvas, [int(colour[i : i + 2], 16) for i in (1, 3, 5)])
 
 
 def text(browser, name):
@@ -188,7 +204,7 @@ def test_controls_change_the_run(opened):
     assert "the frame term leaves every sample one optimum of its own" in text(browser, "sentence")
     Select(browser.find_element("id", "plan")).select_by_value("reshuffle")
     click(browser, "relu")
-    assert "without ReLU the optimum is another" in text(browser, "certificate-note")
+    assert "without ReLU the optimum is different" in text(browser, "certificate-note")
     browser.find_element("id", "temperature").send_keys(Keys.HOME)
     browser.find_element("id", "margin").send_keys(Keys.END)
     settings = state(browser)["settings"]
@@ -196,6 +212,75 @@ def test_controls_change_the_run(opened):
     click(browser, "one")
     assert np.isfinite(state(browser)["rows"]).all()
     assert browser.get_log("browser") == []
+
+
+def test_plan_batch_size_seed_and_speed(opened):
+    from selenium.webdriver import Keys
+    from selenium.webdriver.support.ui import Select
+
+    def write(name, value):
+        field = browser.find_element("id", name)
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(value, Keys.TAB)
+
+    def sizes():
+        return [len(batch) for batch in state(browser)["batches"]]
+
+    browser = opened("#preset=4")
+    start = state(browser)
+    assert sizes() == [8, 8, 8]
+    write("batch-size", "6")
+    assert sizes() == [6, 6, 6, 6]
+    write("batch-size", "1")  # the fewest that can be compared
+    assert sizes() == [2] * 12
+    write("batch-size", "8")
+    for plan, expected in (("bound", [11, 11, 11]), ("full", [24]), ("reshuffle", [8, 8, 8]), ("partition", [8, 8, 8])):
+        Select(browser.find_element("id", "plan")).select_by_value(plan)
+        assert sizes() == expected
+        assert browser.find_element("id", "batch-size").is_enabled() == (plan != "full")
+    click(browser, "one")
+    write("seed", "5")
+    assert state(browser)["step"] == 0
+    assert state(browser)["rows"] != start["rows"]
+    write("seed", str(start["settings"]["seed"]))
+    assert state(browser)["rows"] == start["rows"]
+    assert state(browser)["batches"] == start["batches"]
+    for key, speed, words in ((Keys.HOME, 0.25, "1 step in 4 frames"), (Keys.END, 64, "64 steps per frame")):
+        browser.find_element("id", "speed").send_keys(key)
+        assert browser.execute_script("return orthoframe.state.settings.speed") == speed
+        assert text(browser, "speed-value") == words
+    assert browser.get_log("browser") == []
+
+
+def test_the_sphere_is_turned_with_the_mouse(opened):
+    from selenium.webdriver import ActionChains
+
+    picture = "return document.getElementById('sphere').toDataURL()"
+    browser = opened("#preset=1")
+    put_in_view(browser, "sphere")
+    view, before = state(browser)["view"], browser.execute_script(picture)
+    ActionChains(browser).drag_and_drop_by_offset(browser.find_element("id", "sphere"), 60, 30).perform()
+    assert state(browser)["view"] == pytest.approx({"yaw": view["yaw"] - 0.4, "pitch": view["pitch"] + 0.2}, abs=0.01)
+    assert browser.execute_script(picture) != before
+
+
+def test_the_graph_shows_in_colour_what_is_not_connected(opened):
+    assert warnings_in(opened("#preset=5"), "graph") == 0  # bound
+    assert warnings_in(opened("#preset=4"), "graph") > 100  # classes in pieces
+    apart = "#sizes=4.4.4&plan=edited&batches=0.1.2.3.4.5.6.7_4.5.6.7.8.9.10.11"  # A and C never meet
+    browser = opened(apart)
+    assert "A and C" in text(browser, "sentence")
+    assert warnings_in(browser, "graph") > 20
+    assert text(browser, "sentence") in browser.find_element("id", "graph").accessible_name
+    assert warnings_in(opened(apart + "&loss=frame"), "graph") == 0  # which needs no meetings
+
+
+def test_the_chart_has_the_floor(opened):
+    browser = opened("#preset=1")
+    assert warnings_in(browser, "chart") > 20  # the dashed line
+    before = browser.execute_script("return document.getElementById('chart').toDataURL()")
+    click(browser, "one")
+    assert browser.execute_script("return document.getElementById('chart').toDataURL()") != before
 
 
 def test_a_link_brings_the_state_back(opened):
