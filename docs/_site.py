@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[1]
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 COMMANDS = re.compile(r'<div class="language-sh .*?</pre>', re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
+INLINE = re.compile(r"<code>[^<]*\s[^<]*</code>")  # several words in a sentence or a table
+SHORT = re.compile(r"<code>(?=[^<\s]{2,20}</code>)")  # one word in a sentence or a table
 FUNCTION = re.compile(r"<m([io])>([A-Za-z]{2,})</m\1>")
+SITE_LINK = re.compile(r'(class="[^"]*\bsite"[^>]*?) hidden')
 SLASH = "<mo>&#x0002F;</mo>"
 THIN = '<mspace width="0.167em" />'
 PARENTHESIS = '<mo stretchy="false">&#x00028;'
@@ -34,10 +37,19 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """Typeset the formulas, which the extension arithmatex has found: MathML needs neither a script nor a network.
 
-    Long commands wrap, and browsers break lines after any hyphen: each option is marked, so that it stays whole.
+    Long commands wrap, and browsers break lines after any hyphen: each option is marked, so that it stays whole, in
+    blocks as in sentences and narrow columns; so is a single short word of code.
     """
-    content = COMMANDS.sub(lambda block: OPTION.sub(r'<span class="option">\g<0></span>', block[0]), content)
+    for code in (COMMANDS, INLINE):
+        content = code.sub(lambda found: OPTION.sub(r'<span class="option">\g<0></span>', found[0]), content)
+    content = SHORT.sub('<code class="option">', content)
     return FORMULA.sub(lambda found: mathml(html.unescape(found[2]).strip(), block=found[1] == "div"), content)
+
+
+def on_post_build(config: Any) -> None:
+    """Show the links of the playground into the site, which is not around it everywhere."""
+    page = Path(config["site_dir"]) / "playground" / "index.html"
+    page.write_text(SITE_LINK.sub(r"\1", page.read_text()))
 
 
 def mathml(formula: str, block: bool) -> str:

@@ -56,7 +56,9 @@ def environment(built, tmp_path_factory):
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     others = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (site / "others.pth").write_text("\n".join(others))
-    run(sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--no-index", "--no-compile", built[0])
+    # Whether or not the tests have it installed: what they have is not in this environment.
+    options = ("--ignore-installed", "--no-deps", "--no-index", "--no-compile")
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, built[0])
     return folder
 
 
@@ -100,11 +102,11 @@ def test_the_wheel_runs_outside_the_checkout(environment, tmp_path):
 
 
 def test_versions_agree():
-    assert re.findall(r"^## (\S+) \(\d{4}-\d\d-\d\d\)$", (ROOT / "CHANGELOG.md").read_text(), re.M)[0] == (
-        orthoframe.__version__
-    )
+    changes = (ROOT / "CHANGELOG.md").read_text()
+    version, date = re.findall(r"^## (\S+) \((\d{4}-\d\d-\d\d)\)$", changes, re.MULTILINE)[0]
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    assert citation["version"] == orthoframe.__version__
+    assert version == citation["version"] == orthoframe.__version__
+    assert date == str(citation["date-released"])
 
 
 def test_the_versions_of_python_that_are_promised_are_those_that_are_tested():

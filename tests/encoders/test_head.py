@@ -1,7 +1,6 @@
 """The head against its formula, its invariances, and the rows that have no direction."""
 
 import math
-import shutil
 from typing import get_args
 
 import pytest
@@ -136,9 +135,8 @@ def test_under_autocast(activation):
     assert head.linear.weight.grad.any()
 
 
-COMPILED = [("eager", activation) for activation in ACTIVATIONS]  # one graph each, run as it is
-if shutil.which("g++") or shutil.which("clang++"):
-    COMPILED.append(("inductor", "square"))
+# One graph each, run as it is; tests/training/test_runs.py has a network that is compiled to machine code.
+COMPILED = [*(("eager", activation) for activation in ACTIVATIONS), ("aot_eager", "square")]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")

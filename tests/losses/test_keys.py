@@ -40,7 +40,7 @@ def test_with_prototypes_that_optimum_is_gone():
     assert total(witness(), **PROTOTYPES) > floor(**PROTOTYPES) + 1.0
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_with_prototypes_every_start_ends_at_the_frame(seed):
     features = torch.rand(6, 4, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     if seed == 0:
