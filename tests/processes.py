@@ -42,6 +42,7 @@ def start(worker, ranks, folder, *arguments, seconds=120):
 def _run(worker, rank, ranks, folder, *arguments):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    dist.barrier()  # A rank that has left before the other has connected to it makes that one fail.
     try:
         result = {"value": worker(rank, *arguments)}
     except Exception:

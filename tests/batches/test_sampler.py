@@ -161,7 +161,7 @@ TORCHRUN = {
 }
 FABRIC = {
     "start": "from lightning_fabric import Fabric\n"
-    'fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")\nfabric.launch()\n'
+    'fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")\nfabric.launch()\nfabric.barrier()\n'
     "rank, world_size = fabric.global_rank, fabric.world_size",
     "wrap": "loader = fabric.setup_dataloaders(loader, use_distributed_sampler=False)",
 }
