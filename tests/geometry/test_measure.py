@@ -325,3 +325,9 @@ def test_strings_of_other_kinds():
         geometry = measure(np.eye(2), np.array(["a", "b"], dtype=dtype))
         assert geometry.names == ("a", "b")
         json.dumps(geometry.to_dict())
+
+
+def test_features_of_a_graph_are_measured_without_a_warning(recwarn):
+    features = torch.eye(2, requires_grad=True).relu()
+    assert measure(features, [0, 1]).delta_of == 0
+    assert not recwarn.list

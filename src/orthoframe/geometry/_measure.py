@@ -68,7 +68,7 @@ def measure(
         Class means form an orthogonal frame, and classes have collapsed.
     """
     # What is mapped from a file is not read here.
-    rows = features if isinstance(features, np.ndarray) else feature_tensor(features)
+    rows = features if isinstance(features, np.ndarray) else feature_tensor(features).detach()
     if rows.ndim != 2:
         raise ValueError(f"features must have shape [rows, dim], not {list(rows.shape)}")
     classes, names = _numbered(labels, num_classes)
