@@ -69,6 +69,7 @@ _COORDINATES = {
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
 _BARE = (
+    "features",
     "data",
     "model",
     "loss",
