@@ -56,7 +56,7 @@
   // classes are pushed apart by a batch in which one of them has at least two rows.
   class Scan {
     constructor(classes, k) {
-      Object.assign(this, { classes, k, met: matrix(k), touched: matrix(k), numBatches: 0 });
+      Object.assign(this, { classes, k, met: matrix(k), touched: matrix(k), numBatches: 0, done: false });
       this.components = new Components(classes.length);
       this.seen = new Array(classes.length).fill(false);
       this.shared = new Array(k).fill(false); // classes that are in a batch with another row
@@ -70,6 +70,12 @@
         if (this.components.scattered(samples) === 1) this.single.delete(content);
       }
       return this;
+    }
+
+    // Whether every class is connected and every pair is pushed apart: from then on no batch changes a verdict.
+    get complete() {
+      this.done ||= this.met.every((row) => row.every(Boolean)) && this.components.pieces(this.classes, this.k).every((number) => number === 1);
+      return this.done;
     }
 
     addBatch(batch) {

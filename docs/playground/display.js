@@ -57,7 +57,7 @@
       find("verdict").textContent = certificate.holds ? "✓ certified" : "✕ not certified";
       find("verdict").className = certificate.holds ? "holds" : "fails";
       const notes = [];
-      if (settings.plan === "reshuffle") notes.push(run.epoch ? `Over ${run.epoch + 1} epochs.` : "Over the first epoch.");
+      if (settings.plan === "reshuffle") notes.push(run.epoch ? `Over ${Math.min(run.epoch + 1, page.MOST_SCANNED)} epochs.` : "Over the first epoch.");
       if (!settings.relu) notes.push("It applies to non-negative features; without ReLU the optimum is different.");
       find("certificate-note").textContent = notes.join(" ");
       find("witness").disabled = find("repair").disabled = certificate.holds;
