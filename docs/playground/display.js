@@ -15,6 +15,10 @@
     if (find(id).textContent !== text) find(id).textContent = text;
   }
 
+  function listed(words) {
+    return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
+  }
+
   function say(text) {
     const [first, ...others] = text.split("Δ_GM");
     const subscript = () => Object.assign(document.createElement("sub"), { textContent: "GM" });
@@ -30,24 +34,32 @@
 
     all({ run, state, history, before }) {
       this.controls.show(state.settings);
-      this.story(state.preset);
+      this.story(state);
       this.numbers(run);
       this.certificate(run);
       this.batches(run);
       this.pictures({ run, state, history, before });
     }
 
-    story(preset) {
+    story({ preset, settings }) {
+      const changes = page.changesOf(preset, settings);
       find("story-title").textContent = preset === null ? "Your own" : `${preset + 1}. ${PRESETS[preset].title}`;
       find("story-text").innerHTML = preset === null ? OWN : PRESETS[preset].text;
       [...find("presets").querySelectorAll("button")].forEach((button, number) => {
-        if (number === preset) {
+        button.classList.toggle("changed", number === preset && changes.length > 0);
+        if (number === preset && !changes.length) {
           button.setAttribute("aria-current", "step");
           find("presets").scrollLeft = button.parentElement.offsetLeft - find("presets").offsetLeft - 10;
         } else {
           button.removeAttribute("aria-current");
         }
       });
+      find("changed").hidden = find("back").hidden = !changes.length;
+      find("story-text").classList.toggle("changed", changes.length > 0);
+      if (changes.length) {
+        setText("changed", `You changed ${listed(changes)}: what you see may differ from what step ${preset + 1} tells.`);
+        setText("back", `Back to step ${preset + 1}`);
+      }
       find("next").hidden = preset === null || preset === PRESETS.length - 1;
     }
 

@@ -251,6 +251,10 @@
     );
     const numbers = () => `loss ${format(run.loss)}, floor ${format(run.floor)}, Δ_GM ${format(run.measure().delta)}`;
     const actions = {
+      back: () => {
+        showPreset(state.preset);
+        find("play").focus(); // the button is gone
+      },
       next: () => showPreset(state.preset + 1),
       play: () => {
         setPlaying(!state.playing);

@@ -61,9 +61,10 @@
     }
   }
 
+  // A preset is named only by a link to its own settings: what its text tells need not be so with others.
   // State is {preset, settings, view: {yaw, pitch}, step, epoch, rows}; rows are left out at the start of a run.
   function toFragment({ preset, settings, view, step, epoch, rows }) {
-    const parts = preset === null ? [] : [["preset", preset + 1]];
+    const parts = preset === null || page.changesOf(preset, settings).length ? [] : [["preset", preset + 1]];
     for (const [name, [write]] of Object.entries(FIELDS)) parts.push([name, write(settings[name])]);
     if (settings.plan === "edited") parts.push(["batches", settings.batches.map((batch) => batch.join(".")).join("_")]);
     parts.push(["yaw", view.yaw.toFixed(2)], ["pitch", view.pitch.toFixed(2)]);

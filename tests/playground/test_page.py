@@ -89,6 +89,43 @@ def test_every_preset_can_be_clicked(opened):
     assert browser.get_log("browser") == []
 
 
+def test_a_story_that_was_changed_says_so(opened):
+    """By a control, by an edit of the batches and by a repair; links to it do not name the step."""
+    from selenium.webdriver import Keys
+
+    def move_a_sample():
+        chip(browser, state(browser)["batches"][0][0]).send_keys(Keys.DELETE)
+
+    def address():
+        click(browser, "copy")
+        return browser.current_url.partition("#")[2]
+
+    def warm():
+        browser.find_element("id", "temperature").send_keys(Keys.END)
+
+    for change, words in (
+        (lambda: click(browser, "repair"), "You changed batches:"),
+        (move_a_sample, "You changed batches:"),
+        (warm, "You changed temperature:"),
+    ):
+        browser = opened("#preset=4")
+        assert not browser.find_element("id", "changed").is_displayed()
+        assert not browser.find_element("id", "back").is_displayed()
+        browser.find_element("id", "speed").send_keys(Keys.END)  # of which the story tells nothing
+        assert "preset=4" in address()
+        change()
+        assert text(browser, "changed").startswith(words)
+        assert browser.find_elements("css selector", "#presets [aria-current]") == []
+        assert "preset=" not in (changed := address())
+        click(browser, "back")
+        assert not browser.find_element("id", "changed").is_displayed()
+        assert browser.find_element("css selector", "#presets [aria-current]").text.startswith("4 ")
+        assert "preset=4" in address()
+        assert text(opened("#" + changed), "story-title") == "Your own"
+    click(browser, "relu")  # a state of nobody's story has nothing to go back to
+    assert not browser.find_element("id", "back").is_displayed()
+
+
 def test_steps_and_reset(opened):
     browser = opened("#preset=3")
     start = state(browser)
@@ -339,7 +376,9 @@ def test_a_link_in_the_open_page(opened):
 
 def test_everything_has_a_name_for_a_screen_reader(opened):
     browser = opened("#preset=4")
-    elements = browser.find_elements("css selector", "button, input:not([hidden]), select, canvas, section, form, nav")
+    elements = browser.find_elements(
+        "css selector", "button:not([hidden]), input:not([hidden]), select, canvas, section, form, nav"
+    )
     assert len(elements) > 50
     for element in elements:
         assert element.accessible_name.strip(), element.get_attribute("outerHTML")[:200]
