@@ -301,6 +301,22 @@ def test_the_sphere_is_turned_with_the_mouse(opened):
     assert browser.execute_script(picture) != before
 
 
+@pytest.mark.parametrize("classes", ["10.10.10", "10.10.10&relu=0", "50.50.50.50", "80.40.30.20.20.10"])
+@pytest.mark.parametrize("width", [1100, 1280, 1900])
+def test_the_matrix_is_beside_the_points(opened, classes, width):
+    covered = """
+    const canvas = document.getElementById("sphere");
+    const [table, place] = [document.getElementById("cosines"), canvas].map((element) => element.getBoundingClientRect());
+    const [x, y] = [table.left - place.left, table.top - place.top];
+    const {data} = canvas.getContext("2d").getImageData(x, y, table.width, table.height);
+    return data.some((part, i) => i % 4 === 3 && part > 0);
+    """
+    browser = opened(f"#sizes={classes}&temperature=0.1&plan=partition&batchSize=20", width=width)
+    for _ in range(8):  # from every side, and at first as it is shown
+        assert not browser.execute_script(covered)
+        browser.find_element("id", "sphere").send_keys("\ue012" * 6)
+
+
 def test_the_graph_shows_in_colour_what_is_not_connected(opened):
     assert warnings_in(opened("#preset=5"), "graph") == 0  # bound
     assert warnings_in(opened("#preset=4"), "graph") > 100  # classes in pieces
