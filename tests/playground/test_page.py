@@ -459,6 +459,16 @@ def test_a_frame_of_200_points_is_short(opened, options, capsys):
     browser = opened(f"#{MANY}&temperature=0.1{options}")
     click(browser, "play")
     until(browser, lambda _: browser.execute_script("return orthoframe.timing.frames") > 60)
+def test_a_link_to_features_of_too_few_dimensions_is_refused(opened):
+    rows = "AACAPwAAAAAAAAAA"  # (1, 0, 0)
+    browser = opened(f"#sizes=10.10.10.10&step=5&rows={rows * 40}")  # of four classes
+    assert text(browser, "status") == f"This link has parts that are not understood: rows={(2 * rows)[:20]}."
+    assert len(state(browser)["rows"]) == 40 * 4
+    click(browser, "one")
+    assert np.isfinite(state(browser)["rows"]).all()
+    assert text(opened(f"#sizes=10.10.10&step=5&rows={rows * 30}"), "status") == "At step 5."
+
+
     timing = browser.execute_script("return orthoframe.timing")
     mean = timing["work"] / timing["frames"]
     with capsys.disabled():
