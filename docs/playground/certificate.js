@@ -131,6 +131,11 @@
     return { ...found, reasons: reasons(found), sentence: sentence(found) };
   }
 
+  // Words as a part of a sentence.
+  function listed(words) {
+    return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
+  }
+
   function namedAbsent(absent) {
     const few = absent.slice(0, SHOWN).join(", ") + (absent.length > SHOWN ? ", ..." : "");
     return absent.length > 1 ? `${absent.length} samples are in no batch (${few})` : `sample ${few} is in no batch`;
@@ -214,5 +219,5 @@
     return sets.reduce((best, pieces) => (pieces.length < best.length ? pieces : best));
   }
 
-  Object.assign(page, { Components, Scan, closeSingle, certify, witness });
+  Object.assign(page, { Components, Scan, closeSingle, certify, witness, listed });
 })((globalThis.orthoframe ??= {}));
