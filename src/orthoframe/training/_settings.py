@@ -214,7 +214,8 @@ class Settings:
 
         Examples:
             >>> settings = Settings(lr=1.0, clean_fraction=0.4)
-            >>> [round(settings.learning_rate(progress), 2) for progress in (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)]
+            >>> progress = (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)
+            >>> [round(settings.learning_rate(part), 2) for part in progress]
             [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
         """
         restart = 1.0 - self.clean_fraction
