@@ -180,6 +180,21 @@ def test_what_is_not_run_is_still_in_a_page():
     assert set(NOT_RUN) <= {command for page in PAGES for command in shell(page)}
 
 
+def test_the_index_of_results_has_every_page():
+    folder = ROOT / "docs" / "results"
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
+    assert {page.name for page in folder.glob("*.md")} - {"index.md"} == linked
+
+
+def test_two_sets_of_the_benchmark_of_classes_can_be_left_out(tmp_path):
+    def command(folder):
+        make = ["make", "-n", "bench-classes", f"MLBENCH={folder}"]
+        return subprocess.run(make, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    assert f"--mlbench {tmp_path} --table" in command(tmp_path)
+    assert "--mlbench" not in command(tmp_path / "absent")
+
+
 def test_fenced_blocks_have_a_language():
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(blocks(page.read_text())), f"{page}: an indented block"
