@@ -180,6 +180,15 @@ def test_what_is_not_run_is_still_in_a_page():
     assert set(NOT_RUN) <= {command for page in PAGES for command in shell(page)}
 
 
+def test_the_readme_fits_the_column_of_a_host():
+    """Code of 830 pixels, 16 of them on each side, in letters of 8.2 pixels; a figure that leaves room for the rest."""
+    readme = (ROOT / "README.md").read_text()
+    assert max(len(line) for _, block in blocks(readme) for line in block.splitlines()) <= (830 - 32) / 8.2
+    (width,) = re.findall(r'<img src="docs/figures/playground.gif" width="(\d+)"', readme)
+    assert int(width) <= 480
+    assert "orthoframe playground" in readme  # hosts show the page itself as its source
+
+
 def test_the_index_of_results_has_every_page():
     folder = ROOT / "docs" / "results"
     linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
