@@ -10,6 +10,7 @@
   class Components {
     constructor(count, parents = Array.from({ length: count }, (_, i) => i)) {
       this.parents = parents;
+      this.joins = 0; // how often components became one
     }
 
     copy() {
@@ -27,7 +28,10 @@
     join(samples) {
       const roots = samples.map((sample) => this.root(sample));
       const lowest = Math.min(...roots);
-      for (const root of roots) this.parents[root] = lowest;
+      for (const root of roots) {
+        if (this.parents[root] !== lowest) this.joins++;
+        this.parents[root] = lowest;
+      }
     }
 
     roots() {
@@ -64,7 +68,10 @@
     }
 
     add(batches) {
-      for (const batch of batches) this.addBatch([...batch]);
+      const { joins } = this.components;
+      let larger = false;
+      for (const batch of batches) larger = this.addBatch([...batch]) || larger;
+      if (!larger && this.components.joins === joins) return this; // as for most epochs of many
       closeSingle(this.components, [...this.single.values()]);
       for (const [content, { samples }] of this.single) {
         if (this.components.scattered(samples) === 1) this.single.delete(content);
@@ -78,6 +85,7 @@
       return this.done;
     }
 
+    // Returns whether it is one of a single class that may tie its rows together.
     addBatch(batch) {
       const number = this.numBatches++;
       const groups = Array.from({ length: this.k }, () => []);
@@ -94,10 +102,11 @@
           if (groups[c].length > 1 || groups[other].length > 1) this.met[c][other] = true;
         }
       }
+      if (present.length > 1 || batch.length < 2 || this.components.scattered(batch) === 1) return false;
       const content = [...batch].sort((a, b) => a - b).join(" ");
-      if (present.length === 1 && batch.length > 1 && !this.single.has(content)) {
-        this.single.set(content, { number, samples: batch });
-      }
+      if (this.single.has(content)) return false;
+      this.single.set(content, { number, samples: batch });
+      return batch.length > 2;
     }
   }
 

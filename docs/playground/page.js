@@ -96,9 +96,9 @@
   function frame(now) {
     if (!state.playing) return;
     const start = performance.now();
-    const wasCertified = run.certificate.holds;
+    const wasCertified = run.holds;
     takeSteps();
-    const changed = run.resting || run.certificate.holds !== wasCertified;
+    const changed = run.resting || run.holds !== wasCertified;
     // Readers who want less motion see a picture twice in a second.
     if (changed || now - drawnAt > (calm.matches ? SELDOM : 0)) {
       display.pictures(shown());

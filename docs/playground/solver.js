@@ -4,7 +4,7 @@
   const STEP = 0.01; // of the gradient of the sum over anchors: a time of the gradient flow
   const SHORTEST = STEP / 2 ** 20;
   const MOST_DRAWN = 300; // batches whose graph is drawn
-  const MOST_SCANNED = 20000; // epochs that the certificate is about at most: a link to a later one takes a second to open
+  const MOST_SCANNED = 20000; // epochs that the certificate is about at most: a link to a later one opens in two seconds
   const STILL = 1e-8; // rows that move by less in a step of this length are at rest
 
   // The gradient without its part along the rows, which have unit norm.
@@ -86,12 +86,27 @@
     }
 
     prepare() {
-      const { settings, classes, k } = this;
-      this.objective = page.makeObjective(classes, k, this.batches, settings);
-      const byFrame = settings.loss === "frame";
-      const known = this.certificate?.scan === this.scan && this.certificate.holds && this.certificate.byFrame === byFrame;
-      if (!known) this.certificate = page.certify(this.scan, page.NAMES, byFrame);
+      this.objective = page.makeObjective(this.classes, this.k, this.batches, this.settings);
       this.evaluate();
+    }
+
+    get byFrame() {
+      return this.settings.loss === "frame";
+    }
+
+    // Whether the certificate holds: what is asked in every frame, while its sentence is asked for when it is read.
+    get holds() {
+      return this.byFrame ? this.scan.seen.every(Boolean) : this.scan.complete;
+    }
+
+    // What the batches so far guarantee.
+    get certificate() {
+      const { scan, byFrame, known } = this;
+      if (known?.scan !== scan || known.byFrame !== byFrame || this.knownOf !== scan.numBatches) {
+        this.known = page.certify(scan, page.NAMES, byFrame);
+        this.knownOf = scan.numBatches;
+      }
+      return this.known;
     }
 
     evaluate() {

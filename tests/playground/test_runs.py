@@ -102,6 +102,23 @@ def test_the_certificate_does_not_depend_on_the_loss_of_earlier_steps(browser, w
     assert changed["sentence"].startswith("Certified")
 
 
+def test_a_step_makes_no_certificate(browser):
+    """Its sentence takes tens of milliseconds where many batches are of a single class; whether it holds is known."""
+    script = """
+    const sizes = [80, 40, 30, 20, 20, 10];
+    const run = new orthoframe.Run({...orthoframe.DEFAULTS, sizes, plan: "reshuffle", batchSize: arguments[0]});
+    const {certify} = orthoframe;
+    let made = 0;
+    orthoframe.certify = (...given) => { made++; return certify(...given); };
+    const held = [];
+    for (let i = 0; i < 10; i++) { run.advance(); held.push(run.holds); }
+    return [made, held.at(-1) === run.certificate.holds, held.at(-1), run.certificate === run.certificate, made];
+    """
+    assert browser.execute_script(script, 2) == [0, True, False, True, 1]
+    browser.refresh()
+    assert browser.execute_script(script, 20) == [0, True, True, True, 1]
+
+
 def test_a_link_to_an_epoch_far_away_opens(opened):
     rows = "AACAPwAAAAAAAAAA" * 6  # of batches of two, which push no pair of classes apart in any epoch
     browser = opened(f"#sizes=2.2.2&plan=reshuffle&batchSize=2&step=5&epoch=1000000000&rows={rows}")
