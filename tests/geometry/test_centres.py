@@ -14,6 +14,28 @@ from orthoframe.geometry import accuracy_of
 NAN = float("nan")
 
 
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: NearestCentre(torch.ones(3)), r"centres must have shape \[classes, dim\], not \[3\]"),
+        (lambda: NearestCentre("a"), "centres must be"),
+        (lambda: NearestCentre(torch.eye(3)).predict(torch.ones(2, 4)), r"shape \[rows, 3\].*not \[2, 4\]"),
+        (lambda: NearestCentre(torch.eye(3)).predict(torch.ones(3)), r"shape \[rows, 3\].*not \[3\]"),
+        (lambda: NearestCentre.fitted(torch.eye(3), [3, 2, 1], torch.ones(2, 3), [0, 3]), "from 0 to 2.* not 3"),
+        (lambda: NearestCentre.fitted(torch.eye(3), [3, 2, 1], torch.ones(2, 3), [0]), r"shape \[2\].* not \[1\]"),
+        (
+            lambda: NearestCentre.fitted(
+                torch.eye(3), [3, 2, 1], torch.tensor([[1.0, 0, 0], [torch.nan, 0, 0]]), [0, 1]
+            ),
+            "finite, and row 1 is not",
+        ),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        call()
+
+
 def draw(rows, dim, seed=0):
     return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 

@@ -8,6 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from scipy.stats import beta
 from tests.browser import needs_browser, start
 
 import study_results as made
@@ -18,9 +19,9 @@ from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
 from orthoframe.reporting._study_layout import lay_out, legends_below, styles
 from orthoframe.reporting._study_pages import study_text
-from orthoframe.reporting._study_words import interval_words, quantity_words, where_words
+from orthoframe.reporting._study_words import interval_words, quantity_words, sure_words, where_words
 from orthoframe.studies import STUDIES as CATALOGUE
-from orthoframe.studies import CellResult, Decision, Interval, read_result
+from orthoframe.studies import CellResult, Comparison, Decision, Interval, Tally, read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -173,7 +174,7 @@ def test_the_worst_comparison_decides():
 
 def test_the_page_in_markdown():
     text = study_text(STUDIES["imbalance"])
-    assert text.startswith("# imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
+    assert text.startswith("# Imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
     rule, found = "distance to the frame, Δ_GM at most 0.1, in the mean", "0.25 [0.2, 0.3] (the worst of 3: R 100)"
     assert f"| paper | {rule} | {found} | [**not supported**](decisions.md#verdicts) |" in text
     assert "![Does it reach the frame?](imbalance.png)" in text
@@ -284,7 +285,7 @@ def test_the_page_of_claims(tmp_path):
     """Those of the paper first, each with what was found, a verdict that leads to the rules, and its study."""
     text = claims_page(*STUDIES.values(), EMPTY)
     assert "8 claims: 2 yes, 4 undecided, 2 no." in text
-    no, yes = ("[**no**](decisions.md#verdicts)", "[yes](decisions.md#verdicts)")
+    no, yes = (f"{NOTHING} | [{word}](decisions.md#verdicts)" for word in ("**no**", "yes"))
     last = "[imbalance](imbalance.md) |"
     assert f"| The same without a bound on R. | 0.25 [0.2, 0.3] (the worst of 3: R 100) | {no} | {last}" in text
     assert f"| Binding reaches the frame. | 0.02 [0.01, 0.03] (binding whole batch) | {yes} | [batching]" in text
@@ -300,6 +301,20 @@ def test_the_page_of_claims(tmp_path):
     assert first < both.index("## What follows from our theory") < second
     write_claims_page([EMPTY], tmp_path / "claims.md")
     assert (tmp_path / "claims.md").read_text() == claims_page(EMPTY)
+
+
+def test_how_sure_a_claim_about_runs_is():
+    """Nine of ten runs: Clopper and Pearson's interval; nothing where runs are missing or say nothing."""
+    finding, low = STUDIES["imbalance"].findings[0], beta(9, 2).ppf(0.05)
+    share = Interval(0.9, low, beta(10, 1).ppf(0.95), dict.fromkeys(range(10), 0.01), "share")
+    part = Comparison({}, Decision.SUPPORTED, share, Tally(yes=9, no=1))
+    assert sure_words(replace(finding, comparisons=(part,))) == "61 to 99 % of runs"
+    for decision in (Decision.NOT_RUN, Decision.NOT_TRAINED):
+        assert sure_words(replace(finding, comparisons=(replace(part, decision=decision),))) == NOTHING
+
+
+def test_headings_are_words():
+    assert study_text(replace(EMPTY, study="without-relu")).startswith("# Without ReLU\n")
 
 
 def test_no_study_to_report():

@@ -212,7 +212,8 @@ def test_what_has_not_learnt_is_not_slow():
         ({**MOVING, "trend": 0.0, "merged_classes": 2, "gap_trend": 1.0}, False),  # they may still come apart
         ({**ENDED, "gap_trend": 3.0}, True),  # a gap that is nearly zero falls for ever
         ({**ENDED, "relative_gap": 0.9}, False),  # it has not learnt
-        ({"excess": 0.05, "relative_gap": -0.01}, True),
+        ({"excess": 0.05, "relative_gap": -0.01, "trend": 0.02}, True),
+        ({"excess": 0.05, "relative_gap": -0.01, "trend": 0.3}, False),  # the loss is flat there, and angles still move
         ({"excess": 0.6, "relative_gap": 0.0, "trend": 0.0}, False),
         ({"relative_gap": None, "trend": 0.02}, True),  # cross-entropy
         ({"relative_gap": None, "trend": 0.5}, False),
@@ -223,6 +224,10 @@ def test_what_has_not_learnt_is_not_slow():
 )
 def test_whether_a_run_has_ended(final, ended):
     assert has_ended(final) is ended
+
+
+def test_a_loss_at_its_optimum_has_ended_though_distances_move():
+    assert has_ended({"excess": 0.05, "relative_gap": -0.01, "trend": 0.3}, "gap")
 
 
 def test_at_the_frame_other_quantities_may_still_move():

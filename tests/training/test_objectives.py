@@ -1,6 +1,8 @@
 """Every loss that can be asked for: what is minimised, what is known of it, and how its network classifies."""
 
+import io
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from torch import nn
 from orthoframe import frame_floor, frame_loss, make_frame, supcon_loss
 from orthoframe.errors import OptionError
 from orthoframe.geometry import LinearClassifier, NearestCentre, accuracy_of
+from orthoframe.reporting import read_run, write_report
 from orthoframe.training import (
     Cause,
     Loop,
@@ -163,7 +166,10 @@ def test_it_predicts_as_it_was_trained_to(loss, tmp_path):
     trained, task = load_encoder(tmp_path / "run"), make_task(outcome.settings)
     scores, classes = trained.classify(trained.features(task.test.pixels))
     found = accuracy_of(scores, task.test.labels, task.train.classes, task.class_counts)
-    assert found == outcome.evaluation.test
+    unknown, run = {"margin": None, "minority_margin": None}, outcome.evaluation.test
+    assert replace(found, **unknown) == replace(run, **unknown)
+    margins = pytest.approx((run.margin, run.minority_margin), rel=1e-12)  # sums of batches of another size
+    assert (found.margin, found.minority_margin) == margins
     assert torch.equal(classes, scores.argmax(1))
     if loss in ("supcon", "frame"):
         assert isinstance(trained.rule, NearestCentre)
@@ -351,6 +357,35 @@ def test_what_settling_cost_is_said(tmp_path):
     said = f"settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
     assert said in outcome.diagnosis.sentence()
     assert train(make_settings("accurate", **small_options()), tmp_path / "b").diagnosis.settling is None
+
+
+@pytest.mark.parametrize(("epochs", "augment", "settles"), [(2, True, False), (5, False, True)])
+def test_settling_needs_an_epoch_for_it_and_no_augmentation(tmp_path, epochs, augment, settles):
+    """The classifier leaves and the margin rises whether or not images are augmented."""
+    options = {**small_options(), "validation": 0.3, "epochs": epochs, "augment": augment}
+    outcome = train(make_settings("accurate", "frame", **options), tmp_path / "run", report=False)
+    assert (outcome.diagnosis.settling is not None) is settles
+
+
+def test_what_settling_costs_needs_validation_images():
+    notes = make_task(make_settings("accurate", "frame", **small_options())).notes()
+    assert any("cannot say what settling onto the frame costs" in str(note[0]) for note in notes)
+    held_out = {**small_options(), "validation": 0.3}
+    assert make_task(make_settings("accurate", "frame", **held_out)).notes() == []
+
+
+@pytest.mark.parametrize("loss", ["cross-entropy", "balanced-softmax"])
+def test_a_linear_classifier_has_no_certificate(tmp_path, loss):
+    """It compares no rows with each other: that batches bind them is no guarantee of a frame."""
+    train(small(loss=loss), tmp_path / "run")
+    assert not (tmp_path / "run" / "certificate.json").exists()
+    file = io.BytesIO()
+    write_report([read_run(tmp_path / "run")], file)
+    page = file.getvalue().decode()
+    assert "This run has no certificate" in page
+    assert "linear classifier" in page
+    assert "of raw means" in page
+    assert "Certified" not in page
 
 
 def small_options():

@@ -230,7 +230,7 @@ def test_learning_rate_in_closed_form():
     def cosine(part):
         return 0.5 * (1 + math.cos(math.pi * part))
 
-    plain = Settings(lr=2.0, clean_fraction=0.0)
+    plain = Settings(lr=2.0, clean_fraction=0.0, epochs=10)
     steps, restarted = replace(plain, lr_schedule="step"), replace(plain, clean_fraction=0.4)
     for step in range(1000):
         part = step / 1000
@@ -240,3 +240,15 @@ def test_learning_rate_in_closed_form():
         phase = step / 600 if step < 600 else (step - 600) / 400
         if step != 600:  # where rounding decides
             assert restarted.learning_rate(part) == pytest.approx(2 * warm * cosine(phase))
+
+
+@pytest.mark.parametrize(
+    ("epochs", "clean", "first"), [(5, 0.1, 5), (8, 0.1, 8), (4, 0.4, 3), (10, 0.7, 3), (36, 0.03, 35)]
+)
+def test_the_learning_rate_restarts_with_the_first_clean_epoch(epochs, clean, first):
+    """In no other epoch, and in none if all images are augmented: a restart there would undo what was learnt."""
+    settings = Settings(lr=1.0, clean_fraction=clean, epochs=epochs)
+    assert [epoch for epoch in range(epochs) if settings.clean(epoch)] == list(range(first, epochs))
+    rates = [settings.learning_rate(step / (100 * epochs)) for step in range(100 * epochs)]
+    rises = [step for step in range(1, len(rates)) if rates[step] > rates[step - 1] and step > 0.05 * len(rates)]
+    assert rises == ([100 * first] if first < epochs else [])

@@ -1,11 +1,13 @@
 """The verdict at the end of a run: whether it was still on its way."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tests.training.runs import train
 from tests.training.verdicts import causes, record, verdict
 
-from orthoframe.training import Cause, Ending, Settings, Signature
+from orthoframe.training import Cause, Ending, Ramp, Settings, Signature
 
 
 def losses(*values, lr=0.1, delta=1.169):
@@ -27,8 +29,8 @@ def losses(*values, lr=0.1, delta=1.169):
         ((4.87, 4.87, 4.87), {"lr": 2.0}, Ending.ALIKE, Cause.LARGE_LR, "lr=2.0 is large", "lr=0.1"),
         ((4.5, 4.4, 4.0), {"lr": 2.0}, None, Cause.LARGE_LR, "lr=2.0 is large", "lr=0.1"),
         ((4.9, 4.0, 3.4), {}, Ending.FALLING, Cause.STILL_FALLING, "the gap above the floor", "more epochs"),
-        ((4.9, 4.0, 4.0), {}, Ending.STALLED, Cause.STALLED, "the distance has stopped", "another seed"),
-        ((4.9, 2.9, 2.9), {}, Ending.STALLED, Cause.STALLED, "the distance has stopped", "another seed"),
+        ((4.9, 4.0, 4.0), {}, Ending.STALLED, Cause.STALLED, "the gap above the floor has stopped", "another seed"),
+        ((4.9, 2.9, 2.9), {}, Ending.STALLED, Cause.STALLED, "the distance to the frame has stopped", "another seed"),
     ],
 )
 def test_how_far_the_loss_has_gone(values, options, ending, cause, words, advice):
@@ -44,6 +46,19 @@ def test_a_low_temperature_is_not_blamed_before_the_loss_is_near_its_floor():
     assert stuck.ending is Ending.STALLED
     assert slow.ending is Ending.SLOW
     assert causes(slow)[0] is Cause.TOO_COLD
+
+
+def test_a_gap_that_grows_with_the_margin_is_not_the_end():
+    """The distance falls, while the margin raises loss and floor: more epochs are what is missing."""
+    gaps, deltas = (4.0, 3.6, 3.7), (1.1, 0.9, 0.7)
+    records = [replace(row, delta_of=delta) for row, delta in zip(losses(*gaps), deltas, strict=True)]
+    said = verdict(
+        tilt=0.3, spread=1.0, records=records, temperature=0.1, margin=Ramp(0.0, 0.5), epochs=3, clean_fraction=0.0
+    )
+    assert causes(said) == [Cause.STILL_FALLING]
+    assert "the distance to the frame is still falling" in said.causes[0].sentence
+    same = verdict(tilt=0.3, spread=1.0, records=records, temperature=0.1, epochs=3, clean_fraction=0.0)
+    assert "the gap above the floor has stopped falling" in same.causes[0].sentence
 
 
 def test_slow():
@@ -70,7 +85,7 @@ def test_epochs_without_a_learning_rate_do_not_count():
 
 def test_what_fell_when_augmentation_ended_is_not_falling():
     records = [record(n + 1, lr=0.1, delta_of=0.9 if n < 8 else 0.5) for n in range(10)]
-    assert verdict(tilt=0.3, clean_fraction=0.2, records=records).ending is Ending.STALLED
+    assert verdict(tilt=0.3, clean_fraction=0.2, epochs=10, records=records).ending is Ending.STALLED
 
 
 def test_collapse_is_still_falling():

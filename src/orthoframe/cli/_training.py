@@ -154,6 +154,13 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     )
     if task.validation is not None:
         print(f"{len(task.validation):,} more images are for validation, {len(task.test):,} for the test at the end.")
+    if settings.scheme == "weighted":
+        shares, chances = task.shares(), task.plan.chances()
+        print(
+            f"Rows are drawn with the weight of class size to the power {task.plan.power:g}: classes have "
+            f"{100 * shares.max():.3g} to {100 * shares.min():.3g} % of the rows, and an epoch shows an image "
+            f"{chances.min():.3g} to {chances.max():.3g} times in the mean."
+        )
     if not settings.linear_classifier:
         print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
     if floor is not None:

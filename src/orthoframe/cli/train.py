@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import tyro
 
@@ -52,6 +52,24 @@ _SIZE = tyro.constructors.PrimitiveConstructorSpec(
 )
 
 
+def _parse_adjust(words: list[str]) -> float | Literal["fit"]:
+    """`fit`, or a number; whether that is allowed is checked with all settings."""
+    if words[0] == "fit":
+        return "fit"
+    with suppress(ValueError):
+        return float(words[0])
+    raise ValueError(f"must be fit, or a number such as 0.25, not {words[0]!r}")
+
+
+_ADJUST = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar="fit|LAMBDA",
+    instance_from_str=_parse_adjust,
+    is_instance=lambda value: value is None or value == "fit" or isinstance(value, float | int),
+    str_from_instance=lambda value: [str(value)],
+)
+
+
 @dataclass(frozen=True)
 class TrainCommand(Settings):
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
@@ -81,6 +99,9 @@ class TrainCommand(Settings):
     classifier: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.classifier
     """Weight of a linear classifier (balanced softmax) on the features before the head, beside the loss: with it the
     network learns faster. It predicts, unless its weight ends at zero, such as 1:0."""
+    adjust: Annotated[float | Literal["fit"] | None, _ADJUST] = Settings.adjust
+    """What is taken off the score of a class, times the logarithm of its share of the training images, or of the rows
+    that a linear classifier was shown (default: fit, if there are validation images, on which it is fitted; else 0)."""
     size: Annotated[tuple[int, int] | None, _SIZE] = None
     """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
     recipe: Recipe | None = None

@@ -36,8 +36,9 @@ class NearestCentre:
         temperature: That of `confidences`; None if it is not known.
 
     Raises:
-        ValueError: For shares that are not positive or not one per class, an `adjust` without shares, and a temperature
-            that is not positive.
+        TypeError: For centres that are not numbers.
+        ValueError: For centres of another shape, shares that are not positive or not one per class, an `adjust` without
+            shares, and a temperature that is not positive.
 
     Examples:
         >>> classifier = NearestCentre(torch.eye(2))
@@ -54,6 +55,8 @@ class NearestCentre:
     temperature: float | None = None
 
     def __post_init__(self) -> None:
+        if len(shape := list(feature_tensor(self.centres, "centres").shape)) != 2:
+            raise ValueError(f"centres must have shape [classes, dim], not {shape}")
         check_number("adjust", self.adjust)
         if self.temperature is not None:
             check_number("temperature", self.temperature, above=0)
@@ -77,6 +80,9 @@ class NearestCentre:
             features: `[rows, d]`, held out; without rows lambda is 0 and the temperature None.
             labels: `[rows]`, from 0 to k - 1.
 
+        Raises:
+            ValueError: For features or labels of another shape, features that are not finite, and labels of no class.
+
         Examples:
             >>> held_out = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.5, 0.6], [0.6, 0.5]])
             >>> found = NearestCentre.fitted(torch.eye(2), [100, 10], held_out, [0, 0, 1, 1])
@@ -85,6 +91,12 @@ class NearestCentre:
         """
         cosines = cls(centres).scores(features)
         classes = label_tensor(labels, cosines.device)
+        if classes.shape != cosines.shape[:1]:
+            raise ValueError(f"labels must have shape [{len(cosines)}], one per row, not {list(classes.shape)}")
+        if len(wrong := classes[(classes < 0) | (classes >= cosines.shape[1])]):
+            raise ValueError(f"labels must be from 0 to {cosines.shape[1] - 1}, one per centre, not {int(wrong[0])}")
+        if len(unknown := cosines.isnan().any(1).nonzero()[:, 0]):
+            raise ValueError(f"features must be finite, and row {int(unknown[0])} is not; leave such rows out")
         rule = cls(centres, shares, fit_adjustment(cosines, classes, shares))
         calibration = Calibration.fitted(rule.adjusted(cosines), classes)
         return rule if calibration is None else replace(rule, temperature=calibration.temperature)
@@ -94,9 +106,15 @@ class NearestCentre:
 
         Cosines are 0 where the row or the centre is zero (not longer than 1e-12), -inf where the centre is NaN, and NaN
         where the row is not finite.
+
+        Raises:
+            ValueError: For features of another shape.
         """
         rows = feature_tensor(features)
         centres = feature_tensor(self.centres, "centres").to(rows.device, torch.float64)
+        if rows.ndim != 2 or rows.shape[1] != centres.shape[1]:
+            wanted = f"[rows, {centres.shape[1]}], with as many columns as the centres"
+            raise ValueError(f"features must have shape {wanted}, not {list(rows.shape)}")
         cosines = prepared(rows).double() @ unit_rows(centres)[0].T
         return self.adjusted(cosines.masked_fill(centres.isnan().any(1), -torch.inf))
 

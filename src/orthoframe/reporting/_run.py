@@ -26,6 +26,7 @@ from orthoframe.training import (
     unfinished,
 )
 
+_LINEAR = ("cross-entropy", "balanced-softmax")  # losses whose own classifier predicts
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
 _MOST_EPOCHS = 2**18
@@ -67,6 +68,15 @@ class Run:
         end = self.measurements[-1]
         found = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
         return next(((kind, each) for kind, each in found.items() if each is not None), ("training", None))
+
+    @property
+    def rule(self) -> str:
+        """What classifies images, in words."""
+        weight = self.config.get("classifier", 0.0)
+        last = weight[-1] if isinstance(weight, list) and weight else weight
+        beside = isinstance(last, int | float) and last > 0
+        linear = beside or self.config.get("probe") is True or self.config.get("loss") in _LINEAR
+        return "linear classifier" if linear else "nearest centre"
 
     def column(self, name: str) -> list[tuple[int, float]]:
         """Epoch and value, for each epoch that has a finite value."""

@@ -6,7 +6,18 @@ from statistics import median
 from typing import Any
 
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
-from orthoframe.studies import MOST, OF, Claim, Comparison, Failure, Finding, GradientFlow, Interval, StudyResult
+from orthoframe.studies import (
+    MOST,
+    OF,
+    Claim,
+    Comparison,
+    Decision,
+    Failure,
+    Finding,
+    GradientFlow,
+    Interval,
+    StudyResult,
+)
 
 NOT_REACHED = "not reached"
 NOT_KNOWN = "not known"
@@ -58,6 +69,7 @@ _COORDINATES = {
 }
 _SIGNS = {"ratio": "R", "temperature": "τ"}
 _BARE = (
+    "features",
     "data",
     "model",
     "loss",
@@ -83,6 +95,12 @@ def abbreviations(studies: Iterable[StudyResult]) -> str:
     if not any(re.search(r"\bOF\b", text) for text in used):
         return ""
     return f"OF is an orthogonal frame: class means at right angles and equally long, Δ_GM at most {OF:g}."
+
+
+def title(study: StudyResult) -> str:
+    """The name of a study, as a heading."""
+    words = study.study.replace("-", " ").replace("relu", "ReLU")
+    return words[:1].upper() + words[1:]
 
 
 def quantity_words(name: str) -> str:
@@ -207,6 +225,19 @@ def found_words(finding: Finding) -> str:
     count = len(finding.comparisons)
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
     return f"{said} ({where})" if count == 1 else f"{said} (the worst of {count}: {where})"
+
+
+def sure_words(finding: Finding) -> str:
+    """The interval of the share of runs of which a claim is true, in the cell that decides it.
+
+    Args:
+        finding: The claim, and what was found. A mean has its interval beside it, in `found_words`.
+    """
+    worst = finding.deciding
+    if worst is None or worst.interval.kind != "share" or worst.decision in (Decision.NOT_RUN, Decision.NOT_TRAINED):
+        return NOTHING
+    low, high = worst.interval.low, worst.interval.high
+    return NOTHING if low is None or high is None else f"{100 * low:.0f} to {100 * high:.0f} % of runs"
 
 
 def comparison_words(part: Comparison) -> str:

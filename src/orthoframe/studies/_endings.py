@@ -30,7 +30,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
       which can hide two small classes, or the gap stands still too, because something holds it: classes that share a
       direction, or rows that are zero.
     - Features of any sign and one batch of everything (`excess` is known): the loss is at its optimum, up to a tenth
-      of what tells it from a frame.
+      of what tells it from a frame; and distances no longer move, unless the claim is about the loss.
     - Free features: the solver says so.
     - Others, such as cross-entropy: neither distance nor loss moves any more.
 
@@ -48,7 +48,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
         held = (final.get("merged_classes") or final.get("dead_rows")) and (final.get("gap_trend") or 0.0) <= _STILL
         return bool(held or bound <= PROVEN) and _is_still(final)
     if (excess := final.get("excess")) is not None:
-        return excess <= _AT_OPTIMUM
+        return excess <= _AT_OPTIMUM and (quantity == "gap" or _is_still(final))
     return _is_still(final)
 
 

@@ -22,14 +22,14 @@ def grid(scale: Scale) -> list[Cell]:
             seeds = None if loss == "supcon" else 6  # a run takes more than a minute
             cells.append(trained(scale, where, desk=desk, seeds=seeds, **binding))
         large = 100 if scale != "smoke" else 10
-        for lengths, unit in (("free", False), ("unit", True)):
-            where = {"features": f"free, {lengths} lengths", "loss": "cross-entropy", "data": "none", "ratio": ratio}
+        for length, unit in (("any", False), ("unit", True)):
+            where = {"features": f"free, {length} length", "loss": "cross-entropy", "data": "none", "ratio": ratio}
             cells.append(free(where, FreeClassifier((large,) * 5 + (large // ratio,) * 5, 20, 0, unit)))
     return cells
 
 
-def _optimum(text: str, quantity: str, lengths: str, ratio: tuple[int, ...], **threshold: Any) -> Claim:
-    where = {"features": f"free, {lengths} lengths", "ratio": ratio}
+def _optimum(text: str, quantity: str, length: str, ratio: tuple[int, ...], **threshold: Any) -> Claim:
+    where = {"features": f"free, {length} length", "ratio": ratio}
     return Claim(text, "our theory", quantity, where, proof="end", **threshold)
 
 
@@ -51,14 +51,14 @@ STUDY = Study(
         _optimum(
             "At the optimum of features of any length, directions form the OF",
             "live_delta_of",
-            "free",
+            "any",
             (1, 10, 100),
             at_most=0.01,
         ),
         _optimum(
             "There, lengths differ between classes, so that features as they are do not",
             "raw_delta_of",
-            "free",
+            "any",
             _IMBALANCED,
             at_least=OF,
         ),

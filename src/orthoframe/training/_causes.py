@@ -60,8 +60,10 @@ def explain(
     """What can be checked, most severe first; and how the run ended."""
     settings, last = task.settings, records[-1]
     done = 1.0 - (last.relative_gap or 0.0)  # a loss without a floor counts as near it
-    column = "gap" if done < _NEAR else column
-    progress = _trend(records, column, settings.clean_fraction)
+    # The floor and the scale of the loss move with these, so that its gap need not fall on the way to the frame.
+    steady = settings.margin.constant and settings.temperature.constant and settings.supcon.constant
+    column = "gap" if done < _NEAR and steady else column
+    progress = _trend(records, column, settings)
     uncertified, large, hot = _uncertified(settings, certified), _large_lr(settings, done), _too_hot(task)
     causes = _wrong_problem(task)
     causes += [*(uncertified if certified.conclusive else []), *large, *hot, *_dead(settings, found)]
@@ -86,10 +88,10 @@ def explain(
     cold = _too_cold(task) if done >= _NEAR else []
     if cold:
         return [*causes, *cold], Ending.SLOW
-    return (causes, None) if causes else ([_unexplained(settings, progress)], progress)
+    return (causes, None) if causes else ([_unexplained(settings, progress, column)], progress)
 
 
-def _trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float) -> Ending:
+def _trend(records: Sequence[EpochRecord], column: Column, settings: Settings) -> Ending:
     """How a column falls at the end of a run, as a power of the summed learning rate: falling, slow or stalled.
 
     Epochs in which the learning rate is nearly zero move nothing, and do not tell what more epochs would do. The gap is
@@ -103,9 +105,9 @@ def _trend(records: Sequence[EpochRecord], column: Column, clean_fraction: float
     if len(known) < 2:
         return Ending.FALLING
     # Values of augmented images cannot be compared with later ones.
-    restart = (1.0 - clean_fraction) * records[-1].epoch
+    restart = settings.settling_epoch if settings.settling_epoch < records[-1].epoch else 0
     augmented = max((done for done, record in zip(sums, records, strict=True) if record.epoch <= restart), default=0.0)
-    phase = total - (augmented if clean_fraction > 0 else 0.0)
+    phase = total - augmented
     start = total - min(_END * total, phase / 2)
     (then, first), (now, last) = ([entry for entry in known[:-1] if entry[0] <= start] or known[:1])[-1], known[-1]
     if not (math.isfinite(first) and math.isfinite(last) and first > 0 and last > 0):
@@ -246,13 +248,13 @@ def _too_cold(task: Task) -> list[LikelyCause]:
     return [LikelyCause(Cause.TOO_COLD, _either(rising, *others), values)]
 
 
-def _unexplained(settings: Settings, progress: Ending) -> LikelyCause:
+def _unexplained(settings: Settings, progress: Ending, column: Column) -> LikelyCause:
     ways: list[tuple[Part, ...]] = [("another ", Option("seed")), ("a wider encoder",), ("a larger ", Option("lr"))]
     if settings.temperature.first >= settings.temperature.last:
         ways.append(("a temperature schedule such as ", _RISING))
     if progress is Ending.SLOW:
-        return LikelyCause(Cause.SLOW, _either(("many more ", Option("epochs")), *ways))
-    return LikelyCause(Cause.STALLED, _either(*ways))
+        return LikelyCause(Cause.SLOW, _either(("many more ", Option("epochs")), *ways), {"quantity": _NAMES[column]})
+    return LikelyCause(Cause.STALLED, _either(*ways), {"quantity": _NAMES[column]})
 
 
 def _either(*ways: tuple[Part, ...]) -> tuple[Part, ...]:

@@ -103,10 +103,9 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
 
 
 def _settling(settings: Settings, records: Sequence[EpochRecord]) -> tuple[float, float] | None:
-    """Balanced validation accuracy after the last epoch of augmented images, and at the end; of losses with a frame."""
-    if not settings.clean_fraction or not settings.augment or settings.linear_classifier:
-        return None
-    if settings.probe:  # which classifies only at the end
+    """Balanced validation accuracy before the run settles, and at the end; of losses with a frame."""
+    settles = settings.settling_epoch < settings.num_epochs and (settings.augment or settings.classifier_leaves)
+    if not settles or settings.linear_classifier or settings.probe:  # which classifies only at the end
         return None
     augmented = [record for record in records if not settings.clean(record.epoch - 1)]
     before = augmented[-1].validation_balanced_accuracy if augmented else None

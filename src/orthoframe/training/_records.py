@@ -233,8 +233,8 @@ class Cause(_Coded):
         "features are averages of ReLU maps, which are rarely exactly zero and approach the frame slowly",
     )
     STILL_FALLING = "still-falling", "{quantity} is still falling"
-    SLOW = "slow", "the distance falls slowly, and nothing that can be checked explains it"
-    STALLED = "stalled", "the distance has stopped falling, and nothing that can be checked explains it"
+    SLOW = "slow", "{quantity} falls slowly, and nothing that can be checked explains it"
+    STALLED = "stalled", "{quantity} has stopped falling, and nothing that can be checked explains it"
     NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
     NON_FINITE = "loss-not-finite", "the loss was not finite"
 

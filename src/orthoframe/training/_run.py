@@ -193,8 +193,9 @@ def _run(
             if not resumed:  # not earlier: a start that failed leaves no run behind
                 write_json(folder.path / "config.json", settings.to_dict())
             write_json(folder.path / "run.json", asdict(environment))
-            about = {"epochs": certified.epochs, "conclusive": certified.conclusive}
-            write_json(folder.path / "certificate.json", {**certified.certificate.to_dict(), **about})
+            if not settings.linear_classifier:  # which compares no rows with each other
+                about = {"epochs": certified.epochs, "conclusive": certified.conclusive}
+                write_json(folder.path / "certificate.json", {**certified.certificate.to_dict(), **about})
         listener.on_start(task, certified, loop.epoch_floor() if loop.objective.has_floor else None)
 
         _train(loop, folder, listener)

@@ -189,6 +189,11 @@ class Settings:
         return self.linear_classifier or self.classifier.last > 0
 
     @property
+    def classifier_leaves(self) -> bool:
+        """Whether a classifier teaches at first and predicts nothing at the end, as on the way to the frame."""
+        return self.classifier.first > self.classifier.last == 0
+
+    @property
     def measured_every(self) -> int:
         """Epochs between two measurements of the geometry."""
         return self.measure_every or max(1, self.num_epochs // _MEASUREMENTS)
@@ -198,12 +203,21 @@ class Settings:
 
         Settling begins with the first epoch of images that are not augmented.
         """
-        settling = epoch < self.num_epochs and self.clean(epoch) and not self.clean(epoch - 1)
-        return settling or epoch in (1, self.num_epochs) or epoch % self.measured_every == 0
+        return epoch == self.settling_epoch or epoch in (1, self.num_epochs) or epoch % self.measured_every == 0
+
+    @property
+    def settling_epoch(self) -> int:
+        """The first epoch, counted from 0, of images that are not augmented; the number of epochs if there is none.
+
+        Examples:
+            >>> [Settings(clean_fraction=0.4, epochs=epochs).settling_epoch for epochs in (10, 8, 2)]
+            [6, 5, 2]
+        """
+        return math.ceil((1 - self.clean_fraction) * self.num_epochs - 1e-9)
 
     def clean(self, epoch: int) -> bool:
         """Whether images are not augmented in an epoch."""
-        return epoch >= (1 - self.clean_fraction) * self.num_epochs
+        return epoch >= self.settling_epoch
 
     def views_in(self, epoch: int) -> int:
         """Views of each sample in an epoch: one while images are not augmented."""
@@ -213,13 +227,13 @@ class Settings:
         """The learning rate after a fraction of all steps, from 0 to below 1.
 
         Examples:
-            >>> settings = Settings(lr=1.0, clean_fraction=0.4)
+            >>> settings = Settings(lr=1.0, clean_fraction=0.4, epochs=20)
             >>> progress = (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)
             >>> [round(settings.learning_rate(part), 2) for part in progress]
             [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
         """
-        restart = 1.0 - self.clean_fraction
-        phase = progress / restart if progress < restart else (progress - restart) / self.clean_fraction
+        restart = self.settling_epoch / self.num_epochs
+        phase = progress / restart if progress < restart else (progress - restart) / (1.0 - restart)
         if self.lr_schedule == "step":
             return self.lr * 0.1 ** math.floor(3 * phase)
         fall = 1 - progress if self.lr_schedule == "linear" else 0.5 * (1 + math.cos(math.pi * phase))
@@ -281,7 +295,8 @@ class Settings:
         if self.linear_classifier:
             for name in OF_FRAMES:
                 if name in given and (name, self.head) != ("head", "none"):
-                    frames = Option("loss", "supcon"), " or frame; "
+                    either = (Option("loss", "supcon"), " or frame; ")
+                    frames = (Option("loss", "frame"), "; ") if name == "supcon" else either
                     raise OptionError(Option(name), " needs ", *frames, f"{self.loss} has a linear classifier instead")
         frozen = self.backbone_lr == 0 or (self.backbone is not None and self.backbone_lr is None)
         if self.classifier.largest and frozen:

@@ -110,6 +110,9 @@ class Task:
                 seen = f"{len(counts) - len(absent)} of {len(counts)}"
                 named = brief(", ".join(absent), 80)
                 notes.append((f"no {part} images of {named}: balanced {part} accuracy is over {seen} classes",))
+        if self.settings.classifier_leaves and self.validation is None:
+            blind = "without validation images the verdict cannot say what settling onto the frame costs; "
+            notes.append((blind, Option("validation", 0.1), " holds some out"))
         wanted, fewest = self.settings.test_images, min(filter(None, self.test.class_counts), default=0)
         if wanted is not None and fewest < wanted:
             name = self.test.classes[self.test.class_counts.index(fewest)]
