@@ -210,7 +210,7 @@ class Settings:
         """The first epoch, counted from 0, of images that are not augmented; the number of epochs if there is none.
 
         Examples:
-            >>> [Settings(clean_fraction=0.4, epochs=epochs).settling_epoch for epochs in (10, 8, 2)]
+            >>> [Settings(clean_fraction=0.4, epochs=n).settling_epoch for n in (10, 8, 2)]
             [6, 5, 2]
         """
         return math.ceil((1 - self.clean_fraction) * self.num_epochs - 1e-9)
