@@ -26,7 +26,8 @@ SCENES = (
 FRAME = 90  # milliseconds
 # Only what moves: the picture, the numbers and the certificate.
 STYLE = """
-header, nav, #story, .controls, .lists, footer, #status, .transport, .key, .buttons { display: none !important; }
+header, nav, #story, .controls, .lists, footer, #status,
+.transport, .key, .buttons, .turns button { display: none !important; }
 main { grid-template: "view numbers" auto "view certificate" 1fr / 1fr 430px; }
 body { background: var(--panel); }
 .picture { min-height: 520px; }

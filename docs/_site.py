@@ -14,6 +14,8 @@ COMMANDS = re.compile(r'<div class="language-sh .*?</pre>', re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 INLINE = re.compile(r"<code>[^<]*\s[^<]*</code>")  # several words in a sentence or a table
 SHORT = re.compile(r"<code>(?=[^<\s]{2,20}</code>)")  # one word in a sentence or a table
+CELL = re.compile(r"<td.*?</td>", re.DOTALL)
+BREAK = re.compile(r"[(\[=](?=\w)|\.(?=[a-z_])")  # in a call: after a bracket, an equals sign or a dot
 FUNCTION = re.compile(r"<m([io])>([A-Za-z]{2,})</m\1>")
 SITE_LINK = re.compile(r'(class="[^"]*\bsite"[^>]*?) hidden')
 SLASH = "<mo>&#x0002F;</mo>"
@@ -37,11 +39,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 def on_page_content(content: str, **_: Any) -> str:
     """Typeset the formulas, which the extension arithmatex has found: MathML needs neither a script nor a network.
 
-    Long commands wrap, and browsers break lines after any hyphen: each option is marked, so that it stays whole, in
-    blocks as in sentences and narrow columns; so is a single short word of code.
+    On a phone long commands wrap, and browsers break lines after any hyphen: each option is marked, so that it stays
+    whole, in blocks as in sentences and narrow columns; so is a single short word of code. Code in a table may be
+    broken after a bracket, a dot or an equals sign, and nowhere inside a name.
     """
     for code in (COMMANDS, INLINE):
         content = code.sub(lambda found: OPTION.sub(r'<span class="option">\g<0></span>', found[0]), content)
+    content = CELL.sub(lambda cell: INLINE.sub(lambda code: BREAK.sub(r"\g<0><wbr>", code[0]), cell[0]), content)
     content = SHORT.sub('<code class="option">', content)
     return FORMULA.sub(lambda found: mathml(html.unescape(found[2]).strip(), block=found[1] == "div"), content)
 

@@ -1,23 +1,30 @@
 """A real browser for tests of pages."""
 
 import json
+import os
 import shutil
 
 import pytest
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+# Where the tests in a browser must not be skipped: CI would be green without them, and nobody would notice.
+REQUIRED = os.environ.get("ORTHOFRAME_TEST_BROWSER") == "required"
+NEEDED = "needs Chromium and its driver, in Debian the packages chromium and chromium-driver"
 FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars"),
 ]
-needs_browser = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="needs the Debian packages chromium and chromium-driver"
-)
+needs_browser = pytest.mark.skipif(not REQUIRED and (CHROMIUM is None or DRIVER is None), reason=NEEDED)
 
 
 def start(profile):
     """A browser whose own files are in the folder `profile`; the caller quits it."""
-    webdriver = pytest.importorskip("selenium.webdriver")
+    if CHROMIUM is None or DRIVER is None:
+        pytest.fail(f"{NEEDED}, and ORTHOFRAME_TEST_BROWSER is {os.environ.get('ORTHOFRAME_TEST_BROWSER')}")
+    if not REQUIRED:
+        pytest.importorskip("selenium.webdriver")
+    from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
     options = webdriver.ChromeOptions()

@@ -1,5 +1,6 @@
 """What is handed out: a wheel and a source distribution that run outside the checkout, and papers that agree."""
 
+import ast
 import os
 import re
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from urllib.parse import urlparse
 from urllib.request import url2pathname
@@ -60,6 +62,54 @@ def environment(built, tmp_path_factory):
     options = ("--ignore-installed", "--no-deps", "--no-index", "--no-compile")
     run(sys.executable, "-m", "pip", "--python", python, "install", *options, built[0])
     return folder
+
+
+def distribution(requirement):
+    """The normalised name of the distribution that a requirement or a pin is of."""
+    return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
+
+
+def imported():
+    """The distributions that modules of the package import at any depth of their code, and the files that do."""
+    known, found = packages_distributions(), {}
+    for path in sorted((ROOT / "src" / "orthoframe").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            for name in {name.partition(".")[0] for name in names} - {"orthoframe", *sys.stdlib_module_names}:
+                owners = frozenset(map(distribution, known.get(name, [name])))  # the name itself if it is not installed
+                found.setdefault(owners, set()).add(path.relative_to(ROOT / "src" / "orthoframe").as_posix())
+    return found
+
+
+# The environment of these tests sees all that they have installed, so what is not declared would be found there.
+def test_what_is_imported_is_declared():
+    declared = set(map(distribution, PROJECT["dependencies"]))
+    extras = {name: set(map(distribution, needed)) for name, needed in PROJECT["optional-dependencies"].items()}
+    # What only these files import, and say so where it is absent: by an extra, or brought by the reader.
+    optional = {
+        "encoders/_hugging_face.py": extras["transformers"],
+        "transformers.py": extras["transformers"],
+        "training/_onnx.py": extras["onnx"] | {"onnxruntime"},
+        "studies/_ray.py": extras["ray"],
+        "lightning.py": {"lightning", "pytorch-lightning"},
+    }
+    found = imported()
+    for owners, files in found.items():
+        undeclared = {file for file in files if not owners & (declared | optional.get(file, set()))}
+        assert not undeclared, f"{' or '.join(owners)} is imported, and not declared in pyproject.toml"
+    by_file = {"plotly"}  # its script is copied into reports
+    assert declared - by_file <= set().union(*found), "declared, and imported nowhere"
+
+
+def test_what_is_declared_is_pinned():
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {distribution(line) for line in lines if not line.startswith("#")}
+    needed = [
+        *PROJECT["dependencies"],
+        *(name for extra in PROJECT["optional-dependencies"].values() for name in extra),
+    ]
+    assert set(map(distribution, needed)) <= pinned
 
 
 def test_the_wheel_has_every_file_of_the_package_and_the_playground(built):

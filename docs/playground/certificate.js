@@ -10,6 +10,7 @@
   class Components {
     constructor(count, parents = Array.from({ length: count }, (_, i) => i)) {
       this.parents = parents;
+      this.joins = 0; // how often components became one
     }
 
     copy() {
@@ -27,7 +28,10 @@
     join(samples) {
       const roots = samples.map((sample) => this.root(sample));
       const lowest = Math.min(...roots);
-      for (const root of roots) this.parents[root] = lowest;
+      for (const root of roots) {
+        if (this.parents[root] !== lowest) this.joins++;
+        this.parents[root] = lowest;
+      }
     }
 
     roots() {
@@ -56,7 +60,7 @@
   // classes are pushed apart by a batch in which one of them has at least two rows.
   class Scan {
     constructor(classes, k) {
-      Object.assign(this, { classes, k, met: matrix(k), touched: matrix(k), numBatches: 0 });
+      Object.assign(this, { classes, k, met: matrix(k), touched: matrix(k), numBatches: 0, done: false });
       this.components = new Components(classes.length);
       this.seen = new Array(classes.length).fill(false);
       this.shared = new Array(k).fill(false); // classes that are in a batch with another row
@@ -64,7 +68,10 @@
     }
 
     add(batches) {
-      for (const batch of batches) this.addBatch([...batch]);
+      const { joins } = this.components;
+      let larger = false;
+      for (const batch of batches) larger = this.addBatch([...batch]) || larger;
+      if (!larger && this.components.joins === joins) return this; // as for most epochs of many
       closeSingle(this.components, [...this.single.values()]);
       for (const [content, { samples }] of this.single) {
         if (this.components.scattered(samples) === 1) this.single.delete(content);
@@ -72,6 +79,13 @@
       return this;
     }
 
+    // Whether every class is connected and every pair is pushed apart: from then on no batch changes a verdict.
+    get complete() {
+      this.done ||= this.met.every((row) => row.every(Boolean)) && this.components.pieces(this.classes, this.k).every((number) => number === 1);
+      return this.done;
+    }
+
+    // Returns whether it is one of a single class that may tie its rows together.
     addBatch(batch) {
       const number = this.numBatches++;
       const groups = Array.from({ length: this.k }, () => []);
@@ -88,10 +102,11 @@
           if (groups[c].length > 1 || groups[other].length > 1) this.met[c][other] = true;
         }
       }
+      if (present.length > 1 || batch.length < 2 || this.components.scattered(batch) === 1) return false;
       const content = [...batch].sort((a, b) => a - b).join(" ");
-      if (present.length === 1 && batch.length > 1 && !this.single.has(content)) {
-        this.single.set(content, { number, samples: batch });
-      }
+      if (this.single.has(content)) return false;
+      this.single.set(content, { number, samples: batch });
+      return batch.length > 2;
     }
   }
 
@@ -123,6 +138,11 @@
     const additions = byFrame ? absent.length : page.additionsToConnect(scan);
     const found = { holds, absent, pieces, missing, broken, additions, byFrame, scan, names };
     return { ...found, reasons: reasons(found), sentence: sentence(found) };
+  }
+
+  // Words as a part of a sentence.
+  function listed(words) {
+    return words.length > 1 ? `${words.slice(0, -1).join(", ")} and ${words.at(-1)}` : words[0];
   }
 
   function namedAbsent(absent) {
@@ -208,5 +228,5 @@
     return sets.reduce((best, pieces) => (pieces.length < best.length ? pieces : best));
   }
 
-  Object.assign(page, { Components, Scan, closeSingle, certify, witness });
+  Object.assign(page, { Components, Scan, closeSingle, certify, witness, listed });
 })((globalThis.orthoframe ??= {}));

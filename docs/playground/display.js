@@ -1,14 +1,17 @@
 // What the page shows of a run: numbers, the certificate, batches, pictures, and the story.
 "use strict";
 (function (page) {
-  const { PRESETS } = page;
+  const { PRESETS, listed } = page;
   const OWN = "A state of your own: the six steps above tell the story.";
+  const WITHOUT_RELU = "The certificate is about non-negative features and does not apply here: without ReLU the optimum is no orthogonal frame.";
   const find = (id) => document.getElementById(id);
 
   function format(value) {
     if (Math.abs(value) < 1e-12) return "0";
     return (Math.abs(value) < 1e-3 ? value.toExponential(1) : value.toFixed(4)).replace("-", "−");
   }
+
+  const lowered = (sentence) => sentence[0].toLowerCase() + sentence.slice(1);
 
   // Text that is read aloud where it changes is left alone where it does not.
   function setText(id, text) {
@@ -30,39 +33,49 @@
 
     all({ run, state, history, before }) {
       this.controls.show(state.settings);
-      this.story(state.preset);
+      this.story(state);
       this.numbers(run);
       this.certificate(run);
       this.batches(run);
       this.pictures({ run, state, history, before });
     }
 
-    story(preset) {
+    story({ preset, settings }) {
+      const changes = page.changesOf(preset, settings);
       find("story-title").textContent = preset === null ? "Your own" : `${preset + 1}. ${PRESETS[preset].title}`;
       find("story-text").innerHTML = preset === null ? OWN : PRESETS[preset].text;
       [...find("presets").querySelectorAll("button")].forEach((button, number) => {
-        if (number === preset) {
+        button.classList.toggle("changed", number === preset && changes.length > 0);
+        if (number === preset && !changes.length) {
           button.setAttribute("aria-current", "step");
           find("presets").scrollLeft = button.parentElement.offsetLeft - find("presets").offsetLeft - 10;
         } else {
           button.removeAttribute("aria-current");
         }
       });
+      find("story").classList.toggle("own", preset === null);
+      find("changed").hidden = find("back").hidden = !changes.length;
+      find("story-text").classList.toggle("changed", changes.length > 0);
+      if (changes.length) {
+        setText("changed", `You changed ${listed(changes)}; the text is about the step as it was.`);
+        setText("back", `Back to step ${preset + 1}`);
+      }
       find("next").hidden = preset === null || preset === PRESETS.length - 1;
     }
 
     certificate(run) {
       const { certificate, settings } = run;
-      setText("sentence", certificate.sentence);
-      find("verdict").textContent = certificate.holds ? "✓ certified" : "✕ not certified";
-      find("verdict").className = certificate.holds ? "holds" : "fails";
+      const { holds } = certificate;
+      const applies = settings.relu; // it is about non-negative features
+      setText("sentence", applies ? certificate.sentence : `${WITHOUT_RELU} With ReLU: ${lowered(certificate.sentence)}`);
+      setText("verdict", applies ? (holds ? "✓ certified" : "✕ not certified") : "does not apply without ReLU");
+      find("verdict").className = applies ? (holds ? "holds" : "fails") : "";
       const notes = [];
-      if (settings.plan === "reshuffle") notes.push(run.epoch ? `Over ${run.epoch + 1} epochs.` : "Over the first epoch.");
-      if (!settings.relu) notes.push("It applies to non-negative features; without ReLU the optimum is different.");
+      if (settings.plan === "reshuffle") notes.push(run.epoch ? `Over ${Math.min(run.epoch + 1, page.MOST_SCANNED)} epochs.` : "Over the first epoch.");
       find("certificate-note").textContent = notes.join(" ");
-      find("witness").disabled = find("repair").disabled = certificate.holds;
+      find("witness").disabled = find("repair").disabled = holds;
       page.drawGraph(find("graph"), run, this.colours);
-      find("graph").setAttribute("aria-label", `Batch interaction graph. ${certificate.sentence}`);
+      find("graph").setAttribute("aria-label", `Batch interaction graph. ${certificate.sentence} ${page.describeGraph(certificate)}`);
     }
 
     numbers(run) {

@@ -1,6 +1,7 @@
 // The batch interaction graph: samples of a class that share batches, and class pairs that batches push apart.
 "use strict";
 (function (page) {
+  const { listed } = page;
   const ALL_EDGES = 10; // samples of a class in a batch up to which all edges are drawn; of more, a ring
   const [MARGIN, ABOVE, BESIDE] = [6, 22, 86]; // pixels for labels
 
@@ -116,6 +117,19 @@
     plan.places.forEach((place, c) => drawLabel(context, colours, plan, place, c, certificate));
   }
 
+  // What the graph shows, for those who do not see it: every class in pieces, and every pair that is not pushed apart.
+  function describeGraph({ broken, pieces, missing, absent, byFrame, scan, names }) {
+    if (byFrame) return absent.length ? `In no batch: sample${absent.length > 1 ? "s" : ""} ${listed(absent)}.` : "Every sample is in a batch.";
+    const parts = broken.map((c) => `${names[c]} (${pieces[c]} pieces)`);
+    const said = [parts.length ? `Disconnected classes: ${listed(parts)}.` : "Every class is connected."];
+    const pairs = (met) => missing.filter(([a, b]) => scan.touched[a][b] === met).map(([a, b]) => `${names[a]} with ${names[b]}`);
+    const [never, singly] = [pairs(false), pairs(true)];
+    if (never.length) said.push(`Pairs that never meet: ${listed(never)}.`);
+    if (singly.length) said.push(`Pairs that meet only as single rows: ${listed(singly)}.`);
+    if (!missing.length) said.push("Every pair of classes is pushed apart.");
+    return said.join(" ");
+  }
+
   function drawLabel(context, colours, { ring, middle }, { x, y, side }, c, { byFrame, pieces }) {
     const parted = !byFrame && pieces[c] > 1;
     const beside = x + side * (ring + 12);
@@ -134,5 +148,5 @@
     });
   }
 
-  Object.assign(page, { drawGraph });
+  Object.assign(page, { drawGraph, describeGraph });
 })((globalThis.orthoframe ??= {}));

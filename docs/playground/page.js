@@ -96,9 +96,9 @@
   function frame(now) {
     if (!state.playing) return;
     const start = performance.now();
-    const wasCertified = run.certificate.holds;
+    const wasCertified = run.holds;
     takeSteps();
-    const changed = run.resting || run.certificate.holds !== wasCertified;
+    const changed = run.resting || run.holds !== wasCertified;
     // Readers who want less motion see a picture twice in a second.
     if (changed || now - drawnAt > (calm.matches ? SELDOM : 0)) {
       display.pictures(shown());
@@ -204,31 +204,50 @@
     display.pictures(shown());
   }
 
+  const TURNS = { left: [-TURN, 0], right: [TURN, 0], up: [0, TURN], down: [0, -TURN] };
+
+  // By a key or a button: who does not see the picture is told where it is turned to.
+  function turnOnce(where) {
+    turn(...TURNS[where]);
+    const [around, tilt] = [state.view.yaw, state.view.pitch].map((angle) => Math.round((angle * 180) / Math.PI));
+    say(`View: ${(((around % 360) + 360) % 360)}° around, tilted by ${tilt}°.`.replace("-", "−"));
+    keepFragment();
+  }
+
+  // A mouse turns and tilts the view. A finger only turns it: up and down it scrolls the page, and tilts nothing.
   function listenToSphere() {
     const canvas = find("sphere");
     canvas.addEventListener("keydown", (event) => {
-      const turns = { ArrowLeft: [-TURN, 0], ArrowRight: [TURN, 0], ArrowUp: [0, TURN], ArrowDown: [0, -TURN] };
-      if (!turns[event.key]) return;
-      turn(...turns[event.key]);
-      keepFragment();
+      const where = event.key.replace("Arrow", "").toLowerCase();
+      if (!event.key.startsWith("Arrow") || event.altKey || event.ctrlKey || event.metaKey) return;
+      turnOnce(where);
       event.preventDefault();
     });
-    let last = null;
+    for (const button of document.querySelectorAll("[data-turn]")) {
+      button.addEventListener("click", () => turnOnce(button.dataset.turn));
+    }
+    let [last, start] = [null, null];
     canvas.addEventListener("pointerdown", (event) => {
       canvas.setPointerCapture(event.pointerId);
       last = [event.clientX, event.clientY];
+      start = { ...state.view };
     });
     canvas.addEventListener("pointermove", (event) => {
       if (!last) return;
-      turn((event.clientX - last[0]) / 150, (event.clientY - last[1]) / 150);
+      const tilt = event.pointerType === "mouse" ? (event.clientY - last[1]) / 150 : 0;
+      turn((event.clientX - last[0]) / 150, tilt);
       last = [event.clientX, event.clientY];
     });
-    for (const end of ["pointerup", "pointercancel"]) {
-      canvas.addEventListener(end, () => {
-        last = null;
-        keepFragment();
-      });
-    }
+    canvas.addEventListener("pointerup", () => {
+      last = null;
+      keepFragment();
+    });
+    // The finger scrolls: what it did until that was known is taken back.
+    canvas.addEventListener("pointercancel", () => {
+      last = null;
+      state.view = start ?? state.view;
+      display.pictures(shown());
+    });
   }
 
   function recolour() {
@@ -251,6 +270,10 @@
     );
     const numbers = () => `loss ${format(run.loss)}, floor ${format(run.floor)}, Δ_GM ${format(run.measure().delta)}`;
     const actions = {
+      back: () => {
+        showPreset(state.preset);
+        find("play").focus(); // the button is gone
+      },
       next: () => showPreset(state.preset + 1),
       play: () => {
         setPlaying(!state.playing);

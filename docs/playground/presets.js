@@ -63,5 +63,15 @@
     },
   ].map(({ title, text, settings }) => ({ title, text, settings: { ...DEFAULTS, ...settings } }));
 
-  Object.assign(page, { DEFAULTS, PRESETS });
+  const WORDS = { sizes: "class sizes", relu: "ReLU", plan: "batches", batches: "batches", batchSize: "batch size" };
+
+  // What the reader changed of a preset, in words; not the speed, which changes nothing that its text tells.
+  function changesOf(preset, settings) {
+    if (preset === null) return [];
+    const other = ([name, value]) => name !== "speed" && JSON.stringify(value) !== JSON.stringify(settings[name]);
+    const names = Object.entries(PRESETS[preset].settings).filter(other).map(([name]) => WORDS[name] ?? name);
+    return [...new Set(names)];
+  }
+
+  Object.assign(page, { DEFAULTS, PRESETS, changesOf });
 })((globalThis.orthoframe ??= {}));

@@ -4,6 +4,7 @@
   const STEP = 0.01; // of the gradient of the sum over anchors: a time of the gradient flow
   const SHORTEST = STEP / 2 ** 20;
   const MOST_DRAWN = 300; // batches whose graph is drawn
+  const MOST_SCANNED = 20000; // epochs that the certificate is about at most: a link to a later one opens in two seconds
   const STILL = 1e-8; // rows that move by less in a step of this length are at rest
 
   // The gradient without its part along the rows, which have unit norm.
@@ -42,6 +43,7 @@
         this.epoch = 0;
         this.scan = new page.Scan(this.classes, this.k);
         this.scanned = []; // the batches that the certificate is about
+        this.epochs = 0; // how many epochs have them
         this.meet();
       } else {
         this.prepare();
@@ -60,10 +62,7 @@
       this.rows = rows;
       this.step = step;
       const last = this.settings.plan === "reshuffle" ? epoch : 0;
-      while (this.epoch < last && !this.certificate.holds) {
-        this.epoch++;
-        this.meet();
-      }
+      while (this.epochs < last && this.scans) this.look(page.batchesOf(this.settings.sizes, this.settings, this.epochs));
       this.epoch = last;
       this.meet();
     }
@@ -71,20 +70,43 @@
     // The batches of the epoch, and what they and those before them guarantee.
     meet() {
       this.batches = page.batchesOf(this.settings.sizes, this.settings, this.epoch);
-      if (!this.certificate?.holds || this.certificate.scan !== this.scan) {
-        this.scan.add(this.batches);
-        if (this.scanned.length < MOST_DRAWN) this.scanned.push(...this.batches);
-      }
+      if (this.epochs <= this.epoch && this.scans) this.look(this.batches);
       this.prepare();
     }
 
+    // Whether the batches of more epochs could change a verdict, whatever the loss is now: the reader may choose another.
+    get scans() {
+      return !this.scan.complete && this.epochs < MOST_SCANNED;
+    }
+
+    look(batches) {
+      this.epochs++;
+      this.scan.add(batches);
+      if (this.scanned.length < MOST_DRAWN) this.scanned.push(...batches);
+    }
+
     prepare() {
-      const { settings, classes, k } = this;
-      this.objective = page.makeObjective(classes, k, this.batches, settings);
-      const byFrame = settings.loss === "frame";
-      const known = this.certificate?.scan === this.scan && this.certificate.holds && this.certificate.byFrame === byFrame;
-      if (!known) this.certificate = page.certify(this.scan, page.NAMES, byFrame);
+      this.objective = page.makeObjective(this.classes, this.k, this.batches, this.settings);
       this.evaluate();
+    }
+
+    get byFrame() {
+      return this.settings.loss === "frame";
+    }
+
+    // Whether the certificate holds: what is asked in every frame, while its sentence is asked for when it is read.
+    get holds() {
+      return this.byFrame ? this.scan.seen.every(Boolean) : this.scan.complete;
+    }
+
+    // What the batches so far guarantee.
+    get certificate() {
+      const { scan, byFrame, known } = this;
+      if (known?.scan !== scan || known.byFrame !== byFrame || this.knownOf !== scan.numBatches) {
+        this.known = page.certify(scan, page.NAMES, byFrame);
+        this.knownOf = scan.numBatches;
+      }
+      return this.known;
     }
 
     evaluate() {
@@ -131,5 +153,5 @@
     }
   }
 
-  Object.assign(page, { Run, tangent });
+  Object.assign(page, { MOST_SCANNED, Run, tangent });
 })((globalThis.orthoframe ??= {}));

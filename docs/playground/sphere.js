@@ -189,9 +189,10 @@
     const { context, width, height } = page.prepared(canvas);
     const axes = AXES[k];
     const octant = k === 3 && settings.relu;
-    const scale = Math.min(width, height) * (octant ? 0.57 : 0.42);
-    const aside = k > 3 ? Math.max(0, Math.min(covered / 2, width / 2 - scale * 1.15)) : 0; // of the table
-    const camera = new Camera(view, scale, width / 2 - aside, height / 2 + (octant ? 12 : 0)); // letters are above their points
+    const free = width - covered; // beside the table
+    const scale = Math.min(free, height) * (octant ? 0.57 : 0.42);
+    const middle = Math.min(height / 2, 0.58 * free); // beside the table also where there is more height than width
+    const camera = new Camera(view, scale, free / 2, middle + (octant ? 12 : 0)); // letters are above their points
     if (octant) {
       camera.centre([[0, 0, 0], ...EDGES.flat()]);
       drawOctant(context, camera, colours);
@@ -219,17 +220,17 @@
       context.stroke();
     }
     context.globalAlpha = 1;
-    drawMeans(context, camera, colours, page.classMeans(rows, classes, k), axes);
+    drawMeans(context, camera, colours, page.classMeans(rows, classes, k), axes, free);
   }
 
-  function drawMeans(context, camera, colours, means, axes) {
+  function drawMeans(context, camera, colours, means, axes, free) {
     context.font = "bold 13px system-ui, sans-serif";
     const taken = [];
     for (let c = 0; c < means.count; c++) {
-      let [x, y] = camera.see(place(means.values, c, means.dim, axes));
-      // Beside the points, and beside other means.
-      y -= 24;
-      while (taken.some(([a, b]) => Math.hypot(a - x, b - y) < 22)) x += 22;
+      const [left, low] = camera.see(place(means.values, c, means.dim, axes));
+      // Beside the points, and beside other means: to the right of them while there is room, else above.
+      let [x, y] = [left, low - 24];
+      while (taken.some(([a, b]) => Math.hypot(a - x, b - y) < 22)) [x, y] = x + 34 < free ? [x + 22, y] : [left, y - 22];
       taken.push([x, y]);
       context.beginPath();
       context.arc(x, y, 10, 0, 2 * Math.PI);

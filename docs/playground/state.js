@@ -48,12 +48,13 @@
     return text.replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
   }
 
-  function unpacked(text, count) {
+  // Features of `count` samples, in at least as many dimensions as there are classes: with fewer there is no frame.
+  function unpacked(text, count, k) {
     try {
       const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (letter) => letter.charCodeAt(0));
       const values = Float64Array.from(new Float32Array(bytes.buffer));
       const dim = values.length / count;
-      if (!Number.isInteger(dim) || dim < 3 || dim > MOST_SAMPLES || !values.every(Number.isFinite)) return undefined;
+      if (!Number.isInteger(dim) || dim < k || dim > MOST_SAMPLES || !values.every(Number.isFinite)) return undefined;
       for (let i = 0; i < count; i++) if (values.subarray(i * dim, (i + 1) * dim).every((value) => value === 0)) return undefined;
       return page.makeRows(count, dim, values);
     } catch {
@@ -61,9 +62,10 @@
     }
   }
 
+  // A preset is named only by a link to its own settings: what its text tells need not be so with others.
   // State is {preset, settings, view: {yaw, pitch}, step, epoch, rows}; rows are left out at the start of a run.
   function toFragment({ preset, settings, view, step, epoch, rows }) {
-    const parts = preset === null ? [] : [["preset", preset + 1]];
+    const parts = preset === null || page.changesOf(preset, settings).length ? [] : [["preset", preset + 1]];
     for (const [name, [write]] of Object.entries(FIELDS)) parts.push([name, write(settings[name])]);
     if (settings.plan === "edited") parts.push(["batches", settings.batches.map((batch) => batch.join(".")).join("_")]);
     parts.push(["yaw", view.yaw.toFixed(2)], ["pitch", view.pitch.toFixed(2)]);
@@ -99,7 +101,7 @@
       yaw: read("yaw", (text) => number(text, -100, 100), page.VIEW.yaw),
       pitch: read("pitch", (text) => number(text, -1.6, 1.6), page.VIEW.pitch),
     };
-    const rows = read("rows", (text) => unpacked(text, samples), null);
+    const rows = read("rows", (text) => unpacked(text, samples, settings.sizes.length), null);
     const step = rows ? read("step", (text) => whole(text, 0, 1e9), 0) : 0;
     const epoch = rows ? read("epoch", (text) => whole(text, 0, 1e9), 0) : 0;
     return { preset: preset < 0 ? null : preset, settings, view, step, epoch, rows, refused };

@@ -28,9 +28,9 @@ def blocks(text):
 
 
 def commands(block):
-    """The commands of a shell block, without comments."""
+    """The commands of a shell block, without comments; those that go on after a backslash in one line."""
     lines = [re.sub(r"(^|\s+)#\s.*$", "", line).strip() for line in block.splitlines()]
-    return [line for line in lines if line]
+    return [line for line in re.sub(r"\s*\\\n", " ", "\n".join(lines)).splitlines() if line]
 
 
 def untold(block, printed):

@@ -180,6 +180,30 @@ def test_what_is_not_run_is_still_in_a_page():
     assert set(NOT_RUN) <= {command for page in PAGES for command in shell(page)}
 
 
+def test_the_readme_fits_the_column_of_a_host():
+    """Code of 830 pixels, 16 of them on each side, in letters of 8.2 pixels; a figure that leaves room for the rest."""
+    readme = (ROOT / "README.md").read_text()
+    assert max(len(line) for _, block in blocks(readme) for line in block.splitlines()) <= (830 - 32) / 8.2
+    (width,) = re.findall(r'<img src="docs/figures/playground.gif" width="(\d+)"', readme)
+    assert int(width) <= 480
+    assert "orthoframe playground" in readme  # hosts show the page itself as its source
+
+
+def test_the_index_of_results_has_every_page():
+    folder = ROOT / "docs" / "results"
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", (folder / "index.md").read_text()))
+    assert {page.name for page in folder.glob("*.md")} - {"index.md"} == linked
+
+
+def test_two_sets_of_the_benchmark_of_classes_can_be_left_out(tmp_path):
+    def command(folder):
+        make = ["make", "-n", "bench-classes", f"MLBENCH={folder}"]
+        return subprocess.run(make, cwd=ROOT, check=True, capture_output=True, text=True).stdout
+
+    assert f"--mlbench {tmp_path} --table" in command(tmp_path)
+    assert "--mlbench" not in command(tmp_path / "absent")
+
+
 def test_fenced_blocks_have_a_language():
     for page in PAGES:
         assert page.read_text().count("```") == 2 * len(blocks(page.read_text())), f"{page}: an indented block"

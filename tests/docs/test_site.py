@@ -42,28 +42,114 @@ def test_formulas_are_typeset(site):
     assert (site / "theory.html").read_text().count("<math") > 100
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    driver = start(tmp_path_factory.mktemp("profile"))
+    yield driver
+    driver.quit()
+
+
+def pages(site):
+    return sorted({*site.rglob("*.html")} - {site / "404.html", *(site / "playground").iterdir()})
+
+
+# The lines of code that are broken, and those of what a reader types that are wider than their column.
+CODE = """
+const broken = [], wide = [];
+for (const code of document.querySelectorAll("pre > code")) {
+  const style = getComputedStyle(code);
+  const room = code.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
+  const probe = Object.assign(document.createElement("span"), {className: "probe"});
+  const output = code.closest(".language-text");
+  const lines = code.textContent.trimEnd().split("\\n");
+  probe.style.cssText = "position: absolute; white-space: pre";
+  code.append(probe);
+  for (const line of lines) {
+    probe.textContent = line;
+    const width = probe.getBoundingClientRect().width;
+    if (style.whiteSpace !== "pre" && width > room + 0.5) broken.push(line);
+    const typed = code.closest(".language-pycon") ? /^(>>>|[.][.][.]) /.test(line) : !output;
+    if (typed && width > room + 0.5) wide.push(line);
+  }
+  probe.remove();
+}
+return {broken, wide};
+"""
+# What goes on after the column there is a comment.
+COMMENTS = ("make bench-images NPZ=FILE.npz   # python ", "make bench-paper-size   # python ")
+
+
 @needs_browser
-def test_pages_on_disk_can_be_searched_and_code_fits(site, tmp_path):
-    browser = start(tmp_path / "profile")
-    try:
-        resize(browser, 1280)
-        for page in sorted({*site.glob("*.html")} - {site / "404.html"}):  # which is for servers
-            browser.get(page.as_uri())
-            blocks = browser.find_elements("css selector", "pre > code")
-            wide = "return arguments[0].scrollWidth > arguments[0].clientWidth + 1"
-            assert [block.text for block in blocks if browser.execute_script(wide, block)] == [], page
-        browser.get((site / "theory.html").as_uri())
-        field = browser.find_element("css selector", "[data-md-component=search-query]")
-        field.send_keys("binding")
-        for _ in range(100):
-            found = browser.find_elements("css selector", ".md-search-result__item a")
-            if found:
-                break
-            time.sleep(0.1)
-        assert any("batches.html" in link.get_attribute("href") for link in found)
-        assert browser.get_log("browser") == []
-    finally:
-        browser.quit()
+def test_code_is_not_wrapped_and_what_is_typed_fits(site, browser):
+    resize(browser, 1280)
+    lines = 0
+    for page in pages(site):
+        browser.get(page.as_uri())
+        found = browser.execute_script(CODE)
+        assert found["broken"] == [], page
+        assert [line for line in found["wide"] if not line.startswith(COMMENTS)] == [], page
+        lines += len(browser.find_elements("css selector", "pre > code"))
+    assert lines > 150
+    browser.get((site / "training.html").as_uri())  # a block whose output is wider
+    scrolls = """
+    const code = document.querySelector(".language-text pre > code");
+    return [code.scrollWidth > code.clientWidth, getComputedStyle(code).overflowX];
+    """
+    assert browser.execute_script(scrolls) == [True, "auto"]
+
+
+@needs_browser
+def test_tables_of_results_are_seen_whole(site, browser):
+    """All columns at 1280 pixels; the tables of some studies are wider still, and scroll."""
+    cut = """
+    return [...document.querySelectorAll(".md-typeset__table")]
+      .filter((table) => table.querySelector("table").offsetWidth > table.parentElement.clientWidth).length;
+    """
+    resize(browser, 1280)
+    for page in sorted(site.glob("results/*.html")):
+        browser.get(page.as_uri())
+        assert browser.execute_script(cut) == 0, page
+    browser.get((site / "results" / "images.html").as_uri())
+    assert len(browser.find_elements("css selector", ".md-typeset__table th")) > 20
+
+
+@needs_browser
+def test_names_in_tables_are_not_broken_on_a_phone(site, browser):
+    broken = """
+    const found = [];
+    for (const code of document.querySelectorAll("td code")) {
+      const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
+      while (walker.nextNode()) {
+        for (const name of walker.currentNode.data.matchAll(/\\w+/g)) {
+          const range = document.createRange();
+          range.setStart(walker.currentNode, name.index);
+          range.setEnd(walker.currentNode, name.index + name[0].length);
+          if (new Set([...range.getClientRects()].map(({top}) => top)).size > 1) found.push(name[0]);
+        }
+      }
+    }
+    return found;
+    """
+    resize(browser, 390, mobile=True)
+    for page in (site / "moving.html", site / "compare.html", site / "api" / "command.html"):
+        browser.get(page.as_uri())
+        assert browser.execute_script(broken) == [], page
+        assert browser.execute_script("return document.documentElement.scrollWidth") == 390
+
+
+@needs_browser
+def test_pages_on_disk_can_be_searched(site, browser):
+    resize(browser, 1280)
+    browser.get((site / "theory.html").as_uri())
+    field = browser.find_element("css selector", "[data-md-component=search-query]")
+    field.send_keys("binding")
+    for _ in range(100):
+        found = browser.find_elements("css selector", ".md-search-result__item a")
+        if found:
+            break
+        time.sleep(0.1)
+    assert any("batches.html" in link.get_attribute("href") for link in found)
+    assert browser.get_log("browser") == []
 
 
 def test_every_page_is_in_the_menu(site):

@@ -81,6 +81,51 @@ def test_reshuffled_batches_are_certified_together(browser):
     assert run["sentence"].startswith("Certified")
 
 
+@pytest.mark.parametrize("way", ["steps", "link"])
+def test_the_certificate_does_not_depend_on_the_loss_of_earlier_steps(browser, way):
+    """The frame term's holds after one epoch, and the batches of the others count for the contrastive loss."""
+    script = """
+    const [way, loss] = arguments;
+    const settings = {...orthoframe.DEFAULTS, sizes: [6, 6, 6], plan: "reshuffle", batchSize: 3, seed: 3, loss};
+    const run = new orthoframe.Run(settings);
+    if (way === "link") run.resume(run.rows, 40, 40);
+    else for (let i = 0; i < 40; i++) run.advance();
+    const {holds} = run.certificate;
+    run.change({...settings, loss: "contrastive"});
+    return {holds, epoch: run.epoch, sentence: run.certificate.sentence, scanned: run.scanned};
+    """
+    changed, throughout = (browser.execute_script(script, way, loss) for loss in ("frame", "contrastive"))
+    assert changed == throughout
+    assert changed["holds"]
+    assert changed["epoch"] == 40
+    assert changed["sentence"] == certify(np.repeat(list("ABC"), 6), changed["scanned"]).sentence()
+    assert changed["sentence"].startswith("Certified")
+
+
+def test_a_step_makes_no_certificate(browser):
+    """Its sentence takes tens of milliseconds where many batches are of a single class; whether it holds is known."""
+    script = """
+    const sizes = [80, 40, 30, 20, 20, 10];
+    const run = new orthoframe.Run({...orthoframe.DEFAULTS, sizes, plan: "reshuffle", batchSize: arguments[0]});
+    const {certify} = orthoframe;
+    let made = 0;
+    orthoframe.certify = (...given) => { made++; return certify(...given); };
+    const held = [];
+    for (let i = 0; i < 10; i++) { run.advance(); held.push(run.holds); }
+    return [made, held.at(-1) === run.certificate.holds, held.at(-1), run.certificate === run.certificate, made];
+    """
+    assert browser.execute_script(script, 2) == [0, True, False, True, 1]
+    browser.refresh()
+    assert browser.execute_script(script, 20) == [0, True, True, True, 1]
+
+
+def test_a_link_to_an_epoch_far_away_opens(opened):
+    rows = "AACAPwAAAAAAAAAA" * 6  # of batches of two, which push no pair of classes apart in any epoch
+    browser = opened(f"#sizes=2.2.2&plan=reshuffle&batchSize=2&step=5&epoch=1000000000&rows={rows}")
+    assert browser.find_element("id", "certificate-note").text == "Over 20000 epochs."
+    assert browser.find_element("id", "step-value").text == "5"
+
+
 def test_classes_that_merge_are_told(opened):
     # Two small classes on one axis: a saddle that non-negative features in as many dimensions as classes do not leave.
     from selenium.webdriver.support.ui import WebDriverWait

@@ -69,7 +69,8 @@ def coverage(
     Examples:
         >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
         0.521
-        >>> round(coverage([50, 50, 5], batch_size=15, epochs=4, simulations=1000).probability, 1)
+        >>> found = coverage([50, 50, 5], batch_size=15, epochs=4, simulations=1000)
+        >>> round(found.probability, 1)
         0.5
     """
     counts = _checked(class_counts)

@@ -51,7 +51,8 @@ class BatchPlan:
         OptionError: For options that are not allowed or contradict each other.
 
     Examples:
-        >>> plan = BatchPlan([0, 0, 0, 0, 1, 1], batch_size=3, scheme="partition", binding="fixed", seed=1)
+        >>> labels = [0, 0, 0, 0, 1, 1]
+        >>> plan = BatchPlan(labels, 3, scheme="partition", binding="fixed", seed=1)
         >>> [len(batch) for batch in plan.batches(0)]
         [5, 5]
         >>> plan.certificate().holds
@@ -152,7 +153,8 @@ class BatchPlan:
         Examples:
             >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="none").shares()
             array([0.75, 0.25])
-            >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="fixed").shares()  # two batches, two rows more in each
+            >>> # two batches, two rows more in each
+            >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="fixed").shares()
             array([0.625, 0.375])
         """
         k, counts = len(self.labels.names), self.labels.counts
@@ -176,7 +178,8 @@ class BatchPlan:
         `weighted`. With `drop_last` it is less: exact but for `rare-hub`, where it is the mean of 100 epochs.
 
         Examples:
-            >>> BatchPlan([0] * 9 + [1], batch_size=5, scheme="weighted").chances()[[0, 9]]  # shares 3/4 and 1/4
+            >>> plan = BatchPlan([0] * 9 + [1], batch_size=5, scheme="weighted")
+            >>> plan.chances()[[0, 9]]  # shares 3/4 and 1/4
             array([0.83333333, 2.5       ])
         """
         if self.drop_last and self.scheme in ("partition", "rare-hub"):
@@ -250,7 +253,9 @@ class RunCertificate:
         """The verdict, and what to do; samples that only a later epoch shows are no fault of the batches.
 
         Examples:
-            >>> plan = BatchPlan([0] * 96 + [1] * 4, batch_size=10, scheme="weighted", power=0, binding="none")
+            >>> labels = [0] * 96 + [1] * 4
+            >>> options = {"scheme": "weighted", "power": 0, "binding": "none"}
+            >>> plan = BatchPlan(labels, batch_size=10, **options)
             >>> certify_run(plan, 1, frame=True).sentence()
             'Not certified in 1 epoch: 46 samples are in no batch (0, 1, 3, ...). The plan needs 2 epochs to show all.'
         """

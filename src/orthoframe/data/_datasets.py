@@ -163,7 +163,8 @@ def load_data(
 
     Examples:
         >>> data = load_data("digits")
-        >>> len(data.train), len(data.test), list(data.train.image_shape), data.train.classes[:3]
+        >>> train, test = data.train, data.test
+        >>> len(train), len(test), list(train.image_shape), train.classes[:3]
         (1347, 450, [1, 8, 8], ('0', '1', '2'))
     """
     check_count("seed", seed, 0)

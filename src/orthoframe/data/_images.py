@@ -34,7 +34,8 @@ class LabelledImages:
         ValueError: For another shape, or a label out of range.
 
     Examples:
-        >>> images = LabelledImages(torch.zeros(3, 1, 8, 8, dtype=torch.uint8), torch.tensor([0, 1, 1]), ("cat", "dog"))
+        >>> pixels = torch.zeros(3, 1, 8, 8, dtype=torch.uint8)
+        >>> images = LabelledImages(pixels, torch.tensor([0, 1, 1]), ("cat", "dog"))
         >>> len(images), images.subset([2, 0]).labels.tolist()
         (3, [1, 0])
     """

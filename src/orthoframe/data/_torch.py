@@ -51,7 +51,8 @@ def as_data(
         DataError: For items of another kind.
 
     Examples:
-        >>> items = [(torch.full((1, 8, 8), i, dtype=torch.uint8), "ab"[i % 2]) for i in range(40)]
+        >>> pixels = torch.arange(40, dtype=torch.uint8).view(40, 1, 1, 1).repeat(1, 1, 8, 8)
+        >>> items = [(image, "ab"[i % 2]) for i, image in enumerate(pixels)]
         >>> data = as_data(items)
         >>> len(data.train), len(data.validation), len(data.test), data.train.classes
         (28, 4, 8, ('a', 'b'))

@@ -151,7 +151,8 @@ def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int 
         DataError: If the description is broken, or names a factory without `code`.
 
     Examples:
-        >>> make_backbone({"name": "os:abort", "image_shape": [3, 8, 8], "out_features": 4, "mean": [0], "std": [1]})
+        >>> description = {"name": "os:abort", "image_shape": [3, 8, 8], "out_features": 4}
+        >>> make_backbone({**description, "mean": [0], "std": [1]})
         Traceback (most recent call last):
         orthoframe.errors.DataError: mean and std of a backbone must be 3 finite numbers each, and std positive
     """

@@ -161,10 +161,12 @@ def make_frame_encoder(
         OptionError: For options that are not allowed, contradict each other, or leave too few dimensions.
 
     Examples:
-        >>> encoder = make_frame_encoder("resnet18", (1, 28, 28), width=16, features=64, num_classes=10)
+        >>> options = {"image_shape": (1, 28, 28), "width": 16}
+        >>> encoder = make_frame_encoder("resnet18", **options, features=64, num_classes=10)
         >>> encoder.out_features, encoder.nonnegative
         (64, True)
-        >>> make_frame_encoder("resnet18", (1, 28, 28), width=16, head="none", activation="none").nonnegative
+        >>> free = make_frame_encoder("resnet18", **options, head="none", activation="none")
+        >>> free.nonnegative
         False
     """
     check_choice("head", head, Head)

@@ -41,7 +41,9 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
         ValueError: For shares that are not one per class, or not positive where a class can be predicted.
 
     Examples:
-        >>> cosines = torch.tensor([[0.9, 0.1], [0.8, 0.3], [0.7, 0.2], [0.5, 0.6], [0.6, 0.4], [0.4, 0.5]])
+        >>> to_first = torch.tensor([0.9, 0.8, 0.7, 0.5, 0.6, 0.4])
+        >>> to_second = torch.tensor([0.1, 0.3, 0.2, 0.6, 0.4, 0.5])
+        >>> cosines = torch.stack([to_first, to_second], dim=1)
         >>> found = fit_adjustment(cosines, torch.tensor([0, 0, 0, 1, 1, 1]), [100, 10])
         >>> round(found, 2)
         0.15

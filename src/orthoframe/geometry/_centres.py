@@ -194,7 +194,8 @@ def accuracy_of(
         ValueError: Without rows.
 
     Examples:
-        >>> found = accuracy_of(torch.tensor([[0.9, 0.1], [0.6, 0.3]]), torch.tensor([0, 1]), ["cat", "dog"])
+        >>> scores = torch.tensor([[0.9, 0.1], [0.6, 0.3]])
+        >>> found = accuracy_of(scores, torch.tensor([0, 1]), ["cat", "dog"])
         >>> found.overall, found.worst_class, found.by_class
         (0.5, 'dog', (1.0, 0.0))
     """

@@ -61,7 +61,8 @@ def measure(
         TypeError: For wrong dtypes.
 
     Examples:
-        >>> geometry = measure(torch.eye(3).repeat_interleave(5, 0), [0] * 5 + [1] * 5 + [2] * 5)
+        >>> labels = torch.arange(3).repeat_interleave(5)
+        >>> geometry = measure(torch.eye(3)[labels], labels)
         >>> round(geometry.delta_of, 12), round(geometry.accuracy.balanced, 3)
         (0.0, 1.0)
         >>> print(geometry.verdict())

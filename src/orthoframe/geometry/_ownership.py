@@ -107,7 +107,8 @@ def explain(features: Rows, centres: Rows) -> Explanation:
 
     Examples:
         >>> centres = torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
-        >>> found = explain(torch.tensor([[0.8, 0.6, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]]), centres)
+        >>> features = torch.tensor([[0.8, 0.6, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]])
+        >>> found = explain(features, centres)
         >>> found.winners.tolist(), found.shares.tolist(), found.unowned.tolist()
         ([0, 0], [[1.0, 0.0], [0.5, 0.25]], [0.0, 0.25])
         >>> found.outside.tolist()

@@ -38,7 +38,8 @@ class ClassStatistics:
 
     Examples:
         >>> statistics = ClassStatistics(num_classes=2, dim=2)
-        >>> statistics.update(torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 0, 1]))
+        >>> features = torch.tensor([[1.0, 0.0], [3.0, 0.0], [0.0, 1.0]])
+        >>> statistics.update(features, torch.tensor([0, 0, 1]))
         >>> statistics.means, statistics.spreads
         (tensor([[2., 0.],
                 [0., 1.]], dtype=torch.float64), tensor([2., 0.], dtype=torch.float64))

@@ -84,7 +84,7 @@ def frame_loss(
 
     Examples:
         >>> frame = make_frame(3, 3)
-        >>> frame_loss(frame, [0, 1, 2], frame, temperature=1.0)  # at the floor: log(1 + 2/e)
+        >>> frame_loss(frame, [0, 1, 2], frame, temperature=1.0)  # its floor: log(1 + 2/e)
         tensor(0.5514)
     """
     check_choice("reduction", reduction, Reduction)

@@ -138,7 +138,8 @@ class GapMeter:
         >>> meter.add(0.6, [0, 0, 1, 1])
         >>> meter.add(torch.tensor(0.8), [0, 0, 1, 1])
         >>> epoch = meter.read()
-        >>> print(f"loss {epoch.loss:.3f}, gap {epoch.gap:.3f}, relative gap {epoch.relative_gap:.3f}")
+        >>> print(f"loss {epoch.loss:.3f}, gap {epoch.gap:.3f}, "
+        ...       f"relative gap {epoch.relative_gap:.3f}")
         loss 0.700, gap 0.149, relative gap 0.271
         >>> loss = FrameLoss(num_classes=2, dim=4, supcon=0.5)
         >>> meter, labels = GapMeter.of(loss), torch.tensor([0, 0, 1, 1])

@@ -53,7 +53,7 @@ def angle_bound(
     Examples:
         >>> angle_bound(1e-4, positives=49, negatives=450)
         tensor(0.0215, dtype=torch.float64)
-        >>> angle_bound(1e-4, positives=49, negatives=450, margin=0.5)  # sharper: q is larger
+        >>> angle_bound(1e-4, positives=49, negatives=450, margin=0.5)  # sharper
         tensor(0.0002, dtype=torch.float64)
     """
     gap = torch.as_tensor(gap, dtype=torch.float64, device="cpu").clamp(min=0.0)

@@ -108,7 +108,7 @@ def supcon_loss(
 
     Examples:
         >>> import torch
-        >>> frame = torch.eye(2).repeat_interleave(2, 0)  # two classes, two rows each, an orthogonal frame
+        >>> frame = torch.eye(2).repeat_interleave(2, 0)  # two classes of two rows each
         >>> supcon_loss(frame, torch.tensor([0, 0, 1, 1]), temperature=1.0, reduction="sum")
         tensor(2.2058)
         >>> supcon_loss(frame, torch.tensor([0, 1, 2, 3]))  # no positives: nothing to learn

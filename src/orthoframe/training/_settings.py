@@ -210,7 +210,7 @@ class Settings:
         """The first epoch, counted from 0, of images that are not augmented; the number of epochs if there is none.
 
         Examples:
-            >>> [Settings(clean_fraction=0.4, epochs=epochs).settling_epoch for epochs in (10, 8, 2)]
+            >>> [Settings(clean_fraction=0.4, epochs=n).settling_epoch for n in (10, 8, 2)]
             [6, 5, 2]
         """
         return math.ceil((1 - self.clean_fraction) * self.num_epochs - 1e-9)
@@ -228,7 +228,8 @@ class Settings:
 
         Examples:
             >>> settings = Settings(lr=1.0, clean_fraction=0.4, epochs=20)
-            >>> [round(settings.learning_rate(progress), 2) for progress in (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)]
+            >>> progress = (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)
+            >>> [round(settings.learning_rate(part), 2) for part in progress]
             [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
         """
         restart = self.settling_epoch / self.num_epochs

@@ -163,8 +163,10 @@ def solve_ufm(
         >>> solution = solve_ufm([0] * 20 + [1] * 20 + [2] * 2, dim=8)
         >>> solution.converged, solution.geometry.delta_of < 1e-9
         (True, True)
-        >>> free = solve_ufm([0] * 20 + [1] * 20 + [2] * 2 + [3] * 2, dim=8, nonnegative=False, temperature=1.0)
-        >>> free.geometry.cosines[0]  # not a frame: large classes are opposed, small ones crowd together
+        >>> labels = [0] * 20 + [1] * 20 + [2] * 2 + [3] * 2
+        >>> free = solve_ufm(labels, dim=8, nonnegative=False, temperature=1.0)
+        >>> # not a frame: large classes are opposed, small ones crowd together
+        >>> free.geometry.cosines[0]
         tensor([ 1.0000, -0.8938, -0.2026, -0.2026], dtype=torch.float64)
     """
     dim, seed = check_size("dim", dim), check_count("seed", seed, least=0)
