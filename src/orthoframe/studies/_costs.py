@@ -8,33 +8,47 @@ from orthoframe.options import Scale
 from orthoframe.studies._claims import agrees
 from orthoframe.studies._study import Study
 
-_FULL, _NETWORK = 70.0, {"features": "network"}  # 3000 full batches of the digits
-# CPU seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken.
-# Whole runs were measured of free features and planned networks, some epochs of the others, multiplied, on a machine
-# that others used, too. Carried over from the budgets of trials before these designs, and not measured again: CIFAR-10
-# and the DenseNet-40 of `geometry`, CIFAR-10 of `batching`, networks of `cross-entropy` and `batch-size`, `paper-size`.
-# One epoch of CIFAR-10 in `geometry` took 28 s there, which would make 1670.
+_NETWORK = {"features": "network"}
+_FULL = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
+# Seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken: medians of
+# whole runs on two cores that other work used, too. Not of whole runs: the DenseNet-40 of `geometry` (from parts of
+# two) and the networks of `complexity`. Carried over from trials before these designs: CIFAR-10 of `geometry` and
+# `batching`, the ResNet-18 of `accuracy`, `paper-size`. One epoch of CIFAR-10 in `geometry` took 28 s, which would make
+# 1670.
 _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "geometry": (
-        ({"data": "digits", "ratio": 1}, 60.0),
-        ({"data": "digits"}, 35.0),
+        ({"data": "digits", "ratio": 1}, 40.0),
+        ({"data": "digits"}, 20.0),
+        ({"data": "mnist"}, 70.0),
+        ({"data": "fashion-mnist", "model": "mlp"}, 35.0),
         ({"data": "cifar10"}, 1020.0),
-        ({"model": "densenet40-half"}, 280.0),
+        ({"model": "densenet40-half"}, 600.0),
     ),
-    "without-relu": ((_NETWORK, _FULL), ({"features": "free"}, 2.5)),
-    "activations": (({"batches": "bound"}, 18.0), ({"batches": "full"}, _FULL)),
-    "floor": (({"data": "digits"}, _FULL),),
-    "cross-entropy": (({"loss": "supcon"}, 35.0), (_NETWORK, 80.0), ({"data": "none"}, 2.5)),
+    "without-relu": (({"features": "free"}, 2.5), *_FULL),
+    "activations": (({"batches": "bound"}, 7.5), ({"batches": "full"}, 60.0)),
+    "floor": _FULL,
+    "cross-entropy": (
+        ({"loss": "supcon", "ratio": 1}, 40.0),
+        ({"loss": "supcon"}, 20.0),
+        ({**_NETWORK, "ratio": 1}, 55.0),
+        (_NETWORK, 25.0),
+        ({"data": "none"}, 2.5),
+    ),
     "batching": (
         (_NETWORK, 30.0),
         ({"features": "free"}, 15.0),
         ({"features": "planned network"}, 15.0),
         ({"features": "CIFAR-10, ResNet-18"}, 228.0),
     ),
-    "temperature": (({"features": ("network", "network, abs")}, 18.0), ({"features": "free"}, 1.0)),
-    "batch-size": ((_NETWORK, 30.0),),
+    "temperature": (({"features": ("network", "network, abs")}, 12.0), ({"features": ("free", "free, solved")}, 1.0)),
+    "batch-size": (
+        ({**_NETWORK, "batch_size": (32, 64)}, 9.0),
+        ({**_NETWORK, "batch_size": 128}, 12.0),
+        (_NETWORK, 18.0),
+        ({"features": "free"}, 4.0),
+    ),
     "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 420.0)),
-    "extreme-imbalance": (({"features": "MNIST"}, 200.0),),
+    "extreme-imbalance": (({"features": "MNIST"}, 200.0), ({"features": "free"}, 3.0)),
     "complexity": (({"network": ("ResNet-18", "ResNet-18, half width")}, 120.0), ({"network": "DenseNet-40"}, 300.0)),
     "paper-size": (({}, 3000.0),),
 }
