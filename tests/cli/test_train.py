@@ -291,7 +291,7 @@ def test_many_classes_with_some_that_have_no_test_images(here, capsys):
     worst = said.split("test accuracy of the 5 worst of 25 classes:\n")[1].split("largest confusions")[0]
     assert worst.count(" images") == 5
     report = (here / "run" / "report.html").read_text()
-    assert "test set, nearest centre (over 23 of 25 classes)" in report
+    assert "test set, linear classifier (over 23 of 25 classes)" in report
     assert "Calibration error" in report
 
 
