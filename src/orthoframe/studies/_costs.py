@@ -35,7 +35,7 @@ _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
         ({"data": "none"}, 2.5),
     ),
     "batching": (
-        (_NETWORK, 30.0),
+        (_NETWORK, 17.0),
         ({"features": "free"}, 15.0),
         ({"features": "planned network"}, 15.0),
         ({"features": "CIFAR-10, ResNet-18"}, 228.0),
@@ -50,6 +50,7 @@ _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 420.0)),
     "extreme-imbalance": (({"features": "MNIST"}, 200.0), ({"features": "free"}, 3.0)),
     "complexity": (({"network": ("ResNet-18", "ResNet-18, half width")}, 120.0), ({"network": "DenseNet-40"}, 300.0)),
+    "generalisation": (({"data": "digits"}, 7.0), ({"data": "fashion-mnist"}, 40.0)),
     "paper-size": (({}, 3000.0),),
 }
 _SMOKE = 0.4
