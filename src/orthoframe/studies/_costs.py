@@ -11,10 +11,10 @@ from orthoframe.studies._study import Study
 _NETWORK = {"features": "network"}
 _FULL = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
 # Seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken: medians of
-# whole runs on two cores that other work used, too. Not of whole runs: the DenseNet-40 of `geometry` (from parts of
-# two) and the networks of `complexity`. Carried over from trials before these designs: CIFAR-10 of `geometry` and
-# `batching`, the ResNet-18 of `accuracy`, `paper-size`. One epoch of CIFAR-10 in `geometry` took 28 s, which would make
-# 1670.
+# whole runs on two cores that other work used, too. From parts of runs: the DenseNet-40 of `geometry`, the ResNet-34 and
+# the DenseNet-40 of `complexity`, `extreme-imbalance` and `accuracy`. Carried over from trials before these designs:
+# CIFAR-10 of `geometry` and `batching`, and `paper-size`. One epoch of CIFAR-10 in `geometry` took 28 s, which would
+# make 1670.
 _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     "geometry": (
         ({"data": "digits", "ratio": 1}, 40.0),
@@ -49,7 +49,14 @@ _DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
     ),
     "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 420.0)),
     "extreme-imbalance": (({"features": "MNIST"}, 200.0), ({"features": "free"}, 3.0)),
-    "complexity": (({"network": ("ResNet-18", "ResNet-18, half width")}, 120.0), ({"network": "DenseNet-40"}, 300.0)),
+    "complexity": (
+        ({"network": "MLP", "width": 1024}, 37.0),
+        ({"network": "MLP"}, 3.0),
+        ({"network": "ResNet-18, half width"}, 32.0),
+        ({"network": "ResNet-18"}, 53.0),
+        ({"network": "ResNet-34"}, 100.0),
+        ({"network": "DenseNet-40"}, 300.0),
+    ),
     "generalisation": (({"data": "digits"}, 7.0), ({"data": "fashion-mnist"}, 40.0)),
     "paper-size": (({}, 3000.0),),
 }
