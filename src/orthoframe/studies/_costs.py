@@ -9,13 +9,14 @@ from orthoframe.studies._claims import agrees
 from orthoframe.studies._study import Study
 
 _NETWORK = {"features": "network"}
-_FULL = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
-# Seconds of one run on one thread at desk scale, by coordinates of its cell; the first that agree are taken: medians of
-# whole runs on two cores that other work used, too. From parts of runs: the DenseNet-40 of `geometry`, the ResNet-34 and
-# the DenseNet-40 of `complexity`, `extreme-imbalance` and `accuracy`. Carried over from trials before these designs:
-# CIFAR-10 of `geometry` and `batching`, and `paper-size`. One epoch of CIFAR-10 in `geometry` took 28 s, which would
-# make 1670.
-_DESK: Mapping[str, tuple[tuple[Mapping[str, Any], float], ...]] = {
+# Seconds of a run, by coordinates of its cell; the first that agree are taken.
+_Seconds = tuple[tuple[Mapping[str, Any], float], ...]
+_FULL: _Seconds = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
+# One run on one thread at desk scale: medians of whole runs on two cores that other work used, too. From parts of runs:
+# the DenseNet-40 of `geometry`, the ResNet-34 and the DenseNet-40 of `complexity`, `extreme-imbalance` and `accuracy`.
+# Carried over from trials before these designs: CIFAR-10 of `geometry` and `batching`, and `paper-size`. One epoch of
+# CIFAR-10 in `geometry` took 28 s, which would make 1670.
+_DESK: Mapping[str, _Seconds] = {
     "geometry": (
         ({"data": "digits", "ratio": 1}, 40.0),
         ({"data": "digits"}, 20.0),
