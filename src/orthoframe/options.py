@@ -106,6 +106,8 @@ Loss = Literal["supcon", "frame", "cross-entropy", "balanced-softmax"]
 - `cross-entropy`: that of an ordinary linear classifier on the encoder's features.
 - `balanced-softmax`: the same, with the logarithms of class shares added to the scores in training.
 """
+LINEAR_LOSSES: tuple[Loss, ...] = ("cross-entropy", "balanced-softmax")
+"""Losses of a linear classifier on features of any length, which predicts."""
 
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""

@@ -175,6 +175,23 @@ def test_names_with_square_brackets(here, capsys):
     assert main(["train", "--resume", "../[/run]"]) == 0
 
 
+def test_weighted_draws_state_their_shares_and_chances(here, capsys):
+    """Ten to one, and the square root of it: five of the shares are sqrt(10) times the others."""
+    words = ["train", "--scheme", "weighted", "--binding", "none", "--majority", "40", "--epochs", "1", "--out", "run"]
+    assert main(words) == 0
+    share = 10**0.5 / (5 * 10**0.5 + 5)
+    said = f"to the power 0.5: classes have {100 * share:.3g} to {100 * (0.2 - share):.3g} % of the rows"
+    assert said in re.sub(r"\s+", " ", capsys.readouterr().out)
+
+
+def test_an_adjustment_is_fit_or_a_number(here, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--adjust", "foo"])
+    said = capsys.readouterr()
+    assert "must be fit, or a number such as 0.25, not 'foo'" in re.sub(r"[\s│]+", " ", said.out + said.err)
+    assert list(here.iterdir()) == []
+
+
 def test_a_ratio_that_is_not_reached_is_noted(here, capsys):
     assert main(["train", *arguments(epochs=1, ratio=1e9), "--out", "run"]) == 0
     said = capsys.readouterr().err

@@ -15,6 +15,7 @@ import msgspec
 from orthoframe._untrusted import count_entries, csv_rows, few_entries, parsed, read_small
 from orthoframe.errors import InputError, brief
 from orthoframe.geometry import Accuracy
+from orthoframe.options import LINEAR_LOSSES
 from orthoframe.training import (
     NON_FINITE_FILE,
     CertificateRecord,
@@ -26,7 +27,6 @@ from orthoframe.training import (
     unfinished,
 )
 
-_LINEAR = ("cross-entropy", "balanced-softmax")  # losses whose own classifier predicts
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
 _MOST_EPOCHS = 2**18
@@ -75,7 +75,7 @@ class Run:
         weight = self.config.get("classifier", 0.0)
         last = weight[-1] if isinstance(weight, list) and weight else weight
         beside = isinstance(last, int | float) and last > 0
-        linear = beside or self.config.get("probe") is True or self.config.get("loss") in _LINEAR
+        linear = beside or self.config.get("probe") is True or self.config.get("loss") in LINEAR_LOSSES
         return "linear classifier" if linear else "nearest centre"
 
     def column(self, name: str) -> list[tuple[int, float]]:

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
+    LINEAR_LOSSES,
     OWN_FILES,
     Activation,
     Binding,
@@ -181,7 +182,7 @@ class Settings:
     @property
     def linear_classifier(self) -> bool:
         """Whether the loss is that of a linear classifier on features of any length."""
-        return self.loss in ("cross-entropy", "balanced-softmax")
+        return self.loss in LINEAR_LOSSES
 
     @property
     def classifier_predicts(self) -> bool:
