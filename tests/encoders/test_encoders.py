@@ -16,6 +16,7 @@ from orthoframe.options import Model
 # Small, but every kind of layer is there.
 WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "densenet40-half": 1, "conv6": 4, "mlp": 16, "vit": 8}
 DIMENSIONS = {"resnet18": 16, "resnet34": 16, "densenet40": 52, "densenet40-half": 52, "conv6": 16, "mlp": 16, "vit": 8}
+CONVOLUTIONAL = ["resnet18", "densenet40-half", "conv6"]
 
 
 def images(*shape, seed=0):
@@ -168,9 +169,10 @@ def test_conv6_of_a_photograph():
 
 
 def inside(encoder):
-    """The formats of what the blocks are given."""
+    """The formats of what the layers after the stem are given."""
     formats = []
-    encoder.blocks.register_forward_pre_hook(
+    after = encoder.layers if isinstance(encoder, DenseNet) else encoder.blocks
+    after.register_forward_pre_hook(
         lambda _, given: formats.append(given[0].is_contiguous(memory_format=torch.channels_last))
     )
     return formats
@@ -178,8 +180,9 @@ def inside(encoder):
 
 @pytest.mark.parametrize(("side", "channels_last"), [(8, False), (15, False), (16, True), (32, True)])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_conv6_has_channels_last_where_it_is_safe(side, channels_last, channels):
-    encoder, pictures = Conv6((channels, side, side), 8), images(4, channels, side, side)
+@pytest.mark.parametrize("model", CONVOLUTIONAL)
+def test_channels_last_where_it_is_safe(model, side, channels_last, channels):
+    encoder, pictures = make_encoder(model, (channels, side, side), 8), images(4, channels, side, side)
     formats = inside(encoder)
     features = encoder(pictures)
     assert formats == [channels_last]
@@ -198,15 +201,16 @@ def test_conv6_has_channels_last_where_it_is_safe(side, channels_last, channels)
 _FORMATS = """
 import random, sys
 import torch
-from orthoframe.encoders import Conv6
+from orthoframe.encoders import make_encoder
 
 torch.set_num_threads(1)
 draw = random.Random(0)
-for case in range(60):
+model, cases = sys.argv[1], int(sys.argv[2])
+for case in range(cases):
     width, rows = draw.choice([1, 2, 3, 4, 8, 12, 16]), draw.choice([1, 2, 5, 8, 33])
     shape = draw.choice([1, 2, 3, 4, 5]), draw.choice([8, 9, 15, 16, 17, 28, 32]), draw.choice([8, 16, 20, 32])
     torch.manual_seed(case)
-    encoder, pictures = Conv6(shape, width).eval(), torch.randn(rows, *shape)
+    encoder, pictures = make_encoder(model, shape, width).eval(), torch.randn(rows, *shape)
     found = []
     for half, dtype in ((True, torch.float32), (False, torch.float32), (False, torch.float64)):
         encoder.to(dtype).zero_grad()
@@ -221,9 +225,12 @@ print("the same")
 """
 
 
-def test_conv6_is_the_same_in_both_formats():
+@pytest.mark.parametrize(("model", "cases"), [("resnet18", 20), ("densenet40-half", 10), ("conv6", 60)])
+def test_the_same_in_both_formats(model, cases):
     """In a process of its own, because a convolution that writes beyond its memory may end it at any later moment."""
-    ended = subprocess.run([sys.executable, "-c", _FORMATS], capture_output=True, text=True, timeout=300)
+    ended = subprocess.run(
+        [sys.executable, "-c", _FORMATS, model, str(cases)], capture_output=True, text=True, timeout=300
+    )
     assert (ended.returncode, ended.stdout) == (0, "the same\n"), ended.stderr
 
 

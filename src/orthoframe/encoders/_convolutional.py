@@ -1,4 +1,8 @@
-"""Convolutional networks for small images: ResNet, DenseNet, and six convolutions with max-pooling."""
+"""Convolutional networks for small images: ResNet, DenseNet, and six convolutions with max-pooling.
+
+On a CPU float32 images of 16 pixels or more become `torch.channels_last` inside, which is faster, most of all with
+bfloat16. Weights, their gradients and features keep the usual format.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -25,6 +29,21 @@ def _start(network: nn.Module) -> None:
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+def _maps(stem: nn.Module, images: Tensor) -> Tensor:
+    """The first maps, on a CPU in `torch.channels_last` where that is safe: all layers that follow are faster with it.
+
+    Images of less than 16 pixels end in maps of a single pixel, which have that format and the usual one at once; with
+    images of 8 pixels memory was once overwritten, which 1,200 random networks under a checking allocator did not
+    repeat.
+    """
+    usual = images.device.type == "cpu" and images.dtype == torch.float32
+    suited = usual and min(images.shape[2:]) >= _CHANNELS_LAST
+    layout = torch.channels_last if suited else torch.contiguous_format
+    # Again after the first layers: of a single channel both formats are the same, and the usual one comes out.
+    maps: Tensor = stem(images.contiguous(memory_format=layout))
+    return maps.contiguous(memory_format=layout)
 
 
 def _first_layers(image_shape: tuple[int, int, int], width: int) -> nn.Sequential:
@@ -94,7 +113,7 @@ class ResNet(Encoder):
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, 8 width]` of images `[batch, channels, height, width]`."""
         self.check(images)
-        maps: Tensor = self.blocks(self.stem(images))
+        maps: Tensor = self.blocks(_maps(self.stem, images))
         return maps.mean((2, 3))
 
 
@@ -154,7 +173,7 @@ class DenseNet(Encoder):
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, 16 + 36 growth]` of images `[batch, channels, height, width]`."""
         self.check(images)
-        maps: Tensor = self.norm(self.layers(self.stem(images)))
+        maps: Tensor = self.norm(self.layers(_maps(self.stem, images)))
         return (F.relu(maps, inplace=True) if self.last_relu else maps).mean((2, 3))
 
 
@@ -172,11 +191,6 @@ class Conv6(Encoder):
     three blocks have 1, 4 and 4 times `width` channels; a first convolution of half the width precedes them. The
     features are the maxima of the last maps. From 96 pixels on the first layers divide height and width by four, as
     those of the ResNet.
-
-    On a CPU float32 images of 16 pixels or more become `torch.channels_last` inside, which is faster, most of all with
-    bfloat16. Smaller ones end in maps of a single pixel, which have that format and the usual one at once; with images
-    of 8 pixels memory was once overwritten, which 1,200 random networks under a checking allocator did not repeat.
-    Weights, their gradients and features keep the usual format.
 
     Args:
         image_shape: Channels, height and width; height and width at least 8.
@@ -201,15 +215,8 @@ class Conv6(Encoder):
         self.last_relu = last_relu
         _start(self)
 
-    def _channels_last(self, images: Tensor) -> bool:
-        usual = images.device.type == "cpu" and images.dtype == torch.float32
-        return usual and min(self.image_shape[1:]) >= _CHANNELS_LAST
-
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, 4 width]` of images `[batch, channels, height, width]`."""
         self.check(images)
-        layout = torch.channels_last if self._channels_last(images) else torch.contiguous_format
-        # Again after the first layers: of a single channel both formats are the same, and the usual one comes out.
-        maps = self.stem(images.contiguous(memory_format=layout)).contiguous(memory_format=layout)
-        features: Tensor = self.blocks(maps).amax((2, 3))
+        features: Tensor = self.blocks(_maps(self.stem, images)).amax((2, 3))
         return F.relu(features) if self.last_relu else features

@@ -26,7 +26,6 @@ from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
 _FILE, _CENTRES = "encoder.safetensors", "class_means"
 _WEIGHTS, _BIAS = "classifier.weights", "classifier.bias"
 _ROWS = 256  # images that are encoded together
-_CONVOLUTIONAL, _SMALLEST = ("resnet18", "resnet34", "densenet40"), 16  # encoders and sides, for `_formatted`
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ class TrainedEncoder:
         mean over an image and its mirror image.
         """
         network = self.encoder.eval() if self.classifier is None else self.encoder.eval().backbone
-        parts = torch.split(self._formatted(pixels), _ROWS)
+        parts = torch.split(pixels, _ROWS)
         rows = torch.cat([network(self.normaliser(part)).float() for part in parts])
         if mirror:
             rows = (rows + self.features(pixels.flip(-1))) / 2
@@ -109,14 +108,6 @@ class TrainedEncoder:
         """Unit rows `[n, dim]` on which the centres are, of `features`."""
         rows: Tensor = features if self.classifier is None else self.encoder.eval().head(features)
         return rows
-
-    def _formatted(self, pixels: Tensor) -> Tensor:
-        """With the channels of a pixel side by side where that is faster: convolutions take a fifth less time.
-
-        Only for networks of this library, because others may count on the usual order.
-        """
-        suited = self.architecture.model in _CONVOLUTIONAL and min(pixels.shape[2:]) >= _SMALLEST
-        return pixels.contiguous(memory_format=torch.channels_last) if suited else pixels
 
     def classify(self, features: Tensor) -> tuple[Tensor, Tensor]:
         """The score of each row for each class, `[n, k]`; the classes of the largest, `[n]`.
