@@ -21,7 +21,7 @@ _TEMPERATURES: dict[str, dict[str, Any]] = {_END: {"temperature": RISING}, _BEFO
 _MLP: dict[str, Any] = {"majority": 1000, "epochs": 80, "measure_every": 40, "test_images": None}
 _RESNET: dict[str, Any] = {
     **{"width": 8, "majority": 500, "batch_size": 64, "lr": 0.03, "epochs": 60},
-    **{"measure_every": 30, "test_images": None},
+    **{"precision": "bf16-mixed", "measure_every": 30, "test_images": None},
 }
 
 
@@ -90,7 +90,7 @@ STUDY = Study(
         "cross-entropy and balanced softmax with their own linear classifier. At the frame: images are augmented in "
         "the first three fifths of the epochs, and networks with ReLU must have a Delta_GM of at most 0.1; the others "
         "have no frame, and are judged as they were trained in the same epochs. Before the frame: augmented to the "
-        "end, and all are judged as they are. The MLP has 1000 images of a large class, the ResNet-18 has width 8 and "
-        "500."
+        "end, and all are judged as they are. The MLP has 1000 images of a large class, the ResNet-18 has 500, width "
+        "8 and bfloat16 (mixed precision)."
     ),
 )

@@ -27,7 +27,7 @@ _NETWORKS = ("network", _CIFAR)
 _PLANNED, _PAIR = "planned network", "pair never anchored"
 _IMAGES: dict[str, Any] = {
     **{"width": 8, "majority": 200, "epochs": 60, "batch_size": 32, "lr": 0.03, "temperature": RISING},
-    **{"measure_every": 3, "test_images": 100},
+    **{"precision": "bf16-mixed", "measure_every": 3, "test_images": 100},
 }
 
 
@@ -111,7 +111,8 @@ STUDY = Study(
         "STEP imbalance, R = 10 (free features: 5), a temperature that rises from 0.1 to 0.5 (free features: 0.5). "
         "The network is an MLP on the digits at desk scale, in batches of 16. The two controls have batches of the "
         "same size as binding. Where half of the classes are bound, they are the larger ones. Free features see the "
-        "batches of ten epochs together. The ResNet-18 has width 8 and 200 images of a large class at desk scale. The "
-        "planned networks have 40 images of each digit, and the same 11 batches but for one row; the pair is 1 and 8."
+        "batches of ten epochs together. The ResNet-18 has width 8, bfloat16 (mixed precision) and 200 images of a "
+        "large class at desk scale. The planned networks have 40 images of each digit, and the same 11 batches but for "
+        "one row; the pair is 1 and 8."
     ),
 )
