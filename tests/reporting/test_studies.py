@@ -39,9 +39,9 @@ def test_the_report_says_what_of_stands_for_where_it_is_used():
     assert "OF is" not in page(EMPTY)
 
 
-def claims_page(*studies):
+def claims_page(*studies, summary=""):
     file = io.BytesIO()
-    write_claims_page(studies, file)
+    write_claims_page(studies, file, summary)
     return file.getvalue().decode()
 
 
@@ -175,7 +175,7 @@ def test_the_worst_comparison_decides():
 def test_the_page_in_markdown():
     text = study_text(STUDIES["imbalance"])
     assert text.startswith("# Imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
-    rule, found = "distance to the frame, Δ_GM at most 0.1, in the mean", "0.25 [0.2, 0.3] (the worst of 3: R 100)"
+    rule, found = "distance to the frame, Δ_GM at most 0.1, in the mean", "0.25 [0.2, 0.3] (the worst of 3 cells; 2 of them yes: R 100)"
     assert f"| paper | {rule} | {found} | [**not supported**](decisions.md#verdicts) |" in text
     assert "![Does it reach the frame?](imbalance.png)" in text
     assert "| data | imbalance R | activation | seeds | distance to the frame, Δ_GM | collapse, β_NC |" in text
@@ -271,7 +271,8 @@ def test_the_pages_of_the_documentation_are_those_of_its_results():
         notes = RESULTS / "notes" / f"{result.study}.md"
         text = study_text(result, notes.read_text() if notes.exists() else "")
         assert (RESULTS / f"{result.study}.md").read_text() == text
-    assert (RESULTS / "claims.md").read_text() == claims_page(*results)
+    summary = (RESULTS / "notes" / "claims.md").read_text()
+    assert (RESULTS / "claims.md").read_text() == claims_page(*results, summary=summary)
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden"])
@@ -287,7 +288,7 @@ def test_the_page_of_claims(tmp_path):
     assert "8 claims: 2 yes, 4 undecided, 2 no." in text
     no, yes = (f"{NOTHING} | [{word}](decisions.md#verdicts)" for word in ("**no**", "yes"))
     last = "[imbalance](imbalance.md) |"
-    assert f"| The same without a bound on R. | 0.25 [0.2, 0.3] (the worst of 3: R 100) | {no} | {last}" in text
+    assert f"| The same without a bound on R. | 0.25 [0.2, 0.3] (the worst of 3 cells; 2 of them yes: R 100) | {no} | {last}" in text
     assert f"| Binding reaches the frame. | 0.02 [0.01, 0.03] (binding whole batch) | {yes} | [batching]" in text
     assert "| [undecided](decisions.md#verdicts) |" in text
     assert "It has no claims." in text
@@ -301,6 +302,9 @@ def test_the_page_of_claims(tmp_path):
     assert first < both.index("## What follows from our theory") < second
     write_claims_page([EMPTY], tmp_path / "claims.md")
     assert (tmp_path / "claims.md").read_text() == claims_page(EMPTY)
+    write_claims_page([EMPTY], tmp_path / "claims.md", "## In short\n\nIt *holds*.\n")
+    told = (tmp_path / "claims.md").read_text()
+    assert told.index("# Claims") < told.index("It *holds*.") < told.index("## How to read") < told.index("claims:")
 
 
 def test_how_sure_a_claim_about_runs_is():

@@ -106,7 +106,8 @@ class StudyCommand:
         with writing(out, "out"):
             every = [read_result(file) for name in STUDIES if (file := out / f"{name}.json").exists()] or [result]
             write_study_page(every, out / "report.html")
-            write_claims_page(every, out / "claims.md")
+            notes = out / "notes" / "claims.md"
+            write_claims_page(every, out / "claims.md", notes.read_text(encoding="utf-8") if notes.exists() else "")
             write_decisions_page(out / "decisions.md")
         print(f"report: {out / 'report.html'}")
         if failed:

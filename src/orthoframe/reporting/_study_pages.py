@@ -52,12 +52,15 @@ def study_text(study: StudyResult, notes: str = "") -> str:
     return render("study.md", study=study, notes=notes.strip(), words=words)
 
 
-def write_claims_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:
+def write_claims_page(
+    studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str], summary: str = ""
+) -> None:
     """Write every claim beside what was found, in Markdown: those of the paper first.
 
     Args:
         studies: Results of studies.
         file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
+        summary: What was found in all, in Markdown, before the claims.
     """
     findings = [finding for study in studies for finding in study.findings]
     counts = Counter(finding.decision for finding in findings)
@@ -66,6 +69,7 @@ def write_claims_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os
         "claims.md",
         file,
         studies=studies,
+        summary=summary.strip(),
         counts=counts,
         words=words,
         decisions=[decision for decision in reversed(Decision) if counts[decision]],

@@ -224,7 +224,11 @@ def found_words(finding: Finding) -> str:
     said = comparison_words(worst)
     count = len(finding.comparisons)
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
-    return f"{said} ({where})" if count == 1 else f"{said} (the worst of {count}: {where})"
+    if count == 1:
+        return f"{said} ({where})"
+    agree = sum(part.decision is Decision.SUPPORTED for part in finding.comparisons)
+    others = f"; {agree} of them yes" if agree and finding.decision is not Decision.SUPPORTED else ""
+    return f"{said} (the worst of {count} cells{others}: {where})"
 
 
 def sure_words(finding: Finding) -> str:
