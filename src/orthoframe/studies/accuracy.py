@@ -89,15 +89,16 @@ STUDY = Study(
     grid=grid,
     columns=("balanced_accuracy", "worst_accuracy", "minority_accuracy", "minority_margin", "live_delta_of"),
     panels=(
-        Panel("Balanced accuracy", "balanced_accuracy", "method", ("ratio",), {"stopped": _END}),
-        Panel("Accuracy of the worst class", "worst_accuracy", "method", ("ratio",), {"stopped": _END}),
+        Panel("At the frame", "balanced_accuracy", "method", ("ratio",), {"stopped": _END}),
+        Panel("At the frame", "worst_accuracy", "method", ("ratio",), {"stopped": _END}),
+        Panel("Before the frame", "balanced_accuracy", "method", ("ratio",), {"stopped": _BEFORE}),
     ),
     remark=(
         "FashionMNIST, STEP, all 10,000 test images. The contrastive loss predicts with the nearest class mean, "
         "cross-entropy and balanced softmax with their own linear classifier. At the frame: images as they are, and "
         "networks with ReLU must have a Delta_GM of at most 0.1; the others have no frame, and are judged as they were "
         "trained in the same epochs. Before the frame: augmented images, a temperature of 0.1, and all are judged as "
-        "they are; there, unbound batches are compared, which do not lead to the frame in these epochs. An MLP with 500 "
-        "images of a large class at desk scale, a ResNet-18 at paper scale."
+        "they are; there, unbound batches are compared, which do not lead to the frame in these epochs. An MLP with "
+        "500 images of a large class at desk scale, a ResNet-18 at paper scale."
     ),
 )
