@@ -10,6 +10,7 @@ import torch
 from orthoframe.losses import fastest_temperature
 from orthoframe.studies import (
     FIRST_SEED,
+    FRESH_SEED,
     SCALES,
     STUDIES,
     CellResult,
@@ -136,7 +137,10 @@ def test_every_run_is_one_that_can_be_started(name, scale):
     for job in jobs.values():
         if isinstance(job, Training):
             job.settings.check()
-    assert min(seed for _, seed in jobs) == FIRST_SEED
+    cells = STUDIES[name].cells(scale)
+    firsts = {place: min(seed for number, seed in jobs if number == place) for place in range(len(cells))}
+    assert firsts == {place: cell.first_seed for place, cell in enumerate(cells)}
+    assert {FIRST_SEED} <= set(firsts.values()) <= {FIRST_SEED, FRESH_SEED}
     small = STUDIES[name].jobs(scale, 1)
     assert {key(job) for job in small.values()} <= {key(job) for job in jobs.values()}  # another seed is another run
     assert len(small) == len(STUDIES[name].cells(scale))

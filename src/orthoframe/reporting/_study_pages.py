@@ -13,7 +13,7 @@ from orthoframe.errors import InputError
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._pages import render, write_page
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure, study_figure
-from orthoframe.studies import ALPHA, FIRST_SEED, OF, PROVEN, Decision, StudyResult
+from orthoframe.studies import ALPHA, FIRST_SEED, FRESH_SEED, OF, PROVEN, Decision, StudyResult
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
     Args:
         file: Where the page goes: a binary file, or a path.
     """
-    write_page("decisions.md", file, alpha=ALPHA, of=OF, proven=PROVEN, first_seed=FIRST_SEED)
+    write_page("decisions.md", file, alpha=ALPHA, of=OF, proven=PROVEN, first_seed=FIRST_SEED, fresh_seed=FRESH_SEED)
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:

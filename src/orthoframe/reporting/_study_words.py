@@ -300,7 +300,7 @@ def made(study: StudyResult) -> dict[str, str]:
     """How a study was made, except its command."""
     return {
         "scale": study.scale,
-        "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}, unless a cell has its own number",
+        "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}, unless a cell has its own",
         "runs": f"{study.runs}, of which {study.missing} have not been run" if study.missing else str(study.runs),
         "version": study.version,
         "commit": study.commit or NOTHING,

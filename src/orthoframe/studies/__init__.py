@@ -30,13 +30,14 @@ from orthoframe.studies._statistics import (
     median_range,
 )
 from orthoframe.studies._store import Done, Store, compute, store_folder
-from orthoframe.studies._study import FIRST_SEED, SCALES, STUDIES, Cell, Panel, Study
+from orthoframe.studies._study import FIRST_SEED, FRESH_SEED, SCALES, STUDIES, Cell, Panel, Study
 from orthoframe.studies._training_job import Training
 
 __all__ = [
     "STUDIES",
     "SCALES",
     "FIRST_SEED",
+    "FRESH_SEED",
     "Study",
     "Claim",
     "OF",

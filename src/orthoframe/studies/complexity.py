@@ -28,7 +28,8 @@ def grid(scale: Scale) -> list[Cell]:
         trained(scale, {"data": "digits", "network": "MLP", "width": width}, desk=digits) for width in WIDTHS[scale]
     ]
     for name, (model, narrow, wide) in KINDS.items():
-        where, width = {"data": "fashion-mnist", "network": name}, {"width": wide} if scale == "paper" else {}
+        where: dict[str, Any] = {"data": "fashion-mnist", "network": name}
+        width: dict[str, Any] = {"width": wide} if scale == "paper" else {}
         model = "densenet40" if scale == "paper" and model == "densenet40-half" else model
         cells.append(trained(scale, where, desk={**_FEW, "width": narrow}, seeds=6, model=model, **width))
     return cells
