@@ -13,6 +13,7 @@ from orthoframe.studies import (
     Decision,
     JobResult,
     agrees,
+    clopper_pearson,
     decide,
     has_ended,
     has_learnt,
@@ -129,6 +130,39 @@ def test_means():
     assert rule_words(near, str) == "x, difference to a 2, at least -0.05 and at most 0.05, in the mean"
 
 
+def test_a_mean_is_that_of_the_runs_at_the_gate():
+    """One of ten seeds may miss it, and is left out; of two nobody knows what they would have changed."""
+    claim = Claim("", "us", "accuracy", {}, at_least=0.7, over="mean", proof="goal")
+
+    def decided(reached, elsewhere):
+        at, off = {"angle_bound": 0.0, "live_delta_of": 0.01}, {"angle_bound": 0.0, "live_delta_of": 0.4}
+        finals = [{**at, "accuracy": 0.8 + 0.001 * n} for n in range(reached)] + [{**off, "accuracy": 0.1}] * elsewhere
+        return decide(claim, [CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)})])
+
+    assert decided(10, 0).decision == "supported"
+    found = decided(9, 1)
+    assert found.decision == "supported"
+    (part,) = found.comparisons
+    assert part.interval.centre == pytest.approx(0.804)
+    assert part.tally.untrained == 1
+    assert decided(8, 2).decision == "not trained"
+    assert decided(5, 1).decision == "not trained"
+
+
+def test_how_sure_counts_what_is_not_known_on_both_sides():
+    """Of ten runs nine could be told: the tenth may be true or false."""
+    claim = Claim("", "us", "live_delta_of", {}, at_most=0.1, proof="unmet")
+    finals = [{**ENDED, "live_delta_of": 0.01}] * 9 + [MOVING]
+    (part,) = decide(claim, [CellResult.of({}, {10 + n: JobResult(f, {}) for n, f in enumerate(finals)})]).comparisons
+    assert part.interval.low == pytest.approx(clopper_pearson(9, 10)[0])
+    assert part.interval.high == 1.0
+    times = cell({"way": "a"}, [None] * 7, "epochs_to_of", {"epoch": [1, 40]})
+    other = cell({"way": "b"}, [None] * 7, "epochs_to_of", {"epoch": [1, 40]})
+    slower = Claim("", "us", "epochs_to_of", {"way": "a"}, versus={"way": "b"}, at_most=1.0)
+    (part,) = decide(slower, [times, other]).comparisons
+    assert (part.interval.low, part.interval.high) == (0.0, 1.0)
+
+
 def test_several_cells_together():
     """Six cells of one run: none says anything by itself."""
     cells = [cell({"n": n}, [0.01]) for n in range(6)]
@@ -189,6 +223,16 @@ def test_times_that_were_not_reached():
     assert decide(Claim("", "us", "epochs_to_of", {"way": "b"}, at_most=50.0), [never]).decision == "inconclusive"
 
 
+def test_a_run_at_the_frame_but_for_rows_that_are_zero_was_not_slow():
+    """Its time counts those rows: it may have been there at any time, and says nothing."""
+    curve, claim = {"epoch": [1, 40]}, Claim("", "us", "epochs_to_of", {"n": 1}, versus={"n": 2}, at_most=1.0)
+    fast = cell({"n": 1}, [10] * 5, "epochs_to_of", curve)
+    for distance, yes, unknown in ((0.5, 5, 0), (0.05, 0, 5)):
+        slow = cell({"n": 2}, [None] * 5, "epochs_to_of", curve, live_delta_of=distance)
+        (part,) = decide(claim, [fast, slow]).comparisons
+        assert (part.tally.yes, part.tally.no, part.tally.unknown) == (yes, 0, unknown)
+
+
 def test_what_has_not_learnt_is_not_slow():
     curve = {"epoch": [1, 40]}
     fast = cell({"way": "a"}, [10] * 5, "epochs_to_of", curve, relative_gap=0.01)
@@ -206,8 +250,9 @@ def test_what_has_not_learnt_is_not_slow():
         (MOVING, False),
         ({**MOVING, "live_delta_of": 0.05}, True),  # it is at the frame
         ({**MOVING, "trend": 0.0}, False),  # near the frame everything is slow: a stand-still proves nothing
-        ({**MOVING, "trend": 0.0, "merged_classes": 2}, True),
-        ({**MOVING, "trend": 0.0, "dead_rows": 5}, True),
+        ({**MOVING, "trend": 0.0, "merged_classes": 2, "gap_trend": 0.01}, True),
+        ({**MOVING, "trend": 0.0, "dead_rows": 5, "gap_trend": 0.01}, True),
+        ({**MOVING, "trend": 0.0, "merged_classes": 2}, False),  # how the gap moves is not known
         ({**MOVING, "merged_classes": 2}, False),
         ({**MOVING, "trend": 0.0, "merged_classes": 2, "gap_trend": 1.0}, False),  # they may still come apart
         ({**ENDED, "gap_trend": 3.0}, True),  # a gap that is nearly zero falls for ever

@@ -254,12 +254,13 @@ def comparison_words(part: Comparison) -> str:
         '7 of 10 runs, 2 not trained, 1 not run; median 0.16'
     """
     found, tally = part.interval, part.tally
-    apart = {"not trained": tally.untrained, "not known": tally.unknown, "not run": tally.missing}
+    off = "not trained" if found.kind == "share" else "not at the frame"
+    apart = {off: tally.untrained, "not known": tally.unknown, "not run": tally.missing}
     rest = "".join(f", {count} {word}" for word, count in apart.items() if count)
     if found.kind != "share":
         return f"{interval_words(found, NOT_KNOWN)}{rest}"
     trials = tally.yes + tally.no + tally.untrained + tally.unknown + tally.missing
-    typical = f"; median {short(median(found.known))}" if found.known else ""
+    typical = f"; median {short(median(found.known))}" if found.known and not found.missing else ""
     return f"{tally.yes} of {trials} runs{rest}{typical}"
 
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 OF = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most this
 # Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount.
 TIMES = ("epochs_to_of", "time_to_of")
-# Never negative, and spread over orders of magnitude, often in two clusters: their median and range are shown.
-POSITIVE = (
+# Spread over orders of magnitude, or in two clusters, as counts of what went wrong: their median and range are shown.
+UNEVEN = (
     *TIMES,
     "delta_of",
     "live_delta_of",
@@ -23,6 +23,9 @@ POSITIVE = (
     "excess",
     "trend",
     "gap_trend",
+    "dead_rows",
+    "merged_classes",
+    "rate_to_formula",
 )
 
 Proof = Literal["none", "learnt", "unmet", "end", "goal"]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe.studies._claims import Claim, Decision, agrees
-from orthoframe.studies._endings import counts
+from orthoframe.studies._claims import TIMES, Claim, Decision, agrees
+from orthoframe.studies._endings import at_frame, counts
 from orthoframe.studies._jobs import JobResult
 from orthoframe.studies._results import CellResult, Comparison, Finding, Tally, bounds_of
 from orthoframe.studies._statistics import (
@@ -19,6 +19,7 @@ from orthoframe.studies._statistics import (
     mean_interval,
 )
 
+_LEFT_OUT = 0.1  # the largest part of the seeds that may miss the gate of a claim about a mean
 _Seed = tuple[Bounds, tuple[JobResult, ...]]  # what is known of the quantity, and the runs that it comes from
 
 
@@ -78,7 +79,9 @@ def _counted(
     tally = Tally(yes, no, untrained, unknown, missing)
     decision = Decision.SUPPORTED if chance_of_most(yes, trials) <= ALPHA else _undecided(tally, trials)
     values = {seed: low if low == high else None for seed, ((low, high), _) in seeds.items()}
-    shown = Interval(yes / trials if trials else None, *clopper_pearson(yes, trials), values, "share")
+    # Runs that say nothing may be all false, or all true.
+    low, high = clopper_pearson(yes, trials)[0], clopper_pearson(trials - no, trials)[1]
+    shown = Interval(yes / trials if trials else None, low, high, values, "share")
     return Comparison(where, decision, shown, tally), chance_of_most(no, trials)
 
 
@@ -94,14 +97,21 @@ def _undecided(tally: Tally, trials: int) -> Decision:
 def _averaged(
     claim: Claim, where: Mapping[str, Any], seeds: Mapping[int, _Seed], planned: int
 ) -> tuple[Comparison, float]:
-    """Test the mean over seeds; a p-value against the claim. Every seed of the design is needed."""
-    found = mean_interval({seed: low if low == high else math.nan for seed, ((low, high), _) in seeds.items()})
-    passed = [all(counts(run.final, claim.proof, None, claim.quantity) for run in runs) for _, runs in seeds.values()]
+    """Test the mean over the seeds that pass the gate; a p-value against the claim.
+
+    Every seed of the design is needed, and all but a few must pass: the others are left out.
+    """
+    passed = {
+        seed: low if low == high else math.nan
+        for seed, ((low, high), runs) in seeds.items()
+        if all(counts(run.final, claim.proof, None, claim.quantity) for run in runs)
+    }
+    found = mean_interval(passed)
     missing = max(0, planned - len(seeds))
-    tally = Tally(0, 0, passed.count(False), 0, missing)
+    tally = Tally(0, 0, len(seeds) - len(passed), 0, missing)
     if missing or not seeds:
         return Comparison(where, Decision.NOT_RUN, found, tally), 1.0
-    if tally.untrained:
+    if tally.untrained > _LEFT_OUT * len(seeds):
         return Comparison(where, Decision.NOT_TRAINED, found, tally), 1.0
     if found.missing:
         return Comparison(where, Decision.INCONCLUSIVE, found, tally), 1.0
@@ -119,16 +129,31 @@ def _averaged(
 
 def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int, _Seed]:
     """The quantity by seed, or its ratio or difference, so that what a seed does to both cancels; nan if not known."""
-    mine, unknown = bounds_of(cell.results, claim.quantity), (math.nan, math.nan)
+    mine, unknown = _bounds(claim, cell), (math.nan, math.nan)
     if other is None:
         return {seed: (mine.get(seed, unknown), (result,)) for seed, result in cell.results.items()}
-    theirs = bounds_of(other.results, claim.quantity)
+    theirs = _bounds(claim, other)
     found: dict[int, _Seed] = {}
     for seed in sorted(cell.results.keys() & other.results.keys()):
         one, two = mine.get(seed, unknown), theirs.get(seed, unknown)
         known = (one[0] - two[1], one[1] - two[0]) if claim.how == "difference" else _ratio(one, two)
         found[seed] = known, (cell.results[seed], other.results[seed])
     return found
+
+
+def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
+    """What is known of the quantity, by seed.
+
+    Times count rows that are zero. A run that has none for this reason, and whose other rows are at the frame, may have
+    been there at any time.
+    """
+    found = bounds_of(cell.results, claim.quantity)
+    if claim.quantity not in TIMES:
+        return found
+    return {
+        seed: (0.0, math.inf) if math.isinf(high) and at_frame(cell.results[seed].final) else (low, high)
+        for seed, (low, high) in found.items()
+    }
 
 
 def _ratio(one: Bounds, two: Bounds) -> Bounds:

@@ -32,7 +32,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
     - Features of any sign and one batch of everything (`excess` is known): the loss is at its optimum, up to a tenth
       of what tells it from a frame; and distances no longer move, unless the claim is about the loss.
     - Free features: the solver says so.
-    - Others, such as cross-entropy: neither distance nor loss moves any more.
+    - Others, such as cross-entropy: distances no longer move.
 
     Args:
         final: Of the result of a run.
@@ -45,7 +45,8 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
     if (bound := final.get("angle_bound")) is not None:
         if quantity in _DISTANCES and at_frame(final):
             return True
-        held = (final.get("merged_classes") or final.get("dead_rows")) and (final.get("gap_trend") or 0.0) <= _STILL
+        moved = final.get("gap_trend")
+        held = (final.get("merged_classes") or final.get("dead_rows")) and moved is not None and moved <= _STILL
         return bool(held or bound <= PROVEN) and _is_still(final)
     if (excess := final.get("excess")) is not None:
         return excess <= _AT_OPTIMUM and (quantity == "gap" or _is_still(final))

@@ -13,7 +13,7 @@ from orthoframe._atomic import write_json
 from orthoframe._untrusted import few_entries, parsed
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
-from orthoframe.studies._claims import POSITIVE, TIMES, Claim, Decision
+from orthoframe.studies._claims import TIMES, UNEVEN, Claim, Decision
 from orthoframe.studies._jobs import JobResult
 from orthoframe.studies._statistics import Bounds, Interval, mean_interval, median_range
 from orthoframe.studies._study import Panel
@@ -41,7 +41,7 @@ class CellResult:
         summary = {}
         for name in dict.fromkeys(name for result in results.values() for name in result.final):
             known = bounds_of(results, name)
-            if name in POSITIVE:
+            if name in UNEVEN:
                 summary[name] = median_range(known)
             else:
                 summary[name] = mean_interval({seed: low for seed, (low, _) in known.items()})
