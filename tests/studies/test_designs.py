@@ -106,7 +106,7 @@ def test_a_study_can_decide_its_claims(name):
             enough = [sum(counts)] if claim.pooled else counts
             assert all(chance_of_most(count, count) <= 0.05 for count in enough), claim.text
             if scale == "desk":
-                assert chance_of_most(max(enough), max(enough)) * len(enough) <= 0.05, claim.text
+                assert chance_of_most(min(enough), min(enough)) * len(enough) <= 0.05, claim.text
         for panel in study.panels:
             assert panel.quantity in QUANTITIES | OTHERS
             assert scale == "paper" or any(agrees(cell.where, panel.where) for cell in cells), panel.title

@@ -49,13 +49,15 @@ STUDY = Study(
     name="activations",
     question="Which activations of the features lead to the orthogonal frame?",
     claims=(
-        reaches_frame("ReLU reaches the OF", "paper", activation="relu"),
-        reaches_frame("So do abs and square", "our theory", activation=("abs", "square")),
-        reaches_frame("Softplus comes near it", "our theory", activation="softplus"),
+        reaches_frame("A network with ReLU reaches the OF", "paper", activation="relu"),
+        reaches_frame(
+            "A network with abs or square instead of ReLU reaches the OF", "our theory", activation=("abs", "square")
+        ),
+        reaches_frame("A network with softplus instead of ReLU comes near the OF", "our theory", activation="softplus"),
         _leaves("GELU leads below the floor of non-negative features, and so not to the OF", "gelu"),
-        _leaves("So does LeakyReLU", "leaky-relu"),
+        _leaves("LeakyReLU leads below the floor of non-negative features, and so not to the OF", "leaky-relu"),
         _predicted("GELU ends at the geometry that is predicted without ReLU", "gelu"),
-        _predicted("So does LeakyReLU", "leaky-relu"),
+        _predicted("LeakyReLU ends at the geometry that is predicted without ReLU", "leaky-relu"),
     ),
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "gap", "excess", "delta_predicted", "epochs_to_of"),

@@ -91,14 +91,16 @@ STUDY = Study(
             proof="end",
         ),
         Claim(
-            "All other pairs are at right angles there",
+            "On that plan all other pairs of classes are at right angles",
             "our theory",
             "max_other_cosine",
             {"features": _PLANNED, "batches": _PAIR},
             at_most=0.1,
             proof="unmet",
         ),
-        reaches_frame("One more row, which certifies the plan, leads it to the OF", "our theory", batches="certified"),
+        reaches_frame(
+            "One more row, which certifies that plan, leads a network to the OF", "our theory", batches="certified"
+        ),
     ),
     grid=grid,
     columns=("live_delta_of", "angle_bound", "epochs_to_of", "certified", "pair_cosine", "max_other_cosine"),

@@ -43,20 +43,32 @@ STUDY = Study(
     question="Does cross-entropy on non-negative features lead to the orthogonal frame?",
     claims=(
         _network(
-            "Networks: class means of features as they are do not form an OF", "paper", "raw_delta_of", at_least=OF
+            "Cross-entropy: where a network stands still, class means of features as they are do not form an OF",
+            "paper",
+            "raw_delta_of",
+            at_least=OF,
         ),
-        _network("Networks: those of their directions do not either", "paper", "live_delta_of", at_least=OF),
-        reaches_frame("The contrastive loss on the same data does", "paper", loss="supcon", data=WIDE),
-        _optimum("The optimum of unit features is the OF", "live_delta_of", "unit", (1, 10, 100), at_most=0.01),
+        _network(
+            "Cross-entropy: where a network stands still, class means of directions do not form an OF",
+            "paper",
+            "live_delta_of",
+            at_least=OF,
+        ),
+        reaches_frame(
+            "The contrastive loss reaches the OF on the data of cross-entropy", "paper", loss="supcon", data=WIDE
+        ),
         _optimum(
-            "At the optimum of features of any length, directions form the OF",
+            "Cross-entropy: the optimum of unit features is the OF", "live_delta_of", "unit", (1, 10, 100), at_most=0.01
+        ),
+        _optimum(
+            "Cross-entropy: at the optimum of features of any length, directions form the OF",
             "live_delta_of",
             "any",
             (1, 10, 100),
             at_most=0.01,
         ),
         _optimum(
-            "There, lengths differ between classes, so that features as they are do not",
+            "Cross-entropy: at that optimum lengths differ between classes, so that features as they are form no OF",
             "raw_delta_of",
             "any",
             _IMBALANCED,

@@ -33,13 +33,18 @@ STUDY = Study(
     name="generalisation",
     question="Does the orthogonal frame generalise better than the ETF that training without ReLU leads to?",
     claims=(
-        reaches_frame("The cells called OF are at the OF", "gate", geometry="OF"),
-        Claim(
-            "The cells called ETF are at the ETF", "gate", "delta_etf", {"geometry": "ETF"}, at_most=0.1, proof="unmet"
+        reaches_frame("Runs with ReLU are at the OF", "gate", geometry="OF"),
+        Claim("Runs without ReLU are at the ETF", "gate", "delta_etf", {"geometry": "ETF"}, at_most=0.1, proof="unmet"),
+        _compared(
+            "Balanced accuracy on new images is higher with the OF than with the ETF", "balanced_accuracy", at_least=0.0
         ),
-        _compared("Balanced accuracy on new images is higher with the OF", "balanced_accuracy", at_least=0.0),
-        _compared("It differs by at most 0.01", "balanced_accuracy", at_least=-_SAME, at_most=_SAME),
-        _compared("The worst class is more accurate with the OF", "worst_accuracy", at_least=0.0),
+        _compared(
+            "Balanced accuracy with the OF and with the ETF differs by at most 0.01",
+            "balanced_accuracy",
+            at_least=-_SAME,
+            at_most=_SAME,
+        ),
+        _compared("The worst class is more accurate with the OF than with the ETF", "worst_accuracy", at_least=0.0),
     ),
     grid=grid,
     columns=("balanced_accuracy", "worst_accuracy", "margin", "live_delta_of", "delta_etf"),

@@ -9,6 +9,8 @@ from orthoframe.studies._study import RISING, Cell, Panel, Study, trained, way_t
 
 IMBALANCES = ("step", "long-tail")
 RATIOS = (1, 5, 10, 50, 100)
+_IMAGES = ("mnist", "fashion-mnist")
+_DENSENETS = ("densenet40", "densenet40-half")  # at paper and at desk scale
 _DIGITS: dict[str, Any] = {"epochs": 600, "measure_every": 20}
 _MNIST: dict[str, Any] = {"epochs": 400, "measure_every": 20, "test_images": 100}
 _FASHION: dict[str, Any] = {"epochs": 160, "measure_every": 8, "test_images": 100}
@@ -55,6 +57,10 @@ def _cell(
     return trained(scale, where, desk=desk, seeds=seeds)
 
 
+def _collapse(text: str, **where: Any) -> Claim:
+    return Claim(text, "paper", "beta_nc", where, at_most=0.1, proof="unmet")
+
+
 STUDY = Study(
     name="geometry",
     question="Does ReLU lead to the orthogonal frame for every imbalance, on every data set and network?",
@@ -64,8 +70,10 @@ STUDY = Study(
         reaches_frame("OF on MNIST", "paper", data="mnist"),
         reaches_frame("OF on FashionMNIST", "paper", data="fashion-mnist", model=("mlp", "resnet18")),
         reaches_frame("OF of a ResNet-18 on CIFAR-10", "paper", data="cifar10", model="resnet18"),
-        reaches_frame("OF of a DenseNet-40", "paper", model=("densenet40", "densenet40-half")),
-        Claim("Classes collapse", "paper", "beta_nc", {"grid": ("ratios", "images")}, at_most=0.1, proof="unmet"),
+        reaches_frame("OF of a DenseNet-40", "paper", model=_DENSENETS),
+        _collapse("Classes collapse at every imbalance", grid="ratios"),
+        _collapse("Classes of MNIST and FashionMNIST collapse", data=_IMAGES, model=("mlp", "resnet18")),
+        _collapse("Classes collapse in a ResNet-18 and in a DenseNet-40", model=("resnet18", *_DENSENETS)),
     ),
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "beta_nc", "epochs_to_of", "angle_bound"),

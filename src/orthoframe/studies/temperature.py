@@ -78,7 +78,10 @@ STUDY = Study(
             **_EVERY,
         ),
         reaches_frame(
-            "So does one with abs, which has no dead units", "paper", features="network, abs", temperature=TEMPERATURES
+            "A network with abs, which has no dead units, ends at the OF at every temperature",
+            "control",
+            features="network, abs",
+            temperature=TEMPERATURES,
         ),
         Claim(
             "At a constant temperature of 0.5 or more classes of a network share a direction, even if trained longer",
@@ -86,6 +89,7 @@ STUDY = Study(
             "merged_classes",
             {"features": _LONGER},
             at_least=1.0,
+            proof="learnt",
         ),
         Claim(
             "Free features at the predicted fastest temperature take at most half of the time at 0.1",
