@@ -87,7 +87,7 @@ def test_a_study_from_end_to_end(here, capsys):
     assert f"{data['cells'][0]['summary']['delta_of']['centre']:.3g} [" in shown[2]
     assert "not reached" in shown[2]
     assert shown[5] == "not supported: They come near it. (nobody)"
-    assert shown[6].startswith("  rule: delta_of at most 0.001, in the mean; found: ")
+    assert shown[6].startswith("  rule: delta_of at most 0.001, on average; found: ")
     assert "no cell decides it" in said.out
     assert shown[-1] == "report: studies/small-study-smoke/report.html"
     written = {path.name for path in (here / "studies" / "small-study-smoke").iterdir()}

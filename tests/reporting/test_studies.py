@@ -176,7 +176,7 @@ def test_the_page_in_markdown():
     text = study_text(STUDIES["imbalance"])
     assert text.startswith("# Imbalance\n\nDoes it reach the frame?\n\n## Verdicts\n")
     rule, found = (
-        "distance to the frame, Δ_GM at most 0.1, in the mean",
+        "distance to the frame, Δ_GM at most 0.1, on average",
         "0.25 [0.2, 0.3] (the worst of 3 cells; 2 of them yes: R 100)",
     )
     assert f"| paper | {rule} | {found} | [**not supported**](decisions.md#verdicts) |" in text
@@ -345,7 +345,7 @@ def test_the_page_in_html():
     assert len(pictures(text)) == (2 + 1 + 1) + (1 + 1)
     assert all(picture.startswith(b"\x89PNG") for picture in pictures(text))
     assert text.count('class="mark bad"') == 2 * 2 + 2  # two claims, twice each, and both studies
-    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1, in the mean." in text
+    assert "Rule: distance to the frame, Δ<sub>GM</sub> at most 0.1, on average." in text
     assert "the loss is not finite" in text
     assert "<script" not in text
 

@@ -127,7 +127,7 @@ def test_means():
     for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
         cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.23 + shift], "x"), cell({"a": 2}, [0.2, 0.22, 0.22], "x")]
         assert decide(near, cells).decision == decision
-    assert rule_words(near, str) == "x, difference to a 2, at least -0.05 and at most 0.05, in the mean"
+    assert rule_words(near, str) == "x, difference to a 2, at least -0.05 and at most 0.05, on average"
 
 
 def test_a_mean_is_that_of_the_runs_at_the_gate():

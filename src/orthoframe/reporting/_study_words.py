@@ -206,7 +206,7 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
     """
     bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
     runs = "in most runs of all cells together" if claim.pooled else "in most runs"
-    over = "in the mean" if claim.over == "mean" else runs
+    over = "on average" if claim.over == "mean" else runs
     return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}, {over}{_PROOFS[claim.proof]}"
 
 
@@ -265,16 +265,16 @@ def comparison_words(part: Comparison) -> str:
 
 
 def limit_words(claim: Claim) -> dict[str, float]:
-    """The limits of what is drawn of a claim, by their words: of the part of the runs, or of the mean."""
+    """The limits of what is drawn of a claim, by their words: of the share of the runs, or of the mean."""
     return {"more than": MOST} if claim.over == "runs" else thresholds(claim)
 
 
 def drawn_words(claim: Claim) -> str:
-    """What is drawn of a claim: the part of the runs, or the mean."""
+    """What is drawn of a claim: the share of the runs, or the mean."""
     if claim.over == "mean":
         return measured_words(claim)
     bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
-    return f"part of the runs with {measured_words(claim)} {bounds}"
+    return f"share of the runs with {measured_words(claim)} {bounds}"
 
 
 def failure_words(failure: Failure) -> str:

@@ -55,13 +55,12 @@ STUDY = Study(
     columns=("live_delta_of", "dead_rows", "epochs_to_of", "certified", "coverage", "epochs_to_certify"),
     panels=(
         Panel("At the end", "live_delta_of", "batch_size", ("binding",), _NETWORK, OF, "xy"),
-        Panel("Speed", "epochs_to_of", "batch_size", ("binding",), _NETWORK, None, "xy"),
+        Panel("How long it takes", "epochs_to_of", "batch_size", ("binding",), _NETWORK, None, "xy"),
     ),
     remark=(
         "Digits, STEP, R = 10, a temperature of 0.1, about 3000 steps for every size at desk scale, so that batches of "
-        "256 have eight times the epochs of batches of 32. certified counts the seeds whose plan is certified over its "
-        "first 20 epochs; epochs_to_certify is what coverage predicts for 99 % confidence without binding. Free "
-        "features see three epochs of batches together; coverage is the predicted probability that these are "
-        "certified."
+        "256 have eight times the epochs of batches of 32. Plans are certified over their first 20 epochs; epochs that "
+        "certify are those that coverage predicts for 99 % confidence without binding. Free features see three epochs "
+        "of batches together, and the predicted probability is about these."
     ),
 )

@@ -38,6 +38,8 @@ def _network(text: str, source: str, quantity: str, **threshold: Any) -> Claim:
     return Claim(text, source, quantity, where, proof="end", **threshold)
 
 
+_ANY_LENGTH = {"features": ("network", "free, any length"), "loss": "cross-entropy"}
+
 STUDY = Study(
     name="cross-entropy",
     question="Does cross-entropy on non-negative features lead to the orthogonal frame?",
@@ -78,8 +80,8 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "raw_delta_of", "dead_rows", "higher_ends", "trend", "beta_nc", "balanced_accuracy"),
     panels=(
-        Panel("Directions", "live_delta_of", "ratio", ("features", "loss"), {}, OF, "xy"),
-        Panel("Features as they are", "raw_delta_of", "ratio", ("features",), {"loss": "cross-entropy"}, OF, "xy"),
+        Panel("Directions, networks", "live_delta_of", "ratio", ("loss",), {"features": "network"}, OF, "xy"),
+        Panel("Features as they are, cross-entropy", "raw_delta_of", "ratio", ("features",), _ANY_LENGTH, OF, "xy"),
     ),
     remark=(
         "Digits at desk scale, STEP. Cross-entropy has an ordinary linear classifier on the last ReLU features of the "

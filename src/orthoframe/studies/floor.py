@@ -23,6 +23,9 @@ def grid(scale: Scale) -> list[Cell]:
     return [*cells, trained(scale, images, desk={**_LONG, "majority": 100}, **_FULL)]
 
 
+_DRAWN = {"data": WIDE, "temperature": 0.1}
+
+
 def _floor(text: str, **where: Any) -> Claim:
     return Claim(text, "paper", "angle_bound", where, at_most=PROVEN, proof="unmet")
 
@@ -43,12 +46,12 @@ STUDY = Study(
     grid=grid,
     columns=("gap", "angle_bound", "live_delta_of", "dead_rows", "merged_classes", "beta_nc"),
     panels=(
-        Panel("Loss above its floor", "gap", "epoch", ("ratio", "temperature"), {"data": WIDE}, None, "y"),
-        way_to_frame("Distance to the frame", "ratio", "temperature", data=WIDE),
+        Panel("Digits, τ = 0.1", "gap", "epoch", ("ratio",), _DRAWN, None, "y"),
+        way_to_frame("Digits, τ = 0.1", "ratio", **_DRAWN),
     ),
     remark=(
         "The angle bound is what the gap above the floor proves: in no class do cosines differ by more from those of "
-        "a frame, in the mean over the rows compared. Two small classes may still share a direction, so that they are "
+        "a frame, on average over the rows compared. Two small classes may still share a direction, so that they are "
         "counted apart. A gap that is small relative to the loss proves nothing by itself. At R = 50 the small "
         "classes of the digits have two images; a class of one image would have no term of its own in the loss."
     ),

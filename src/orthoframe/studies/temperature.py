@@ -20,6 +20,7 @@ _FREE = {"features": "free", "denominator": "all"}
 _USUAL = {"denominator": "all", "margin": 0.0}
 _EVERY = {**_USUAL, "temperature": TEMPERATURES}
 _LONGER = "network, trained longer"
+_DRAWN = (0.1, 0.2, 0.5, coordinate(RISING))
 _RATES = (0.2, 0.35)  # temperatures at which a rate can be measured, beside 0.1
 
 
@@ -143,7 +144,7 @@ STUDY = Study(
     columns=("live_delta_of", "dead_rows", "merged_classes", "epochs_to_of", "time_to_of", "rate_to_formula"),
     panels=(
         Panel("Free features, four classes", "time_to_of", "temperature", (), _FREE, None, "xy"),
-        way_to_frame("MLP, ReLU, R = 10", "temperature", features="network", **_USUAL),
+        way_to_frame("MLP, ReLU, R = 10", "temperature", features="network", temperature=_DRAWN, **_USUAL),
         Panel("MLP: classes that share a direction", "merged_classes", "temperature", ("features",), _EVERY, None, "x"),
     ),
     remark=(
