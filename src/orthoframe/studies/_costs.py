@@ -12,10 +12,7 @@ _NETWORK = {"features": "network"}
 # Seconds of a run, by coordinates of its cell; the first that agree are taken.
 _Seconds = tuple[tuple[Mapping[str, Any], float], ...]
 _FULL: _Seconds = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
-# One run on one thread at desk scale: medians of whole runs on two cores that other work used, too. From parts of runs:
-# the DenseNet-40 of `geometry`, the ResNet-34 and the DenseNet-40 of `complexity`, `extreme-imbalance` and the MLP of
-# `accuracy`. From one trial on two cores that four processes shared: CIFAR-10 of `geometry`, and `paper-size`. From
-# the images per second of a network alone: the ResNet-18 of `accuracy`.
+# One run on one thread at desk scale: medians of whole runs on two cores that other work used, too.
 _DESK: Mapping[str, _Seconds] = {
     "geometry": (
         ({"data": "digits", "ratio": 1}, 40.0),
@@ -36,27 +33,27 @@ _DESK: Mapping[str, _Seconds] = {
         ({"data": "none"}, 2.5),
     ),
     "batching": (
-        (_NETWORK, 17.0),
+        (_NETWORK, 11.0),
         ({"features": "free"}, 15.0),
-        ({"features": "planned network"}, 15.0),
-        ({"features": "CIFAR-10, ResNet-18"}, 110.0),
+        ({"features": "planned network"}, 5.0),
+        ({"features": "CIFAR-10, ResNet-18"}, 130.0),
     ),
-    "temperature": (({"features": ("network", "network, abs")}, 12.0), ({"features": ("free", "free, solved")}, 1.0)),
+    "temperature": (({"features": ("free", "free, solved")}, 1.0), ({}, 17.0)),
     "batch-size": (
         ({**_NETWORK, "batch_size": (32, 64)}, 9.0),
         ({**_NETWORK, "batch_size": 128}, 12.0),
         (_NETWORK, 18.0),
         ({"features": "free"}, 4.0),
     ),
-    "accuracy": (({"model": "mlp"}, 45.0), ({"model": "resnet18"}, 150.0)),
-    "extreme-imbalance": (({"features": "MNIST"}, 200.0), ({"features": "free"}, 3.0)),
+    "accuracy": (({"method": ("cross-entropy", "balanced softmax")}, 12.5), ({}, 18.0)),
+    "extreme-imbalance": (({"features": "MNIST"}, 110.0), ({"ratio": 1000}, 90.0), ({}, 2.0)),
     "complexity": (
         ({"network": "MLP", "width": 1024}, 37.0),
         ({"network": "MLP"}, 3.0),
         ({"network": "ResNet-18, half width"}, 32.0),
         ({"network": "ResNet-18"}, 53.0),
-        ({"network": "ResNet-34"}, 100.0),
-        ({"network": "DenseNet-40"}, 300.0),
+        ({"network": "ResNet-34"}, 74.0),
+        ({"network": "DenseNet-40"}, 97.0),
     ),
     "generalisation": (({"data": "digits"}, 7.0), ({"data": "fashion-mnist"}, 40.0)),
     "paper-size": (({"data": "mnist"}, 450.0), ({}, 900.0)),
