@@ -81,7 +81,7 @@ def test_a_study_from_end_to_end(here, capsys):
     assert len(lines) == 5
     shown = said.out.splitlines()
     assert (
-        shown[0] == "Do [digits] come near a frame in three epochs? (smoke; medians of distances and times, else means)"
+        shown[0] == "Do [digits] come near a frame in three epochs? (smoke; medians of distances, times and counts, else means)"
     )
     assert shown[1].split() == ["data", "ratio", "again", "delta_of", "epochs_to_of", "balanced_accuracy", "seeds"]
     assert f"{data['cells'][0]['summary']['delta_of']['centre']:.3g} [" in shown[2]

@@ -87,7 +87,7 @@ def print_result(result: StudyResult, file: Path) -> None:
         where = [escape(str(cell.where.get(name, ""))) for name in names]
         found = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
         table.add_row(*where, *found, str(len(cell.results)))
-    print(f"{result.question} ({result.scale}; medians of distances and times, else means)")
+    print(f"{result.question} ({result.scale}; medians of distances, times and counts, else means)")
     _console().print(table)
     if defined := abbreviations([result]):
         print(defined)
