@@ -80,9 +80,8 @@ def test_a_study_from_end_to_end(here, capsys):
     assert re.fullmatch(r"small-study 4/4: data digits, ratio [12], seed 1[01]: \d+\.\d s", lines[4])
     assert len(lines) == 5
     shown = said.out.splitlines()
-    assert (
-        shown[0] == "Do [digits] come near a frame in three epochs? (smoke; medians of distances, times and counts, else means)"
-    )
+    said_of = "medians of distances, times and counts, else means"
+    assert shown[0] == f"Do [digits] come near a frame in three epochs? (smoke; {said_of})"
     assert shown[1].split() == ["data", "ratio", "again", "delta_of", "epochs_to_of", "balanced_accuracy", "seeds"]
     assert f"{data['cells'][0]['summary']['delta_of']['centre']:.3g} [" in shown[2]
     assert "not reached" in shown[2]
