@@ -102,10 +102,14 @@ def test_a_study_from_end_to_end(here, capsys):
 
 def test_what_the_store_has(here, capsys):
     """Nothing is run: the pages say what is missing."""
+    (here / "out" / "notes").mkdir(parents=True)
+    (here / "out" / "notes" / "claims.md").write_text("In short: nothing yet.\n")
     assert main(["study", "all", "--collect", "--scale", "smoke", "--out", "out"]) == 0
     assert capsys.readouterr().err == "small-study: 4 runs, 0 of them in the store\n"
     assert "It has not been run yet." in (here / "out" / "small-study.md").read_text()
-    assert "Of 4 runs 4 have not been run yet." in (here / "out" / "claims.md").read_text()
+    claims = (here / "out" / "claims.md").read_text()
+    assert "Of 4 runs 4 have not been run yet." in claims
+    assert "In short: nothing yet." in claims
     assert not (here / "out" / "small-study.png").exists()
     assert list((here / "store").iterdir()) == []
 

@@ -14,7 +14,7 @@ from tests.browser import needs_browser, start
 import study_results as made
 from orthoframe.errors import InputError
 from orthoframe.reporting import study_figure, write_claims_page, write_decisions_page, write_study, write_study_page
-from orthoframe.reporting._format import NOTHING
+from orthoframe.reporting._format import NOTHING, ticks_around
 from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._study_figure import claim_figure, cosines_figure
 from orthoframe.reporting._study_layout import lay_out, legends_below, styles
@@ -309,6 +309,13 @@ def test_the_page_of_claims(tmp_path):
     write_claims_page([EMPTY], tmp_path / "claims.md", "## In short\n\nIt *holds*.\n")
     told = (tmp_path / "claims.md").read_text()
     assert told.index("# Claims") < told.index("It *holds*.") < told.index("## How to read") < told.index("claims:")
+
+
+@pytest.mark.parametrize(("low", "high"), [(12.0, 40.0), (12.0, 70.0), (0.3, 2.4), (1.0, 9.0), (3.0, 200.0)])
+def test_an_axis_of_few_decades_has_several_ticks(low, high):
+    shown = [tick for tick in ticks_around(low, high) if low <= tick <= high]
+    assert 3 <= len(shown) <= 8
+    assert shown == sorted(set(shown))
 
 
 def test_how_sure_a_claim_about_runs_is():

@@ -231,6 +231,19 @@ def test_a_run_at_the_frame_but_for_rows_that_are_zero_was_not_slow():
         slow = cell({"n": 2}, [None] * 5, "epochs_to_of", curve, live_delta_of=distance)
         (part,) = decide(claim, [fast, slow]).comparisons
         assert (part.tally.yes, part.tally.no, part.tally.unknown) == (yes, 0, unknown)
+        slower = Claim("", "us", "epochs_to_of", {"n": 2}, versus={"n": 1}, at_least=1.0)
+        (part,) = decide(slower, [fast, slow]).comparisons
+        assert (part.tally.yes, part.tally.no, part.tally.unknown) == (yes, 0, unknown)
+
+
+def test_a_run_that_was_thrown_away_from_the_frame_was_not_slow():
+    fast = cell({"n": 1}, [10] * 5, "epochs_to_of", {"epoch": [1, 20, 40], "delta_of": [1.0, 0.05, 0.01]})
+    claim = Claim("", "us", "epochs_to_of", {"n": 1}, versus={"n": 2}, at_most=1.0)
+    for nearest, yes, unknown in ((0.3, 5, 0), (0.05, 0, 5)):
+        curve = {"epoch": [1, 20, 40], "delta_of": [1.0, nearest, 0.5]}
+        thrown = cell({"n": 2}, [None] * 5, "epochs_to_of", curve, live_delta_of=0.5)
+        (part,) = decide(claim, [fast, thrown]).comparisons
+        assert (part.tally.yes, part.tally.no, part.tally.unknown) == (yes, 0, unknown)
 
 
 def test_what_has_not_learnt_is_not_slow():

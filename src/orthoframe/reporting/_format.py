@@ -22,7 +22,7 @@ def short(value: float | None, digits: int = 3) -> str:
 
 
 def ticks_around(low: float, high: float) -> list[float]:
-    """Ticks of a logarithmic axis of few decades: 1, 2 and 5 times each power of ten; more if it has less than one."""
+    """Ticks of a logarithmic axis of few decades: 1, 2 and 5 times each power of ten; more below a factor of 8."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     return [
         digit * 10.0**power for power in powers for digit in ((1, 2, 5) if high > 8 * low else (1, 1.5, 2, 3, 5, 7))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe.studies._claims import TIMES, Claim, Decision, agrees
+from orthoframe.studies._claims import OF, TIMES, Claim, Decision, agrees
 from orthoframe.studies._endings import at_frame, counts
 from orthoframe.studies._jobs import JobResult
 from orthoframe.studies._results import CellResult, Comparison, Finding, Tally, bounds_of
@@ -144,16 +144,21 @@ def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int
 def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
     """What is known of the quantity, by seed.
 
-    Times count rows that are zero. A run that has none for this reason, and whose other rows are at the frame, may have
-    been there at any time.
+    Times are to the frame for good, and count rows that are zero. A run that has none because of such rows, or because
+    it was thrown away from the frame, was not slow: its time may be any.
     """
     found = bounds_of(cell.results, claim.quantity)
     if claim.quantity not in TIMES:
         return found
     return {
-        seed: (0.0, math.inf) if math.isinf(high) and at_frame(cell.results[seed].final) else (low, high)
+        seed: (0.0, math.inf) if math.isinf(high) and _was_there(cell.results[seed]) else (low, high)
         for seed, (low, high) in found.items()
     }
+
+
+def _was_there(result: JobResult) -> bool:
+    distances = [distance for distance in result.curve.get("delta_of") or () if distance is not None]
+    return at_frame(result.final) or min(distances, default=math.inf) <= OF
 
 
 def _ratio(one: Bounds, two: Bounds) -> Bounds:

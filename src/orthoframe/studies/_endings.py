@@ -8,7 +8,7 @@ from orthoframe.studies._claims import OF, Proof
 Numbers = Mapping[str, int | float | None]  # `final` of a result
 
 PROVEN = 0.1
-"""The largest angle bound of a gap at which cosines are those of a frame, in the mean over the rows compared."""
+"""The largest angle bound of a gap at which cosines are those of a frame, on average over the rows compared."""
 _LEARNT = 0.5  # of the way from features that are all alike to the floor
 _AT_OPTIMUM = 0.1  # of the way from the floor of non-negative features down to the optimum of all features
 _STILL = 0.1  # exponent of the summed learning rate: twice as much training would change a quantity by 7 per cent
@@ -26,7 +26,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
     """Whether more of the same training would change nothing that a claim is about.
 
     - Non-negative features and a floor (`angle_bound` is known): the run is at the frame, and that is what the claim is
-      about; or its distance no longer moves, and either its gap proves that cosines are those of a frame in the mean,
+      about; or its distance no longer moves, and either its gap says that cosines are those of a frame on average,
       which can hide two small classes, or the gap stands still too, because something holds it: classes that share a
       direction, or rows that are zero.
     - Features of any sign and one batch of everything (`excess` is known): the loss is at its optimum, up to a tenth

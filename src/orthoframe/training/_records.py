@@ -191,8 +191,8 @@ class Cause(_Coded):
     FREE_LENGTHS = (
         "free-lengths",
         "a linear classifier leaves the lengths of features free: at the optimum of cross-entropy the directions of "
-        "non-negative features are a frame, and lengths differ with the size of classes, but networks stand still far "
-        "from both",
+        "non-negative features are a frame, and lengths differ with the size of classes, but networks stop moving far "
+        "from that optimum",
     )
     NEGATIVE = "negative-features", "features may be negative ({activation}): their optimum is not an orthogonal frame"
     CLASSIFIER = "classifier", "a linear classifier learns beside the loss to the end: for accuracy, not for the frame"
