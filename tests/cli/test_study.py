@@ -108,7 +108,7 @@ def test_what_the_store_has(here, capsys):
     assert capsys.readouterr().err == "small-study: 4 runs, 0 of them in the store\n"
     assert "It has not been run yet." in (here / "out" / "small-study.md").read_text()
     claims = (here / "out" / "claims.md").read_text()
-    assert "Of 4 runs 4 have not been run yet." in claims
+    assert "Of 4 runs 4 have not been run yet;" in claims
     assert "In short: nothing yet." in claims
     assert not (here / "out" / "small-study.png").exists()
     assert list((here / "store").iterdir()) == []

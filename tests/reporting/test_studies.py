@@ -255,7 +255,7 @@ def test_a_study_that_has_not_been_run():
     some = replace(waiting, missing=1)
     assert "It is not complete: 1 of 3 runs are missing." in study_text(some)
     assert "| 1 | 0 of 3 |" in study_text(some)
-    assert "Of 6 runs 4 have not been run yet." in claims_page(waiting, some)
+    assert "Of 6 runs 4 have not been run yet;" in claims_page(waiting, some)
     page(waiting, some)
 
 

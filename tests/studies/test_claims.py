@@ -113,7 +113,12 @@ def test_runs_that_are_missing():
     assert decide(SMALL, [cell({}, [0.01] * 9, seeds=10)]).decision == "supported"
     assert decide(SMALL, [cell({}, [0.01] * 5, seeds=10)]).decision == "not run"
     assert decide(SMALL, [cell({}, [], seeds=10)]).decision == "not run"
-    assert decide(SMALL, [cell({}, [0.01] * 4 + [0.5] * 4, seeds=10)]).decision == "not run"
+    assert decide(SMALL, [cell({}, [0.01] * 7 + [0.5], seeds=10)]).decision == "not run"
+    # Eight of ten would not decide, whatever the two that are missing say.
+    assert decide(SMALL, [cell({}, [0.01] * 4 + [0.5] * 4, seeds=10)]).decision == "inconclusive"
+    reached = Claim("", "us", "value", {}, at_most=0.1, proof="unmet")
+    assert decide(reached, [cell({}, [0.5] * 2, "value", seeds=6, **MOVING)]).decision == "not trained"
+    assert decide(reached, [cell({}, [0.5], "value", seeds=10, **MOVING)]).decision == "not run"
     assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012], seeds=4)]).decision == "not run"
     assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012])]).decision == "supported"
 

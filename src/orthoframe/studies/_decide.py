@@ -86,11 +86,11 @@ def _counted(
 
 
 def _undecided(tally: Tally, trials: int) -> Decision:
-    """Why: runs are missing; or those that have not ended would decide if they agreed; or the outcomes differ."""
-    if tally.missing:
+    """Why: missing runs could decide; or those that have not ended would decide if they agreed; or outcomes differ."""
+    most = max(tally.yes, tally.no) + tally.missing
+    if tally.missing and chance_of_most(most, trials) <= ALPHA:
         return Decision.NOT_RUN
-    most = max(tally.yes, tally.no) + tally.untrained
-    decides = tally.untrained and chance_of_most(most, trials) <= ALPHA
+    decides = tally.untrained and chance_of_most(most + tally.untrained, trials) <= ALPHA
     return Decision.NOT_TRAINED if decides else Decision.INCONCLUSIVE
 
 
