@@ -5,7 +5,8 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import OF, Claim, reaches_frame
-from orthoframe.studies._study import RISING, Cell, Panel, Study, trained, way_to_frame
+from orthoframe.studies._study import FIRST_SEED, FRESH_SEED, RISING, Cell, Panel, Study, trained, way_to_frame
+from orthoframe.training import TemperatureSchedule
 
 IMBALANCES = ("step", "long-tail")
 RATIOS = (1, 5, 10, 50, 100)
@@ -19,8 +20,10 @@ _CIFAR: dict[str, Any] = {
     **{"width": 16, "majority": 500, "batch_size": 64, "temperature": RISING, "epochs": 60},
     **{"lr": 0.03, "precision": "bf16-mixed", "measure_every": 5, "test_images": 100},
 }
+# The next two replace designs whose first runs, with the usual seeds, had not ended: fewer images and smaller batches.
+_FEWER: dict[str, Any] = {**_CIFAR, "width": 8, "majority": 300, "batch_size": 32}
 _DENSE: dict[str, Any] = {
-    **{"width": 12, "majority": 200, "batch_size": 64, "temperature": RISING, "epochs": 100},
+    **{"width": 12, "majority": 100, "batch_size": 32, "temperature": TemperatureSchedule(0.1, 0.3), "epochs": 80},
     **{"lr": 0.03, "precision": "bf16-mixed", "measure_every": 10, "test_images": 100},
 }
 
@@ -36,10 +39,11 @@ def grid(scale: Scale) -> list[Cell]:
         *(_cell(scale, _DIGITS, "ratios", "digits", "mlp", *point) for point in points),
         *(_cell(scale, _MNIST, "images", "mnist", ratio=ratio) for ratio in (10, 100)),
         *(_cell(scale, _FASHION, "images", "fashion-mnist", ratio=ratio) for ratio in (10, 100)),
-        _cell(scale, _DENSE, "images", "fashion-mnist", "densenet40-half", seeds=6),
+        _cell(scale, _DENSE, "images", "fashion-mnist", "densenet40-half", seeds=6, first_seed=FRESH_SEED),
+        _cell(scale, _FEWER, "images", "cifar10", "resnet18", seeds=6, first_seed=FRESH_SEED),
         *(
             _cell(scale, _CIFAR, "images", "cifar10", "resnet18", ratio=ratio, seeds=6)
-            for ratio in ((10, 100) if scale != "smoke" else (10,))
+            for ratio in ((100,) if scale != "smoke" else ())
         ),
     ]
 
@@ -53,9 +57,10 @@ def _cell(
     imbalance: str = "step",
     ratio: int = 10,
     seeds: int | None = None,
+    first_seed: int = FIRST_SEED,
 ) -> Cell:
     where = {"grid": part, "data": data, "model": model, "imbalance": imbalance, "ratio": ratio}
-    return trained(scale, where, desk=desk, seeds=seeds)
+    return trained(scale, where, desk=desk, seeds=seeds, first_seed=first_seed)
 
 
 def _collapse(text: str, **where: Any) -> Claim:
@@ -86,9 +91,10 @@ STUDY = Study(
     ),
     remark=(
         "At desk scale digits and MNIST are trained at a temperature of 0.1, the others with one that rises from 0.1 "
-        "to 0.5. The MLP sees all digits, 200 images of a large class of MNIST and 500 of FashionMNIST; the ResNet-18 "
-        "has width 16, a quarter of the paper's, and 500 images of a large class; the DenseNet-40 has its full growth "
-        "behind a stem that halves the images, and 200; both compute in bfloat16 (mixed precision), "
-        "which takes half of the time. Images are not augmented: the claim is about the training set."
+        "to 0.5 (DenseNet-40: 0.3). The MLP sees all digits, 200 images of a large class of MNIST and 500 of "
+        "FashionMNIST. The ResNet-18 has width 8, an eighth of the paper's, and 300 images of a large class at R = 10, "
+        "and width 16 and 500 images at R = 100; the DenseNet-40 has its full growth behind a stem that halves the "
+        "images, and 100; both compute in bfloat16 (mixed precision), which takes half of the time. Images are not "
+        "augmented: the claim is about the training set."
     ),
 )
