@@ -88,7 +88,8 @@ def _counted(
 def _undecided(tally: Tally, trials: int) -> Decision:
     """Why: missing runs could decide; or those that have not ended would decide if they agreed; or outcomes differ."""
     most = max(tally.yes, tally.no) + tally.missing
-    if tally.missing and chance_of_most(most, trials) <= ALPHA:
+    decisive = chance_of_most(trials, trials) <= ALPHA  # whether the design has enough runs for a verdict
+    if tally.missing and (chance_of_most(most, trials) <= ALPHA or not decisive):
         return Decision.NOT_RUN
     decides = tally.untrained and chance_of_most(most + tally.untrained, trials) <= ALPHA
     return Decision.NOT_TRAINED if decides else Decision.INCONCLUSIVE
