@@ -5,24 +5,31 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim
-from orthoframe.studies._study import RISING, Cell, Study, trained, way_to_frame
+from orthoframe.studies._study import FRESH_SEED, Cell, Study, trained, way_to_frame
+from orthoframe.training import Ramp, TemperatureSchedule
 
+# The contrastive loss, with what the recipe `fast` adds to it. Batches as they come and a rising temperature, tried
+# with the usual seeds, had not ended after 20 epochs.
 _LARGE: dict[str, Any] = {
-    **{"majority": 5000, "width": 32, "batch_size": 128, "lr": 0.05, "clean_fraction": 0.0},
-    **{"temperature": RISING, "precision": "bf16-mixed", "measure_every": 4, "test_images": 100},
+    **{"majority": 5000, "width": 32, "head_norm": "batch", "scheme": "balanced", "batch_size": 64, "lr": 0.05},
+    **{"temperature": TemperatureSchedule(0.2, 0.2), "margin": Ramp(0.0, 0.5)},
+    **{"precision": "bf16-mixed", "measure_every": 2, "test_images": 100},
 }
-_EPOCHS = {"cifar10": 20, "mnist": 10, "fashion-mnist": 20}
+_EPOCHS = {"cifar10": 12, "mnist": 8, "fashion-mnist": 12}
 
 
 def grid(scale: Scale) -> list[Cell]:
-    """Every data set with 5,000 images of a large class, at two ratios but for one; one seed each at desk scale."""
+    """Every data set with 5,000 images of a large class, at two ratios; one seed each at desk scale."""
     model = "resnet18" if scale == "paper" else "conv6"
-    points = list(product(_EPOCHS if scale != "smoke" else ["cifar10"], (10, 100)))
-    if scale == "desk":
-        points.remove(("fashion-mnist", 10))
     return [
-        trained(scale, {"data": data, "ratio": ratio}, desk={**_LARGE, "epochs": _EPOCHS[data]}, model=model)
-        for data, ratio in points
+        trained(
+            scale,
+            {"data": data, "ratio": ratio},
+            desk={**_LARGE, "epochs": _EPOCHS[data]},
+            first_seed=FRESH_SEED,
+            model=model,
+        )
+        for data, ratio in product(_EPOCHS if scale != "smoke" else ["cifar10"], (10, 100))
     ]
 
 
@@ -44,9 +51,11 @@ STUDY = Study(
     columns=("live_delta_of", "dead_rows", "merged_classes", "beta_nc", "epochs_to_of"),
     panels=(way_to_frame("5,000 images of a large class", "data", "ratio"),),
     remark=(
-        "STEP. Six convolutions of width 32 in bfloat16 (mixed precision), bound batches of 128, images as they are, a "
-        "temperature that rises from 0.1 to 0.5, 20 epochs (10 of MNIST); at paper scale a ResNet-18. One seed for "
-        "each of the five cells at desk scale: the claim is about the five runs together."
+        "STEP. Six convolutions of width 32 in bfloat16 (mixed precision), and a BatchNorm before the ReLU; bound "
+        "batches of 64 with every class equally often, a temperature of 0.2, a margin that rises to 0.5, images as "
+        "they are; 12 epochs (8 of MNIST) that show each image of a large class once, 50,000 rows and those bound. "
+        "At paper scale the paper's recipe with a ResNet-18. One seed for each of the six cells at desk scale: the "
+        "claim is about the six runs together."
     ),
     desk_seeds=1,
 )
