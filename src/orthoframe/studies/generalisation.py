@@ -4,23 +4,29 @@ from typing import Any
 
 from orthoframe.options import Scale
 from orthoframe.studies._claims import Claim, reaches_frame
-from orthoframe.studies._study import RISING, Cell, Panel, Study, trained
+from orthoframe.studies._study import FIRST_SEED, FRESH_SEED, RISING, Cell, Panel, Study, trained
 
 _SAME = 0.01  # a difference of accuracy that nobody would care about
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
 _LONG: dict[str, Any] = {
     **{"epochs": 160, "clean_fraction": 0.4, "temperature": RISING, "measure_every": 40, "test_images": None},
 }
+# FashionMNIST has a BatchNorm in the head, on both sides: without it two of ten networks with ReLU, of the usual seeds,
+# did not arrive.
+_DATA: dict[str, tuple[dict[str, Any], int]] = {
+    "digits": ({"majority": None}, FIRST_SEED),
+    "fashion-mnist": ({"majority": 500, "head_norm": "batch"}, FRESH_SEED),
+}
 
 
 def grid(scale: Scale) -> list[Cell]:
     """Both geometries of balanced classes, where training without ReLU leads to an ETF."""
     cells = []
-    for data, majority in (("digits", None), ("fashion-mnist", 500)):
+    for data, (settings, first_seed) in _DATA.items():
         for geometry, activation in (("OF", "relu"), ("ETF", "none")):
             where = {"data": data, "ratio": 1, "geometry": geometry}
-            desk = {**_LONG, "majority": majority}
-            cells.append(trained(scale, where, desk=desk, augment=True, activation=activation))
+            desk = {**_LONG, **settings}
+            cells.append(trained(scale, where, desk=desk, first_seed=first_seed, augment=True, activation=activation))
     return cells
 
 
@@ -56,6 +62,6 @@ STUDY = Study(
         "Balanced classes: under imbalance training without ReLU does not lead to an ETF, and is compared in the study "
         "of accuracy. Whole test sets, nearest class mean; images are augmented in the first three fifths of the "
         "epochs. Runs with ReLU judge only at the frame; whether those without it are at the ETF is a claim of its "
-        "own. The MLP sees all digits, or 500 images of each class."
+        "own. The MLP sees all digits, or 500 images of each class of FashionMNIST, there with a BatchNorm in the head."
     ),
 )
