@@ -12,8 +12,7 @@ _NETWORK = {"features": "network"}
 # Seconds of a run, by coordinates of its cell; the first that agree are taken.
 _Seconds = tuple[tuple[Mapping[str, Any], float], ...]
 _FULL: _Seconds = (({"ratio": 1}, 130.0), ({}, 60.0))  # 3000 full batches of the digits
-# One run on one thread at desk scale: medians of whole runs on two cores that other work used, too. MNIST and
-# FashionMNIST of `paper-size`: from their images per second.
+# One run on one thread at desk scale: medians of whole runs on two cores that other work used, too.
 _DESK: Mapping[str, _Seconds] = {
     "geometry": (
         ({"data": "digits", "ratio": 1}, 40.0),
@@ -21,7 +20,7 @@ _DESK: Mapping[str, _Seconds] = {
         ({"data": "mnist"}, 70.0),
         ({"data": "fashion-mnist", "model": "mlp"}, 35.0),
         ({"data": "cifar10", "ratio": 10}, 170.0),
-        ({"data": "cifar10"}, 350.0),
+        ({"data": "cifar10"}, 560.0),
         ({"model": "densenet40-half"}, 290.0),
     ),
     "without-relu": (({"features": "free"}, 2.5), *_FULL),
@@ -58,7 +57,7 @@ _DESK: Mapping[str, _Seconds] = {
         ({"network": "DenseNet-40"}, 97.0),
     ),
     "generalisation": (({"data": "digits"}, 7.0), ({"data": "fashion-mnist"}, 40.0)),
-    "paper-size": (({"data": "mnist"}, 450.0), ({"data": "cifar10"}, 1150.0), ({}, 900.0)),
+    "paper-size": (({"data": "mnist"}, 880.0), ({"data": "cifar10"}, 1490.0), ({}, 1400.0)),
 }
 _SMOKE = 0.4
 """Seconds of a run at smoke scale, without the start of its process."""
