@@ -169,6 +169,8 @@ def test_the_worst_comparison_decides():
     assert STUDIES["extreme"].findings[0].deciding.interval.centre is None
     parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in (5, 3, 4)]
     assert made.finding("", parts, at_most=None, at_least=0).deciding.where == {"n": 3}
+    assert made.finding("", parts, at_most=20, at_least=0).deciding.where == {"n": 3}  # nearer to the lower limit
+    assert made.finding("", parts, at_most=7, at_least=0).deciding.where == {"n": 5}  # nearer to the upper one
     assert made.finding("", []).deciding is None
 
 

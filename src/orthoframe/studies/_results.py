@@ -112,18 +112,20 @@ class Finding:
     @property
     def worst_first(self) -> list[Comparison]:
         """The comparisons, those that are worst for the claim first."""
-        falling = self.claim.over == "runs" or self.claim.at_most is None
+        least, most = self.claim.at_least, self.claim.at_most
+
+        def room(low: float, high: float) -> float:
+            """How far an interval is from the limits of the claim; negative beyond one of them."""
+            return min(math.inf if least is None else low - least, math.inf if most is None else most - high)
 
         def goodness(part: Comparison) -> tuple[int, float, float]:
-            end = part.interval.low if falling else part.interval.high
-            worst = part.interval.centre if end is None else end
+            found = part.interval
+            low, high = (found.centre if end is None else end for end in (found.low, found.high))
+            known = -math.inf if low is None or high is None else room(low, high)
+            sure = low if low is not None and self.claim.over == "runs" else known
             # Of cells with as many runs for the claim, that whose runs are nearest to the limit.
-            typical = median(part.interval.known) if part.interval.known else 0.0
-            return (
-                list(Decision).index(part.decision),
-                -math.inf if worst is None else worst if falling else -worst,
-                typical if self.claim.at_most is None else -typical,
-            )
+            typical = median(found.known) if found.known else 0.0
+            return list(Decision).index(part.decision), sure, room(typical, typical)
 
         return sorted(self.comparisons, key=goodness)
 
