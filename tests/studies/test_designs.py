@@ -140,7 +140,7 @@ def test_every_run_is_one_that_can_be_started(name, scale):
     cells = STUDIES[name].cells(scale)
     firsts = {place: min(seed for number, seed in jobs if number == place) for place in range(len(cells))}
     assert firsts == {place: cell.first_seed for place, cell in enumerate(cells)}
-    assert {FIRST_SEED} <= set(firsts.values()) <= {FIRST_SEED, FRESH_SEED}
+    assert set(firsts.values()) <= {FIRST_SEED, FRESH_SEED}
     small = STUDIES[name].jobs(scale, 1)
     assert {key(job) for job in small.values()} <= {key(job) for job in jobs.values()}  # another seed is another run
     assert len(small) == len(STUDIES[name].cells(scale))

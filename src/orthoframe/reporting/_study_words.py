@@ -299,9 +299,10 @@ def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
 
 def made(study: StudyResult) -> dict[str, str]:
     """How a study was made, except its command."""
+    more = f" to {study.first_seed + study.seeds - 1}" if study.seeds > 1 else ""
     return {
         "scale": study.scale,
-        "seeds": f"{study.first_seed} to {study.first_seed + study.seeds - 1}, unless a cell has its own",
+        "seeds": f"{study.first_seed}{more}, unless a cell has its own",
         "runs": f"{study.runs}, of which {study.missing} have not been run" if study.missing else str(study.runs),
         "version": study.version,
         "commit": study.commit or NOTHING,

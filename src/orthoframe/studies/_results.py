@@ -175,7 +175,7 @@ class StudyResult:
     Attributes:
         remark: What a reader should know of the design that was run.
         seeds: Seeds per cell, as the design has them.
-        first_seed: The smallest of them.
+        first_seed: The smallest of all cells.
         command: What computes these numbers again.
         commit: The commit of the source that decided the claims; None if it is not known.
         modified: Whether files differed from that commit.

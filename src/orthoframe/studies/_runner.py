@@ -112,7 +112,7 @@ def run_study(
         remark=study.remark,
         scale=scale,
         seeds=study.seeds(scale),
-        first_seed=FIRST_SEED,
+        first_seed=min((cell.first_seed for cell in cells), default=FIRST_SEED),
         command=command,
         version=__version__,
         commit=commit,
