@@ -69,8 +69,8 @@ def test_nothing_to_draw_is_no_error(study):
 
 
 def test_any_number_of_seeds():
-    assert "10 to 12, unless a cell has its own" in page(EMPTY)
-    assert "10, unless a cell has its own" in page(replace(EMPTY, seeds=1))
+    assert "- seeds: 10 to 12\n" in study_text(EMPTY)
+    assert "- seeds: 10\n" in study_text(replace(EMPTY, seeds=1))
     assert "10 to 1000000000009" in page(replace(EMPTY, seeds=10**12))
 
 

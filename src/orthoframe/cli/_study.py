@@ -22,7 +22,7 @@ def list_studies(studies: Mapping[str, Study]) -> None:
     for name, study in studies.items():
         table.add_row(name, escape(study.question), *(_cost(estimate(study, scale)) for scale in SCALES))
     _console().print(table)
-    source = "estimated from runs or parts of runs, some of earlier designs"
+    source = "estimated from runs, some of earlier designs"
     print(f"Runs, and core-minutes on one thread, {source}; ? for kinds not measured.")
 
 

@@ -9,6 +9,7 @@ from orthoframe.reporting._format import NOTHING, lasted, plain, short
 from orthoframe.studies import (
     MOST,
     OF,
+    CellResult,
     Claim,
     Comparison,
     Decision,
@@ -289,7 +290,7 @@ def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             *(value_words(cell.where[name]) if name in cell.where else NOTHING for name in names),
-            str(len(cell.results)) if len(cell.results) == cell.seeds else f"{len(cell.results)} of {cell.seeds}",
+            _seed_words(study, cell),
             *(cell_words(cell.over_seeds(column), column) for column in study.columns),
         ]
         for cell in study.cells
@@ -297,12 +298,25 @@ def cell_table(study: StudyResult) -> tuple[list[str], list[list[str]]]:
     return head, rows
 
 
+def _seed_words(study: StudyResult, cell: CellResult) -> str:
+    """How many of its seeds a cell has, and where they begin if that is its own."""
+    missing = f" of {cell.seeds}" if len(cell.results) != cell.seeds else ""
+    begin = f", from {min(cell.results)} on" if _begins_later(study, cell) else ""
+    return f"{len(cell.results)}{missing}{begin}"
+
+
+def _begins_later(study: StudyResult, cell: CellResult) -> bool:
+    """Whether no seed of a cell is among those of the study."""
+    return min(cell.results, default=0) >= study.first_seed + study.seeds
+
+
 def made(study: StudyResult) -> dict[str, str]:
     """How a study was made, except its command."""
     more = f" to {study.first_seed + study.seeds - 1}" if study.seeds > 1 else ""
+    own = any(cell.seeds != study.seeds or _begins_later(study, cell) for cell in study.cells)
     return {
         "scale": study.scale,
-        "seeds": f"{study.first_seed}{more}, unless a cell has its own",
+        "seeds": f"{study.first_seed}{more}{', unless a cell has its own' if own else ''}",
         "runs": f"{study.runs}, of which {study.missing} have not been run" if study.missing else str(study.runs),
         "version": study.version,
         "commit": study.commit or NOTHING,

@@ -21,7 +21,7 @@ _DESK: Mapping[str, _Seconds] = {
         ({"data": "fashion-mnist", "model": "mlp"}, 35.0),
         ({"data": "cifar10", "ratio": 10}, 170.0),
         ({"data": "cifar10"}, 560.0),
-        ({"model": "densenet40-half"}, 290.0),
+        ({"model": "densenet40-half"}, 320.0),
     ),
     "without-relu": (({"features": "free"}, 2.5), *_FULL),
     "activations": (({"batches": "bound"}, 7.5), ({"batches": "full"}, 60.0)),

@@ -118,14 +118,14 @@ class Finding:
             """How far an interval is from the limits of the claim; negative beyond one of them."""
             return min(math.inf if least is None else low - least, math.inf if most is None else most - high)
 
-        def goodness(part: Comparison) -> tuple[int, float, float]:
-            found = part.interval
+        def goodness(part: Comparison) -> tuple[int, float, float, float]:
+            found, rank = part.interval, list(Decision).index(part.decision)
+            # Of cells with as many runs for the claim and against it, that whose runs are nearest to the limit.
+            typical = room(median(found.known), median(found.known)) if found.known else -math.inf
             low, high = (found.centre if end is None else end for end in (found.low, found.high))
-            known = -math.inf if low is None or high is None else room(low, high)
-            sure = low if low is not None and self.claim.over == "runs" else known
-            # Of cells with as many runs for the claim, that whose runs are nearest to the limit.
-            typical = median(found.known) if found.known else 0.0
-            return list(Decision).index(part.decision), sure, room(typical, typical)
+            if low is None or high is None:
+                return rank, -math.inf, -math.inf, typical
+            return (rank, low, high, typical) if self.claim.over == "runs" else (rank, room(low, high), 0.0, typical)
 
         return sorted(self.comparisons, key=goodness)
 
@@ -175,7 +175,7 @@ class StudyResult:
     Attributes:
         remark: What a reader should know of the design that was run.
         seeds: Seeds per cell, as the design has them.
-        first_seed: The smallest of all cells.
+        first_seed: The smallest seed of any cell.
         command: What computes these numbers again.
         commit: The commit of the source that decided the claims; None if it is not known.
         modified: Whether files differed from that commit.

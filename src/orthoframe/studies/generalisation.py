@@ -62,6 +62,7 @@ STUDY = Study(
         "Balanced classes: under imbalance training without ReLU does not lead to an ETF, and is compared in the study "
         "of accuracy. Whole test sets, nearest class mean; images are augmented in the first three fifths of the "
         "epochs. Runs with ReLU judge only at the frame; whether those without it are at the ETF is a claim of its "
-        "own. The MLP sees all digits, or 500 images of each class of FashionMNIST, there with a BatchNorm in the head."
+        "own. The MLP sees all digits, or 500 images of each class of FashionMNIST, there with a BatchNorm in the head "
+        "at desk scale."
     ),
 )
