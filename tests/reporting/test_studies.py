@@ -158,6 +158,14 @@ def test_some_seeds_that_did_not_reach():
     study_figure(study).savefig(io.BytesIO(), format="png", dpi=50)
 
 
+def test_a_cell_whose_seeds_begin_later_says_so():
+    fresh = {20 + n: made.result({"delta_of": 0.01}) for n in range(2)}
+    study = made.study("fresh", [CellResult.of({"ratio": 10}, fresh, 3)], [])
+    text = study_text(study)
+    assert "| 10 | 2 of 3, from 20 on |" in text
+    assert "- seeds: 10 to 12, unless a cell has its own" in text
+
+
 def test_a_log_axis_shows_only_what_it_can():
     assert first_chart(STUDIES["odd"], log="xy").lines == ()
     assert len(first_chart(STUDIES["odd"], log="").lines[0].points) == 2
@@ -188,7 +196,7 @@ def test_the_page_in_markdown():
     assert re.search(r"\| digits \| 10 \| relu \| 3 \| 0\.\d+ \[0\.\d+, 0\.\d+\] \|", text)
     assert "Small networks." in text
     assert text.endswith(
-        "- scale: desk\n- seeds: 10 to 12, unless a cell has its own\n- runs: 3\n"
+        "- scale: desk\n- seeds: 10 to 12\n- runs: 3\n"
         f"- version: 0.3.0\n- commit: abc123\n- commits of the runs: {NOTHING}\n"
         "- time of all runs, one after the other: 9 min\n"
     )
