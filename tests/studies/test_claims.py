@@ -346,6 +346,11 @@ def test_a_claim_has_a_threshold():
     assert rule_words(Claim("", "", "loss", {}, versus={"a": 1}, at_most=2.0)) == said
 
 
+def test_of_cells_with_as_many_runs_for_a_claim_the_one_with_more_against_it_is_told():
+    cells = [cell({"against": n}, [0.5] * n, seeds=10, **ENDED) for n in (2, 3, 1)]
+    assert [part.where["against"] for part in decide(SMALL, cells).worst_first] == [3, 2, 1]
+
+
 def test_of_equal_counts_the_cell_that_is_nearest_to_the_limit_is_told():
     cells = [cell({"way": way}, [value] * 10, **ENDED) for way, value in (("a", 0.001), ("b", 0.09), ("c", 0.02))]
     assert decide(Claim("", "us", "delta_of", {}, at_most=0.1), cells).deciding.where == {"way": "b"}

@@ -87,7 +87,9 @@ STUDY = Study(
     columns=("live_delta_of", "dead_rows", "merged_classes", "beta_nc", "epochs_to_of", "angle_bound"),
     panels=(
         Panel("Every imbalance, digits", "live_delta_of", "ratio", ("imbalance",), {"grid": "ratios"}, OF, "xy"),
-        way_to_frame("Others, R = 10", "data", "model", data=("digits", *_IMAGES), ratio=10, imbalance="step"),
+        way_to_frame(
+            "MLP and DenseNet-40, R = 10", "data", "model", data=("digits", *_IMAGES), ratio=10, imbalance="step"
+        ),
         way_to_frame("ResNet-18 on CIFAR-10", "ratio", **_RESNET, imbalance="step"),
     ),
     remark=(
