@@ -31,7 +31,7 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from orthoframe._atomic import write_json
+from orthoframe._files import write_json
 from orthoframe.data import load_data
 
 SIDE, CLASSES, LIMIT = 224, 10, 2 * 2**30

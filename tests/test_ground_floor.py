@@ -12,7 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orthoframe._atomic import json_ready, locked, write_atomic, write_json
+from orthoframe._files import json_ready, locked, write_atomic, write_json
 from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
 from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, spelled
 from orthoframe.options import Loss, check_choice, check_count, check_number

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from orthoframe._untrusted import ArrayArchive, parsed, read_up_to, stored_array
+from orthoframe._arrays import ArrayArchive, stored_array
+from orthoframe._files import parsed, read_up_to
 from orthoframe.errors import brief
 
 PROGRAM = Path(__file__).parent / "hostile_files.py"

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -236,10 +235,3 @@ def class_members(classes: Integers, num_classes: int) -> list[Integers]:
     """
     order = np.argsort(classes, kind="stable").astype(np.int64)
     return np.split(order, np.cumsum(np.bincount(classes, minlength=num_classes))[:-1])[:num_classes]
-
-
-def rank_and_world_size() -> tuple[int, int]:
-    """The number of this process and how many there are; (0, 1) without `torch.distributed`."""
-    if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
-    return 0, 1

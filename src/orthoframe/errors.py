@@ -7,7 +7,8 @@ user of the command reads the option as it is typed, and nobody has to look for 
 import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from enum import StrEnum
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,25 @@ def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return f"{what}make room, or choose an ", Option(option), " on another disk"
     return f"{what}choose another ", Option(option)
+
+
+class Coded(StrEnum):
+    """A base of enums whose members are codes for files and programs, each with a sentence for the reader.
+
+    Examples:
+        >>> class Reason(Coded):
+        ...     STEPS = "steps", "The features are still moving"
+        >>> Reason("steps") == "steps", Reason.STEPS.sentence
+        (True, 'The features are still moving')
+    """
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str = "") -> Self:
+        """A member from its code and its sentence."""
+        member = str.__new__(cls, code)
+        member._value_, member.sentence = code, sentence
+        return member
 
 
 class OrthoframeError(Exception):

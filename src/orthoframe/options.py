@@ -137,6 +137,9 @@ Scale = Literal["smoke", "desk", "paper"]
 Engine = Literal["local", "ray"]
 """Where the jobs of a study run: the cores of this machine, or a Ray cluster."""
 
+TEMPERATURE = 0.1
+"""The usual temperature: the default everywhere."""
+
 COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
 
@@ -287,7 +290,7 @@ def check_temperature(value: object) -> float:
         Traceback (most recent call last):
         orthoframe.errors.OptionError: temperature must be from 0.001 to 1e+06, not 5e-309; 0.1 is usual
     """
-    return check_number("temperature", value, least=COLDEST, most=HOTTEST, advice=("0.1 is usual",))
+    return check_number("temperature", value, least=COLDEST, most=HOTTEST, advice=(f"{TEMPERATURE:g} is usual",))
 
 
 def check_margin(margin: object, denominator: str) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe._rows import Integers, Labels
 from orthoframe.batches._lists import index_lists
 from orthoframe.batches._repair import additions_to_connect

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch.utils.data import DataLoader, Sampler
 
-from orthoframe._rows import rank_and_world_size
+from orthoframe._processes import rank_and_world_size
 from orthoframe.batches._plan import BatchPlan
 
 

@@ -6,7 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from orthoframe._rows import rank_and_world_size
+from orthoframe._processes import rank_and_world_size
 from orthoframe.losses import FrameLoss, Gap, GapMeter, LossOptions, SupConLoss
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
-from orthoframe._rows import rank_and_world_size
+from orthoframe._processes import rank_and_world_size
 from orthoframe.callbacks._gap import GapListener
 from orthoframe.geometry import Geometry
 from orthoframe.losses import FrameLoss, SupConLoss

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import safe_open
 
-from orthoframe import _atomic
-from orthoframe._untrusted import ArrayArchive, StoredArray, csv_rows, short_lines, stored_array
+from orthoframe import _files
+from orthoframe._arrays import ArrayArchive, StoredArray, stored_array
+from orthoframe._files import csv_rows, short_lines
 from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
 
 if TYPE_CHECKING:
@@ -340,7 +341,7 @@ def writing(path: Path, option: str) -> Iterator[None]:
 def write_atomic(path: Path, option: str, content: Callable[[IO[bytes]], object]) -> None:
     """Write a file whole or not at all, with a function that gets the open file."""
     with writing(path, option):
-        _atomic.write_atomic(path, content)
+        _files.write_atomic(path, content)
 
 
 def write_figure(path: Path, figure: Any) -> None:

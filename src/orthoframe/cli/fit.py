@@ -73,7 +73,7 @@ class FitCommand:
         return self._fit(table)
 
     def _fit(self, table: EmbeddingTable) -> int:
-        from orthoframe._atomic import write_json
+        from orthoframe._files import write_json
         from orthoframe.sklearn import FrameClassifier
 
         assert self.out is not None
@@ -131,7 +131,7 @@ def _report(
     test: NDArray[np.int64],
 ) -> dict[str, Any]:
     """What is known of a classifier, in types that JSON knows."""
-    from orthoframe._atomic import json_ready
+    from orthoframe._files import json_ready
     from orthoframe.geometry import accuracy_of
 
     names = classifier.classes_.tolist()
@@ -173,7 +173,7 @@ def _measured(
 
 
 def _geometry(geometry: "Geometry") -> dict[str, Any]:
-    from orthoframe._atomic import json_ready
+    from orthoframe._files import json_ready
 
     names = ("delta_of", "beta_nc", "spread", "mean_cosine", "max_cosine", "dead_rows")
     found: dict[str, Any] = json_ready({name: getattr(geometry, name) for name in names})

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe.cli._files import PICTURES, check_output, open_features, read_classifier, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError

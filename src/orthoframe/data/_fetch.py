@@ -13,7 +13,7 @@ import requests
 import urllib3
 from filelock import FileLock
 
-from orthoframe._atomic import write_atomic
+from orthoframe._files import write_atomic
 from orthoframe.data._datasets import Progress, Source
 from orthoframe.errors import DataError
 

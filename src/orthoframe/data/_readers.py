@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orthoframe._untrusted import ArrayArchive, StoredArray, read_up_to
+from orthoframe._arrays import ArrayArchive, StoredArray
+from orthoframe._files import read_up_to
 from orthoframe.data._images import LabelledImages
 from orthoframe.errors import DataError, brief
 

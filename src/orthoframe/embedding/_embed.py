@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orthoframe._atomic import remove_leftovers
+from orthoframe._files import remove_leftovers
 from orthoframe.data import Decoded, Normaliser, Preparation, PreparedFiles, available_cores, decode
 from orthoframe.embedding import _shards
 from orthoframe.embedding._list import ImageList

@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._atomic import write_atomic, write_json
-from orthoframe._untrusted import ArrayArchive, few_entries, parsed, read_small
+from orthoframe._arrays import ArrayArchive
+from orthoframe._files import few_entries, parsed, read_small, write_atomic, write_json
 from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit
 

@@ -13,7 +13,7 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe.encoders import _hugging_face
 from orthoframe.encoders._encoder import Encoder
 from orthoframe.encoders._weights import shapes_only

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe.errors import DataError, brief
 
 _EXTRA = "pip install 'orthoframe[transformers]'"

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe._rows import unit_rows
 from orthoframe.geometry._centres import Accuracy
 from orthoframe.geometry._collapse import class_distance_variance

@@ -10,7 +10,7 @@ from typing import IO, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from orthoframe._atomic import write_atomic
+from orthoframe._files import write_atomic
 from orthoframe.reporting._format import NOTHING, lasted, percent, short
 
 

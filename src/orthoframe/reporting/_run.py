@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._untrusted import count_entries, csv_rows, few_entries, parsed, read_small
+from orthoframe._files import count_entries, csv_rows, few_entries, parsed, read_small
 from orthoframe.errors import InputError, brief
 from orthoframe.geometry import Accuracy
 from orthoframe.options import LINEAR_LOSSES

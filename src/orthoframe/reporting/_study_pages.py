@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from orthoframe._atomic import write_atomic
+from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
 from orthoframe.reporting import _study_words as words
 from orthoframe.reporting._pages import render, write_page

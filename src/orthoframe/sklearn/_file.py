@@ -15,9 +15,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._atomic import json_ready, write_atomic
+from orthoframe._files import few_entries, json_ready, parsed, write_atomic
 from orthoframe._rows import Labels
-from orthoframe._untrusted import few_entries, parsed
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
 from orthoframe.geometry import Accuracy, Calibration, ClassStatistics, Geometry, geometry_of

@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from orthoframe._atomic import write_json
-from orthoframe._untrusted import few_entries, parsed
+from orthoframe._files import few_entries, parsed, write_json
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
 from orthoframe.studies._claims import TIMES, UNEVEN, Claim, Decision

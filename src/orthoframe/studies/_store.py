@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from orthoframe._atomic import locked, write_atomic
-from orthoframe._untrusted import few_entries, parsed
+from orthoframe._files import few_entries, locked, parsed, write_atomic
 from orthoframe.errors import OrthoframeError, StudyError, unwritable
 from orthoframe.studies._jobs import Job, JobResult
 

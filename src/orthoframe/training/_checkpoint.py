@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from orthoframe._atomic import json_ready
+from orthoframe._files import json_ready
 from orthoframe.errors import TrainingError
 from orthoframe.training._fingerprint import DataFingerprint, changed_settings
 from orthoframe.training._records import EpochRecord

@@ -14,9 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._atomic import write_atomic
+from orthoframe._files import few_entries, parsed, write_atomic
 from orthoframe._rows import unit_rows
-from orthoframe._untrusted import few_entries, parsed
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
 from orthoframe.errors import DataError, TrainingError, brief

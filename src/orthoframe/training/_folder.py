@@ -13,8 +13,7 @@ from typing import Any
 
 import msgspec
 
-from orthoframe._atomic import json_ready, locked, write_atomic
-from orthoframe._untrusted import parsed, read_small
+from orthoframe._files import json_ready, locked, parsed, read_small, write_atomic
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
 from orthoframe.training._checkpoint import Checkpoint
 from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment

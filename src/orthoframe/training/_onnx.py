@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orthoframe._atomic import write_atomic
+from orthoframe._files import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
 from orthoframe.errors import OrthoframeError, TrainingError

@@ -1,11 +1,10 @@
 """The files of a run folder as typed records: training writes them, and `msgspec` decodes them elsewhere."""
 
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from pathlib import Path
 
 from orthoframe.batches import ClassReport
-from orthoframe.errors import Option, spelled
+from orthoframe.errors import Coded, Option, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.losses import Gap
 
@@ -144,18 +143,7 @@ class RunEnvironment:
     versions: dict[str, str]  # of orthoframe, torch and Python
 
 
-class _Coded(StrEnum):
-    """An enum whose members are codes for files, and carry their sentence."""
-
-    sentence: str
-
-    def __new__(cls, code: str, sentence: str) -> "_Coded":
-        member = str.__new__(cls, code)
-        member._value_, member.sentence = code, sentence
-        return member
-
-
-class Signature(_Coded):
+class Signature(Coded):
     """What the features look like at the end of a run."""
 
     FRAME = "frame-reached", "class means are orthogonal and classes have collapsed"
@@ -167,7 +155,7 @@ class Signature(_Coded):
     )
 
 
-class Ending(_Coded):
+class Ending(Coded):
     """How a run that has not reached the frame was moving when it ended."""
 
     FALLING = "still-falling", "the run was still approaching the frame"
@@ -185,7 +173,7 @@ class Ending(_Coded):
         return self in (Ending.FALLING, Ending.SLOW, Ending.HARDLY_BEGUN, Ending.NOT_FINISHED)
 
 
-class Cause(_Coded):
+class Cause(Coded):
     """Why a run may not have reached the frame; the sentence has places for values."""
 
     FREE_LENGTHS = (

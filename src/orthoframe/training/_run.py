@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from orthoframe._atomic import write_atomic, write_json
+from orthoframe._files import write_atomic, write_json
 from orthoframe._version import __version__
 from orthoframe.batches import RunCertificate
 from orthoframe.data import Data, Progress

@@ -1,6 +1,5 @@
-"""Files that may lie: what a parser makes of them, and arrays of numpy, without believing what a header promises."""
+"""Arrays of numpy in files, read without believing what a header promises."""
 
-import csv
 import io
 import math
 import warnings
@@ -8,123 +7,17 @@ import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, AnyStr, Protocol, TypeVar
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.errors import DataError, brief
+from orthoframe._files import parsed, read_up_to
+from orthoframe.errors import brief
 
-_D = TypeVar("_D")
-_T = TypeVar("_T")
-_PIECE = 2**20  # bytes that are read at a time
 _HEAD = 2**14  # bytes of a file that may belong to the header of an array; numpy takes at most 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
-_ENTRIES = 2**22  # of JSON, which take a quarter of a gigabyte
 _LARGEST = 2**63  # bytes that no file has
-
-
-def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
-    """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
-
-    Errors of the system, and about data that a file only names, come through.
-
-    Examples:
-        >>> import json
-        >>> parsed(json.loads, "[" * 100000)
-        Traceback (most recent call last):
-        ValueError: maximum recursion depth exceeded while decoding a JSON array from a unicode string
-    """
-    try:
-        return parse(data)
-    except (OSError, DataError):
-        raise
-    except Exception as error:  # nesting too deep, numbers too large, too little memory: broken data fails in any way
-        raise ValueError(brief(error) or type(error).__name__) from None
-
-
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def read_up_to(file: _Readable, count: int) -> bytearray:
-    """The next `count` bytes, or all there are; memory grows with what comes, not with what is asked for."""
-    data = bytearray()
-    while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):
-        data += piece
-    return data
-
-
-def read_small(path: Path, most: int = 2**24) -> bytes:
-    """All bytes of a file that has few of them: as JSON, they may take thirty times as much memory.
-
-    Raises:
-        ValueError: If there are more than `most`.
-    """
-    with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it has more than {most} bytes")
-    return data
-
-
-def short_lines(file: IO[AnyStr], most: int = 2**23) -> Iterator[AnyStr]:
-    """The lines of a file; a `ValueError` for one that is longer than `most`, which nobody wrote."""
-    number = 0
-    while line := file.readline(most + 1):
-        number += 1
-        if len(line) > most:
-            raise ValueError(f"line {number} is longer than {most} characters")
-        yield line
-
-
-def csv_rows(file: IO[str], most: int = 2**23, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a .csv file with the numbers of their lines; a `ValueError` for one longer than `most`.
-
-    A row may go over any number of lines, each of them short, because quoted fields may. With `strict`, a `csv.Error`
-    tells quotes that are wrong.
-    """
-    length = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal length
-        for line in short_lines(file, most):
-            length += len(line)
-            if length > most:
-                raise ValueError(f"a row is longer than {most} characters")
-            yield line
-
-    reader = csv.reader(lines(), strict=strict)
-    try:
-        for row in reader:
-            length = 0
-            yield reader.line_num, row
-    except csv.Error as error:
-        raise csv.Error(f"line {reader.line_num}: {error}") from None
-
-
-def few_entries(text: AnyStr, before: tuple[int, int] = (0, 0)) -> AnyStr:
-    """A text in JSON as it is; a `ValueError` if it would take far more memory as objects of Python than as text.
-
-    Args:
-        text: The text.
-        before: Entries and characters of other texts that are in memory too, as `count_entries` counts them.
-
-    Examples:
-        >>> few_entries("[" + "[]," * 5_000_000 + "[]]")
-        Traceback (most recent call last):
-        ValueError: it has too many entries for its length
-    """
-    entries, length = (sum(pair) for pair in zip(before, count_entries(text), strict=True))
-    if entries > _ENTRIES + length // 24:  # a number with all its digits takes little more than its text
-        raise ValueError("it has too many entries for its length")
-    return text
-
-
-def count_entries(text: str | bytes) -> tuple[int, int]:
-    """At most how many entries of some 64 bytes a text in JSON has, and its length."""
-    comma, brace = (",", "{") if isinstance(text, str) else (b",", b"{")
-    return text.count(comma) + 4 * text.count(brace), len(text)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

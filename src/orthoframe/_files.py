@@ -1,0 +1,227 @@
+"""Files: written whole or not at all, read with one sentence for whatever is wrong, and folders with one writer."""
+
+import csv
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, AnyStr, Protocol, TypeVar
+
+from orthoframe.errors import DataError, InputError, OrthoframeError, brief
+
+_TEMPORARY = ".orthoframe."  # what the names of files that are not whole yet start with
+_POLL_SECONDS = 0.2  # between two looks at a lock that another process holds
+_D = TypeVar("_D")
+_T = TypeVar("_T")
+_PIECE = 2**20  # bytes that are read at a time
+_ENTRIES = 2**22  # of JSON, which take a quarter of a gigabyte
+
+
+def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
+    """Write a file under another name, and give it its own once it is whole and on the disk.
+
+    `content` may be a function that gets the open file. After an error a file that had the name before is as it was.
+    """
+    name = ""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
+        with os.fdopen(handle, "wb") as file:
+            if callable(content):
+                content(file)
+            else:
+                file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        mask = os.umask(0)  # it can only be read by setting it
+        os.umask(mask)
+        os.chmod(name, 0o666 & ~mask)
+        os.replace(name, path)
+    finally:
+        if os.path.exists(name):
+            os.unlink(name)
+
+
+def json_ready(value: Any, digits: int | None = None) -> Any:
+    """The same in types that JSON knows: lists for tuples, tensors and arrays, None for a number that is not finite.
+
+    Numbers are rounded to as many significant digits, if these are given.
+
+    Examples:
+        >>> json_ready({"time": math.inf, "pair": (1, math.nan, 0.123456789)}, digits=6)
+        {'time': None, 'pair': [1, None, 0.123457]}
+    """
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): json_ready(entry, digits) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_ready(entry, digits) for entry in value]
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return value if digits is None else float(f"{value:.{digits}g}")
+    return value
+
+
+def write_json(path: Path, data: Any, *, digits: int | None = None, indent: int | None = 2) -> None:
+    """Write `json_ready` data as JSON, whole or not at all."""
+    separators = (",", ":") if indent is None else None
+    text = json.dumps(json_ready(data, digits), indent=indent, separators=separators, allow_nan=False)
+    write_atomic(path, text + "\n")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove files that a killed process left half-written; nobody else may be writing to the folder."""
+    for leftover in folder.glob(f"{_TEMPORARY}*"):
+        leftover.unlink(missing_ok=True)
+
+
+@contextmanager
+def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
+    """Keep other processes out of a folder; a process that dies lets go.
+
+    Yields whether the folder is ours, or False if another process has it for longer than `seconds`. Files that a killed
+    process left half-written are removed.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(folder / ".lock")
+    try:
+        lock.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
+    except Timeout:
+        yield False
+        return
+    try:
+        remove_leftovers(folder)
+        yield True
+    finally:
+        lock.release()
+
+
+@contextmanager
+def reading(path: Path, kind: str, error: type[OrthoframeError] = InputError) -> Iterator[None]:
+    """Turn whatever goes wrong while a file is read into one sentence about the file.
+
+    Args:
+        path: The file that the sentence names.
+        kind: What it should have been, with its article: `a .csv file that can be read`.
+        error: The class of the error; other errors of this package pass through.
+    """
+    try:
+        yield
+    except OrthoframeError:
+        raise
+    except OSError as reason:
+        raise error(f"{path}: {reason.strerror or reason}") from None
+    except UnicodeDecodeError as reason:
+        raise error(f"{path}: not UTF-8 text ({reason.reason} at byte {reason.start})") from None
+    except Exception as reason:  # a broken file can fail in any way
+        raise error(f"{path}: not {kind} ({brief(reason) or type(reason).__name__})") from None
+
+
+def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
+    """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
+
+    Errors of the system, and about data that a file only names, come through.
+
+    Examples:
+        >>> import json
+        >>> parsed(json.loads, "[" * 100000)
+        Traceback (most recent call last):
+        ValueError: maximum recursion depth exceeded while decoding a JSON array from a unicode string
+    """
+    try:
+        return parse(data)
+    except (OSError, DataError):
+        raise
+    except Exception as error:  # nesting too deep, numbers too large, too little memory: broken data fails in any way
+        raise ValueError(brief(error) or type(error).__name__) from None
+
+
+class _Readable(Protocol):
+    def read(self, size: int, /) -> bytes: ...
+
+
+def read_up_to(file: _Readable, count: int) -> bytearray:
+    """The next `count` bytes, or all there are; memory grows with what comes, not with what is asked for."""
+    data = bytearray()
+    while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):
+        data += piece
+    return data
+
+
+def read_small(path: Path, most: int = 2**24) -> bytes:
+    """All bytes of a file that has few of them: as JSON, they may take thirty times as much memory.
+
+    Raises:
+        ValueError: If there are more than `most`.
+    """
+    with path.open("rb") as file:
+        data = file.read(most + 1)
+    if len(data) > most:
+        raise ValueError(f"it has more than {most} bytes")
+    return data
+
+
+def short_lines(file: IO[AnyStr], most: int = 2**23) -> Iterator[AnyStr]:
+    """The lines of a file; a `ValueError` for one that is longer than `most`, which nobody wrote."""
+    number = 0
+    while line := file.readline(most + 1):
+        number += 1
+        if len(line) > most:
+            raise ValueError(f"line {number} is longer than {most} characters")
+        yield line
+
+
+def csv_rows(file: IO[str], most: int = 2**23, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a .csv file with the numbers of their lines; a `ValueError` for one longer than `most`.
+
+    A row may go over any number of lines, each of them short, because quoted fields may. With `strict`, a `csv.Error`
+    tells quotes that are wrong.
+    """
+    length = 0
+
+    def lines() -> Iterator[str]:
+        nonlocal length
+        for line in short_lines(file, most):
+            length += len(line)
+            if length > most:
+                raise ValueError(f"a row is longer than {most} characters")
+            yield line
+
+    reader = csv.reader(lines(), strict=strict)
+    try:
+        for row in reader:
+            length = 0
+            yield reader.line_num, row
+    except csv.Error as error:
+        raise csv.Error(f"line {reader.line_num}: {error}") from None
+
+
+def few_entries(text: AnyStr, before: tuple[int, int] = (0, 0)) -> AnyStr:
+    """A text in JSON as it is; a `ValueError` if it would take far more memory as objects of Python than as text.
+
+    Args:
+        text: The text.
+        before: Entries and characters of other texts that are in memory too, as `count_entries` counts them.
+
+    Examples:
+        >>> few_entries("[" + "[]," * 5_000_000 + "[]]")
+        Traceback (most recent call last):
+        ValueError: it has too many entries for its length
+    """
+    entries, length = (sum(pair) for pair in zip(before, count_entries(text), strict=True))
+    if entries > _ENTRIES + length // 24:  # a number with all its digits takes little more than its text
+        raise ValueError("it has too many entries for its length")
+    return text
+
+
+def count_entries(text: str | bytes) -> tuple[int, int]:
+    """At most how many entries of some 64 bytes a text in JSON has, and its length."""
+    comma, brace = (",", "{") if isinstance(text, str) else (b",", b"{")
+    return text.count(comma) + 4 * text.count(brace), len(text)  # type: ignore[arg-type]
