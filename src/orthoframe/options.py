@@ -98,17 +98,6 @@ MOST_PIXELS = 2**25
 OWN_FILES = ("folder", "csv", "npz")
 """Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
 
-Loss = Literal["supcon", "frame", "cross-entropy", "balanced-softmax"]
-"""What is minimised.
-
-- `supcon`: the supervised contrastive loss.
-- `frame`: the frame term, cosines to a fixed orthogonal frame, with a contrastive part if wanted.
-- `cross-entropy`: that of an ordinary linear classifier on the encoder's features.
-- `balanced-softmax`: the same, with the logarithms of class shares added to the scores in training.
-"""
-LINEAR_LOSSES: tuple[Loss, ...] = ("cross-entropy", "balanced-softmax")
-"""Losses of a linear classifier on features of any length, which predicts."""
-
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
 

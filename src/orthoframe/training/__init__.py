@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orthoframe.training._causes import *
+    from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
     from orthoframe.training._fields import *
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "_run": "train resume RunResult RunListener Interrupted SAVE_SECONDS",
-    "_fields": "AUTO Group usual",
+    "_fields": "AUTO Group usual type_hints",
     "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
     "option_groups option_names",
     "_sources": "ImageSettings BenchmarkImages FolderImages TableImages ArrayImages PythonImages image_kind "
@@ -36,7 +37,8 @@ _NAMES = {
     "_resolve": "resolve",
     "_task": "Task make_task Network",
     "_evaluation": "Evaluation encode",
-    "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES Criterion Outputs Problem",
+    "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
+    "_criteria": "Criterion Outputs Problem",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_causes": "LikelyCause",

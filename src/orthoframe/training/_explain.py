@@ -12,9 +12,9 @@ from orthoframe.geometry import Geometry
 from orthoframe.options import TEMPERATURE
 from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_rates
 from orthoframe.training._causes import LikelyCause, either
+from orthoframe.training._criteria import PARALLEL
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import usual_value
-from orthoframe.training._objectives import PARALLEL
 from orthoframe.training._settings import ScheduleSettings, Settings
 from orthoframe.training._task import Task
 

@@ -23,7 +23,7 @@ from orthoframe.options import (
 )
 from orthoframe.training._fields import AUTO, BEYOND, Group, undecided, usual, usual_value
 from orthoframe.training._objectives import OBJECTIVES, Objective
-from orthoframe.training._recipes import data_of, loss_of
+from orthoframe.training._recipes import data_of, loss_of, recipe_values
 from orthoframe.training._schedules import Ramp
 from orthoframe.training._sources import IMAGE_KINDS, BenchmarkImages, ImageSettings, absolute_path, image_kind
 
@@ -320,6 +320,14 @@ class Settings:
         for group in self.groups():
             options |= group.asked()
         return options
+
+    def usual_options(self) -> dict[str, Any]:
+        """What options are where nothing else is said: the recipe's values, and the usual ones."""
+        usual_values: dict[str, Any] = {"loss": self.objective.name}
+        for classes in option_groups().values():
+            for group in classes:
+                usual_values |= {each.name: usual_value(group, each.name) for each in fields(group)}
+        return {**usual_values, **recipe_values(self), **self.asked()}
 
     def undecided(self) -> list[str]:
         """Options that are still open; none after `resolve`."""

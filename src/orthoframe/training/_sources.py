@@ -4,25 +4,14 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-import numpy as np
-
-from orthoframe.data import (
-    Augment,
-    Columns,
-    Data,
-    LabelledImages,
-    Normaliser,
-    Progress,
-    default_augmentation,
-    load_data,
-    long_tail_counts,
-    step_counts,
-)
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Fit, Imbalance, check_image_size, has_data_dir
 from orthoframe.training._fields import AUTO, Group, usual, usual_value
+
+if TYPE_CHECKING:
+    from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Progress
 
 _COUNTED = 5000  # image files whose pixels give mean and deviation
 _ADVISED = 0.1  # the fraction held out for validation that messages advise
@@ -82,13 +71,15 @@ class ImageSettings(Group):
 
     def load(
         self,
-        progress: Progress | None = None,
+        progress: "Progress | None" = None,
         *,
         image_shape: tuple[int, int, int] | None = None,
         seed: int,
         download: bool = True,
-    ) -> Data:
+    ) -> "Data":
         """Read the images, before some of them are chosen; files in a shape that an encoder needs."""
+        from orthoframe.data import load_data
+
         settings = self.decided()
         arguments = settings.reading()
         if image_shape is not None:
@@ -106,7 +97,7 @@ class ImageSettings(Group):
         """Arguments of `load_data` for images of this shape; arrays have theirs already."""
         return {}
 
-    def class_sizes(self, data: Data) -> list[int]:
+    def class_sizes(self, data: "Data") -> list[int]:
         """How many training images are kept of each class."""
         k, available = len(data.train.classes), data.train.class_counts
         if k < 2:
@@ -135,18 +126,24 @@ class ImageSettings(Group):
         k, largest = len(available), self.majority
         if self.imbalance == "none":
             return list(available) if largest is None else [largest] * k
+        from orthoframe.data import long_tail_counts, step_counts
+
         profile = step_counts if self.imbalance == "step" else long_tail_counts
         if largest is None:  # the most that every class has, in these proportions
             shares = profile(k, 10**9, self.ratio)
             largest = min(int(n) * 10**9 // share for n, share in zip(available, shares, strict=True))
         return profile(k, max(1, largest), self.ratio)
 
-    def normaliser(self, train: LabelledImages) -> Normaliser:
+    def normaliser(self, train: "LabelledImages") -> "Normaliser":
         """Mean and deviation of the training images."""
+        from orthoframe.data import Normaliser
+
         return Normaliser.of(train)
 
-    def augmentation(self, height: int) -> Augment:
+    def augmentation(self, height: int) -> "Augment":
         """How images of this height are augmented."""
+        from orthoframe.data import Augment, default_augmentation
+
         if not self.augment:
             return Augment(0, flip=False)
         augment = default_augmentation(self.data, height)
@@ -190,11 +187,13 @@ class OwnImages(ImageSettings):
         kind, _, path = self.data.partition(":")
         return replace(self, data=f"{kind}:{absolute_path(path)}") if path else self
 
-    def normaliser(self, train: LabelledImages) -> Normaliser:
+    def normaliser(self, train: "LabelledImages") -> "Normaliser":
         """Of many images a part is enough, and the same part whether they are held in memory or not."""
-        if len(train) <= _COUNTED:
-            return Normaliser.of(train)
-        return Normaliser.of(train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64)))
+        import numpy as np
+
+        if len(train) > _COUNTED:
+            train = train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64))
+        return super().normaliser(train)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -264,6 +263,8 @@ class TableImages(ImageFiles):
     """In a CSV file, the column of groups, such as videos, that stay together when images are held out."""
 
     def reading(self) -> dict[str, Any]:
+        from orthoframe.data import Columns
+
         columns = Columns(self.path_column, self.label_column, self.split_column, self.group_column)
         return {**super().reading(), "columns": columns}
 

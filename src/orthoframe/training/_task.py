@@ -15,8 +15,8 @@ from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparati
 from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
+from orthoframe.training._criteria import Criterion, Outputs, Problem
 from orthoframe.training._fields import AUTO
-from orthoframe.training._objectives import Criterion, Outputs, Problem
 from orthoframe.training._resolve import resolve
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import extended_encoder, known_classes_first
