@@ -71,7 +71,7 @@ def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = Tru
     recipe = {name: value for name, value in (settings or WAYS[job.way]).items() if name not in _WHERE}
     where = {"data": "fashion-mnist", "majority": LARGE, "ratio": RATIO, "seed": job.seed, "measure_every": 10**6}
     data, test = images(judged)
-    task = make_task(Settings(**{**recipe, **MODELS[job.model], **where}), given=data)
+    task = make_task(Settings.of(recipe="plain", **{**recipe, **MODELS[job.model], **where}), given=data)
     loop = Loop(task, Fabric(accelerator="cpu", devices=1))
     flops, seconds, rows, found = flops_per_row(loop), 0.0, 0, dict[str, Any]()
     epochs = task.settings.num_epochs

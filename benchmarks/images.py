@@ -146,7 +146,7 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     method = METHODS[job.method]
     data, judged = make_data(scene, job.seed, job.tuning)
     options = {**SHARED, **scene.options, **method.settings, "data": scene.data, "seed": job.seed, "lr": job.lr}
-    settings = Settings(**{**options, "adjust": 0.0, "validation": 0.0, "epochs": PARTS})
+    settings = Settings.of(recipe="plain", **{**options, "adjust": 0.0, "validation": 0.0, "epochs": PARTS})
     if settings.binding == "redrawn":  # as many rows in a batch; with many classes more
         settings = replace(settings, batch_size=max(BATCH // 4, BATCH - len(data.train.classes)))
     task = method.equip(make_task(settings, given=data))

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 from orthoframe.data import Data, load_data
-from orthoframe.training import Settings, load_encoder, train
+from orthoframe.runs import load_encoder
+from orthoframe.training import Settings, train
 
 IMAGES, KEPT, SEEDS = 1000, 20, (1, 2, 3)
 BASE: dict[str, Any] = {
@@ -83,10 +84,14 @@ def main() -> None:
             kept = dict.fromkeys(range(5), KEPT) | new
             files = {"old": old, "new": new, "kept": kept, "all": old | new}
             names = {name: write(here / f"{name}.npz", data, counts, seed) for name, counts in files.items()}
-            train(Settings(**BASE, data=names["old"], seed=seed), here / "first", report=False)
+            train(Settings.of(recipe="plain", **BASE, data=names["old"], seed=seed), here / "first", report=False)
             for number, (way, (images, settings)) in enumerate(WAYS.items()):
                 init = None if "scratch" in way else here / "first"
-                train(Settings(**settings, data=names[images], seed=seed, init=init), here / str(number), report=False)
+                train(
+                    Settings.of(recipe="plain", **settings, data=names[images], seed=seed, init=init),
+                    here / str(number),
+                    report=False,
+                )
                 found[way].append(judged(here / str(number), data))
     print("| way | old classes | new classes | all |\n|---|---:|---:|---:|")
     for way, results in found.items():

@@ -28,8 +28,8 @@ from torch import Tensor
 
 from orthoframe import explain
 from orthoframe.data import Data, LabelledImages, load_data
-from orthoframe.training import Settings, TrainedEncoder, load_encoder, train
-from orthoframe.training._folder import RunFolder
+from orthoframe.runs import RunFolder, TrainedEncoder, load_encoder
+from orthoframe.training import Settings, train
 
 DATA = ("digits", "mnist", "fashion-mnist")
 HELD_OUT, IMAGES, TEST_IMAGES = 3, 60, 150  # classes; images of a class to train on and to test with
@@ -89,7 +89,8 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
     kept = [c for c in range(10) if c not in held]
     folder.mkdir()
     write_split(folder / "kept.npz", data, kept)
-    settings = Settings(
+    settings = Settings.of(
+        recipe="plain",
         data=f"npz:{folder / 'kept.npz'}",
         imbalance="none",
         majority=IMAGES,

@@ -20,7 +20,8 @@ from lightning_fabric import Fabric
 
 from _image_speed import flops_per_row
 from orthoframe.geometry import accuracy_of
-from orthoframe.training import EpochRecord, Loop, RunListener, load_encoder, make_settings, make_task, resume, train
+from orthoframe.runs import EpochRecord, load_encoder
+from orthoframe.training import Loop, RunListener, make_task, resume, train
 
 PAPER = 1.6e16  # FLOPs of the paper's recipe: ResNet-18, 350 epochs
 DELTA, ACCURACY, MINUTES = 0.05, 0.85, 60.0  # what is aimed at
@@ -46,7 +47,7 @@ def main() -> None:
     if (arguments.run / "config.json").exists():
         result = resume(arguments.run, listener)
     else:
-        result = train(make_settings("accurate", "frame", **SETTINGS), arguments.run, listener)
+        result = train(Settings.of(recipe="accurate", goal="frame", **SETTINGS), arguments.run, listener)
     assert result is not None
     task = make_task(result.settings)
     rows = sum(len(batch) for epoch in range(task.settings.num_epochs) for batch in task.plan.batches(epoch))

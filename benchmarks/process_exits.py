@@ -28,7 +28,7 @@ from scipy.stats import beta
 
 from orthoframe.training import Settings, train
 
-SETTINGS = Settings(majority=24, ratio=2.0, width=16, epochs=1, batch_size=32, precision="32")
+SETTINGS = Settings.of(recipe="plain", majority=24, ratio=2.0, width=16, epochs=1, batch_size=32, precision="32")
 CONFIDENCE, SECONDS = 0.95, 300.0  # a start that takes longer has hung
 
 

@@ -35,8 +35,7 @@ from typing import Any
 import torch
 
 from orthoframe import __version__
-from orthoframe.training._checkpoint import Checkpoint
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
+from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
 
 ROOT = Path(__file__).parents[1]
 _SMALL = "--majority 24 --ratio 2 --width 16 --epochs 120 --batch-size 32"

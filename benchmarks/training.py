@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from orthoframe.encoders import make_frame_encoder
-from orthoframe.training import EpochRecord, Loop, RunListener, Settings, Task, make_task, train
+from orthoframe.runs import EpochRecord
+from orthoframe.training import Loop, RunListener, Settings, Task, make_task, train
 
 THREADS, EPOCHS = 2, 10  # EPOCHS of a repeat, one of which is measured
 # What must hold; a figure that is missed is printed with an exclamation mark.
@@ -108,7 +109,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to write all figures")
     arguments = parser.parse_args()
     torch.set_num_threads(THREADS)
-    settings = Settings(
+    settings = Settings.of(
+        recipe="plain",
         data=arguments.data,
         data_dir=arguments.data_dir,
         majority=arguments.majority,

@@ -27,11 +27,9 @@ from orthoframe.data import Preparation, load_data
 from orthoframe.data._readers import read_idx
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import InputError
-from orthoframe.reporting import read_run
+from orthoframe.runs import RunFolder, load_encoder, read_run
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.studies import Store, read_result
-from orthoframe.training import load_encoder
-from orthoframe.training._folder import RunFolder
 
 ALLOWED = 512 * 2**20  # bytes, in addition to what the process has before it reads
 TEN_MILLION_ZEROS = b"\0" * 10**7

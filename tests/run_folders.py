@@ -10,7 +10,7 @@ import torch
 
 from orthoframe import BatchPlan, certify, collapsed_loss, loss_floor, measure, supcon_loss
 from orthoframe._files import json_ready
-from orthoframe.training import COLUMNS, Cause, CauseRecord, Ending, Signature, VerdictRecord
+from orthoframe.runs import COLUMNS, Cause, CauseRecord, Ending, Signature, VerdictRecord
 
 CONFIG = {
     "data": "digits",

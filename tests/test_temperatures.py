@@ -37,8 +37,8 @@ ROOMS = {
     "predict_gram": lambda tau: predict_gram([2, 2], temperature=tau),
     "solve_ufm": lambda tau: solve_ufm(LABELS, 4, temperature=tau),
     "gradient_flow": lambda tau: gradient_flow(LABELS, ROWS, [1.0], temperature=tau),
-    "Settings": lambda tau: Settings(temperature=tau).check(),
-    "schedule": lambda tau: Settings(temperature=(0.1, tau)).check(),
+    "Settings": lambda tau: Settings.of(recipe="plain", temperature=tau).check(),
+    "schedule": lambda tau: Settings.of(recipe="plain", temperature=(0.1, tau)).check(),
     "FrameClassifier": lambda tau: FrameClassifier(hidden=(4,), temperature=tau).fit(ROWS.numpy(), LABELS.numpy()),
 }
 OUTSIDE = [5e-309, 1e-39, 1e-9, 0.000999, 0.0, -1.0, 1.1e6, 1e39, 1e308, math.inf, math.nan, 10**400, -(10**400)]

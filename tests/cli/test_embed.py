@@ -10,7 +10,7 @@ from tests.small_models import save_model
 
 from orthoframe.cli import main
 from orthoframe.embedding import read_embedding
-from orthoframe.training import load_encoder
+from orthoframe.runs import load_encoder
 
 NETWORK = """
 from torch import nn

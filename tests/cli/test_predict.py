@@ -17,7 +17,7 @@ from tests.training.runs import interrupt, small
 from orthoframe import explain
 from orthoframe.cli import main
 from orthoframe.data import load_data
-from orthoframe.training import load_encoder
+from orthoframe.runs import load_encoder
 
 COLOURS = {"red": (200, 40, 40), "green": (40, 200, 40), "blue": (40, 40, 200)}
 WITHOUT = "orthoframe: no confidences: the encoder was trained without validation images, which would calibrate them\n"

@@ -13,8 +13,8 @@ from tests.studies.small_study import STUDY
 from tests.training.runs import command, json_of, started
 
 from orthoframe.cli import main
+from orthoframe.runs import RunFolder
 from orthoframe.studies import _study
-from orthoframe.training._folder import RunFolder
 
 
 @pytest.fixture

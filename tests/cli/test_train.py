@@ -19,8 +19,8 @@ from orthoframe.cli._main import parse
 from orthoframe.cli._terminal import flag
 from orthoframe.cli._training import training_bar
 from orthoframe.errors import Option, spelled
-from orthoframe.reporting import read_run
-from orthoframe.training import RECIPES, Cause, LikelyCause, Settings
+from orthoframe.runs import Cause, read_run
+from orthoframe.training import RECIPES, LikelyCause, Settings
 
 
 @pytest.fixture

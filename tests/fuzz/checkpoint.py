@@ -5,7 +5,7 @@ import io
 from tests.fuzz.mutations import mutated
 from tests.fuzz.runs import copied, small_run
 
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
+from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
 
 REFUSALS = ()
 WEIGHT = 18

@@ -5,7 +5,7 @@ from tests.fuzz.mutations import mutated, safetensors
 from tests.fuzz.runs import small_run
 
 from orthoframe.errors import TrainingError
-from orthoframe.training import load_encoder
+from orthoframe.runs import load_encoder
 
 REFUSALS = (TrainingError,)
 WEIGHT = 14

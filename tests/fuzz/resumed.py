@@ -9,8 +9,8 @@ from tests.fuzz.mutations import choice, mutated, mutated_json
 from tests.fuzz.runs import copied, small_run
 
 from orthoframe.errors import OrthoframeError
+from orthoframe.runs import CHECKPOINT, PREVIOUS
 from orthoframe.training import RunListener, resume
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS
 
 REFUSALS = (OrthoframeError,)
 WEIGHT = 0.2

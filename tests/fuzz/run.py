@@ -7,7 +7,8 @@ from tests.fuzz.mutations import choice, mutated, mutated_json
 from tests.fuzz.runs import copied, small_run
 
 from orthoframe.errors import InputError
-from orthoframe.reporting import read_run, write_report
+from orthoframe.reporting import write_report
+from orthoframe.runs import read_run
 
 REFUSALS = (InputError,)
 WEIGHT = 10

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.browser import check_quiet, needs_browser, resize, start
 
-from orthoframe.reporting import read_run, write_report
+from orthoframe.reporting import write_report
+from orthoframe.runs import read_run
 from run_folders import BAD, write_run
 
 pytestmark = needs_browser

@@ -9,10 +9,11 @@ from matplotlib.text import Text
 
 from orthoframe import certify, measure
 from orthoframe.batches import meeting_counts
-from orthoframe.reporting import _fonts, certificate_figure, geometry_figure, read_run, training_figure
+from orthoframe.reporting import _fonts, certificate_figure, geometry_figure, training_figure
 from orthoframe.reporting._fonts import class_labels
 from orthoframe.reporting._pictures import frame_curves, loss_curves
 from orthoframe.reporting._plotly import plot
+from orthoframe.runs import read_run
 from run_folders import write_run
 
 

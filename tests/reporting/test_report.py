@@ -14,9 +14,9 @@ import pytest
 
 from orthoframe.errors import InputError
 from orthoframe.geometry import Confusion, accuracy_of
-from orthoframe.reporting import read_run, training_figure, write_report
+from orthoframe.reporting import training_figure, write_report
 from orthoframe.reporting._report import _setting
-from orthoframe.training import Ending, RunEnvironment, Signature, TestRecord
+from orthoframe.runs import Ending, RunEnvironment, Signature, TestRecord, read_run
 from run_folders import BAD, write_run
 
 NAMES = ["<b>bold</b>", "$\\frac$ </script>", "x" * 120]
@@ -234,7 +234,8 @@ def test_a_report_loads_no_plotting_library(tmp_path):
     folder = write_run(tmp_path / "run", counts=(4, 2), dim=4, epochs=1)
     script = f"""
 import io, sys
-from orthoframe.reporting import read_run, write_report
+from orthoframe.runs import read_run
+from orthoframe.reporting import write_report
 write_report([read_run({str(folder)!r})], io.BytesIO())
 sys.exit(bool({{"matplotlib", "plotly"}} & set(sys.modules)))
 """

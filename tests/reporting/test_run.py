@@ -10,8 +10,7 @@ import pytest
 
 from orthoframe.errors import InputError
 from orthoframe.geometry import Confusion, accuracy_of
-from orthoframe.reporting import read_run
-from orthoframe.training import Cause, Ending, TestRecord
+from orthoframe.runs import Cause, Ending, TestRecord, read_run
 from run_folders import BAD, CONFIG, GOOD, write_run
 
 

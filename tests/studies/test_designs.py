@@ -246,7 +246,8 @@ def test_cross_entropy_of_free_features_is_the_formula(tmp_path):
 
 def test_the_excess_of_features_of_any_sign(tmp_path):
     """0 at the optimum, 1 at the floor of a frame: a network that has hardly begun is far above both."""
-    settings = Settings(
+    settings = Settings.of(
+        recipe="plain",
         **{"majority": 20, "epochs": 2, "width": 16, "binding": "none", "scheme": "full", "activation": "none"},
         **{"augment": False, "clean_fraction": 0.0, "temperature": 0.5},
     )
@@ -256,16 +257,20 @@ def test_the_excess_of_features_of_any_sign(tmp_path):
 
 
 def test_the_key_is_of_what_decides_the_result():
-    one = Training(Settings(seed=1))
-    assert key(one) == key(Training(Settings(seed=1, data_dir=Path("elsewhere"), devices=2)))
-    assert key(one) != key(Training(Settings(seed=2)))
-    assert key(Training(Settings(ratio=10))) == key(Training(Settings(ratio=10.0)))
+    one = Training(Settings.of(recipe="plain", seed=1))
+    assert key(one) == key(Training(Settings.of(recipe="plain", seed=1, data_dir=Path("elsewhere"), devices=2)))
+    assert key(one) != key(Training(Settings.of(recipe="plain", seed=2)))
+    assert key(Training(Settings.of(recipe="plain", ratio=10))) == key(
+        Training(Settings.of(recipe="plain", ratio=10.0))
+    )
     assert key(FreeFeatures((2, 2), 4, 0)) != key(GradientFlow((2, 2), 4, 0))
 
 
 def test_classes_that_no_number_of_epochs_certifies(tmp_path):
     """Single images without binding: the run has its result, without that number."""
-    settings = Settings(majority=20, ratio=20, binding="none", width=16, batch_size=32, epochs=1, augment=False)
+    settings = Settings.of(
+        recipe="plain", majority=20, ratio=20, binding="none", width=16, batch_size=32, epochs=1, augment=False
+    )
     final = Training(settings).run(tmp_path, None).final
     assert "epochs_to_certify" not in final
     assert final["certified"] == 0.0
@@ -316,8 +321,15 @@ def test_the_predicted_temperature_is_the_formula():
 
 
 def test_a_trained_result_has_what_the_studies_ask_for(tmp_path):
-    settings = Settings(
-        majority=20, epochs=3, width=16, binding="none", augment=False, clean_fraction=0.0, batch_size=32
+    settings = Settings.of(
+        recipe="plain",
+        majority=20,
+        epochs=3,
+        width=16,
+        binding="none",
+        augment=False,
+        clean_fraction=0.0,
+        batch_size=32,
     )
     result = Training(settings).run(tmp_path, tmp_path / "data")  # which the digits do not need
     assert set(result.final) | {"time_to_of", "coverage", "certificate_correct"} == QUANTITIES

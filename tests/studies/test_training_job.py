@@ -11,7 +11,7 @@ from orthoframe.losses import angle_bound, loss_floor, supcon_loss
 from orthoframe.studies._training_job import _angle_bound, _decay, _in_a_batch
 from orthoframe.training import Settings
 
-FULL = Settings(scheme="full", binding="none", temperature=0.5)
+FULL = Settings.of(recipe="plain", scheme="full", binding="none", temperature=0.5)
 
 
 def test_equal_classes_have_the_bound_of_one():
@@ -40,11 +40,14 @@ def test_no_class_deviates_by_more(counts, seed, near):
 
 
 def test_rows_of_a_batch():
-    plain = Settings(batch_size=20, binding="none")
+    plain = Settings.of(recipe="plain", batch_size=20, binding="none")
     assert _in_a_batch(plain, [90, 10])[0] == [18.0, 2.0]
-    bound = Settings(batch_size=20, binding="fixed", bound_examples=2)
+    bound = Settings.of(recipe="plain", batch_size=20, binding="fixed", bound_examples=2)
     assert _in_a_batch(bound, [90, 10]) == ([20.0, 4.0], [20 / 24, 4 / 24])
-    assert _in_a_batch(Settings(batch_size=20, binding="none", scheme="balanced"), [90, 10])[0] == [10.0, 10.0]
+    assert _in_a_batch(Settings.of(recipe="plain", batch_size=20, binding="none", scheme="balanced"), [90, 10])[0] == [
+        10.0,
+        10.0,
+    ]
     assert _in_a_batch(FULL, [90, 10])[0] == [90.0, 10.0]
 
 

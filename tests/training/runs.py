@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from orthoframe import measure, training
-from orthoframe.training import Interrupted, RunListener, Settings, load_encoder, make_task
+from orthoframe.runs import load_encoder
+from orthoframe.training import Interrupted, RunListener, Settings, make_task
 from processes import forked
 
 train, resume = partial(training.train, report=False), partial(training.resume, report=False)
@@ -23,7 +24,7 @@ SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 3
 
 
 def small(**options):
-    return Settings(**{**SMALL, **options})
+    return Settings.of(recipe="plain", **{**SMALL, **options})
 
 
 def noted(notes):

@@ -12,7 +12,8 @@ from tests.small_models import SIDE, save_model
 from tests.training.runs import interrupt, json_of, noted, resume, same, train
 
 from orthoframe.errors import OrthoframeError
-from orthoframe.training import Settings, export_onnx, images_of_run, load_encoder
+from orthoframe.runs import load_encoder
+from orthoframe.training import Settings, export_onnx, images_of_run
 
 RANDOM = np.random.default_rng(0)
 
@@ -32,7 +33,7 @@ def pictures(tmp_path_factory):
 @pytest.mark.parametrize("kind", ["resnet", "vit", "convnext", "dinov2"])
 def test_a_run_from_start_to_export(kind, pictures, tmp_path):
     save_model(kind, tmp_path / "model")
-    settings = Settings(data=pictures, backbone=f"hf:{tmp_path / 'model'}", epochs=2, batch_size=8)
+    settings = Settings.of(recipe="plain", data=pictures, backbone=f"hf:{tmp_path / 'model'}", epochs=2, batch_size=8)
     outcome = train(settings, tmp_path / "run")
     assert outcome.settings.model is None
     assert outcome.settings.backbone_lr == 0  # it stays as it is
@@ -53,7 +54,9 @@ def test_a_run_from_start_to_export(kind, pictures, tmp_path):
 
 def test_fine_tuned_with_a_learning_rate_of_its_own(pictures, tmp_path):
     save_model("vit", tmp_path / "model")
-    settings = Settings(data=pictures, backbone=f"hf:{tmp_path / 'model'}", epochs=2, batch_size=8, backbone_lr=0.01)
+    settings = Settings.of(
+        recipe="plain", data=pictures, backbone=f"hf:{tmp_path / 'model'}", epochs=2, batch_size=8, backbone_lr=0.01
+    )
     weights = []
     for lr in (0.0, 0.01):
         train(replace(settings, backbone_lr=lr), tmp_path / str(lr))
@@ -65,7 +68,7 @@ def test_fine_tuned_with_a_learning_rate_of_its_own(pictures, tmp_path):
     assert not [note for note in notes if "resuming from the previous one" in note]
     assert same(tmp_path / "again", tmp_path / "0.01")
     # A trained encoder with a backbone is a start as any other.
-    again = Settings(data=pictures, init=tmp_path / "0.01", epochs=1, backbone_lr=0.0)
+    again = Settings.of(recipe="plain", data=pictures, init=tmp_path / "0.01", epochs=1, backbone_lr=0.0)
     train(again, tmp_path / "further")
     kept = load_encoder(tmp_path / "further").encoder.backbone.state_dict()
     assert all(torch.equal(value, kept[name]) for name, value in weights[1].items())
@@ -92,7 +95,7 @@ class Small(nn.Module):
 def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, monkeypatch):
     (tmp_path / "small_factory.py").write_text(FACTORY)
     monkeypatch.chdir(tmp_path)
-    settings = Settings(data=pictures, backbone="small_factory:Small", epochs=2, batch_size=8)
+    settings = Settings.of(recipe="plain", data=pictures, backbone="small_factory:Small", epochs=2, batch_size=8)
     interrupt(settings, tmp_path / "run", epoch=1, steps=1)
     with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
         resume(tmp_path / "run")
@@ -101,7 +104,7 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
     with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
         load_encoder(tmp_path / "run")
     assert load_encoder(tmp_path / "run", code=True).image_shape == (3, 16, 16)
-    again = Settings(data=pictures, init=tmp_path / "run", epochs=1)
+    again = Settings.of(recipe="plain", data=pictures, init=tmp_path / "run", epochs=1)
     with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
         train(again, tmp_path / "again")
     assert train(again, tmp_path / "again", code=True).settings.model is None
@@ -123,5 +126,5 @@ def test_backbones_that_are_refused(options, said, pictures, tmp_path, monkeypat
     save_model("resnet", tmp_path / "model")
     given = {"data": pictures, "backbone": f"hf:{tmp_path / 'model'}", "epochs": 1, **options}
     with pytest.raises(OrthoframeError, match=said):
-        train(Settings(**given), tmp_path / "run")
+        train(Settings.of(recipe="plain", **given), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -17,9 +17,8 @@ from tests.training.runs import command, finished, interrupt, resume, same, smal
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
+from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
 from orthoframe.training import make_task
-from orthoframe.training._checkpoint import Checkpoint
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 
 ENDED = -signal.SIGKILL
 

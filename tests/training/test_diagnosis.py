@@ -8,7 +8,8 @@ from tests.training.runs import small
 from tests.training.verdicts import FAST, causes, features_of, record, verdict
 
 from orthoframe.errors import Option
-from orthoframe.training import Cause, Ending, LikelyCause, Signature, make_task
+from orthoframe.runs import Cause, Ending, Signature
+from orthoframe.training import LikelyCause, make_task
 
 
 def test_the_frame_is_reached():

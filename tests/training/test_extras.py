@@ -44,7 +44,9 @@ def test_prototypes_lead_to_the_frame(tmp_path):
     """In 60 epochs nearer than without anything that binds."""
     short = {"majority": 60, "epochs": 60, "measure_every": 60, "scheme": "partition"}
     found = [
-        train(Settings(binding="none", prototypes=wanted, **short), tmp_path / str(wanted)).evaluation.geometry.delta_of
+        train(
+            Settings.of(recipe="plain", binding="none", prototypes=wanted, **short), tmp_path / str(wanted)
+        ).evaluation.geometry.delta_of
         for wanted in (True, False)
     ]
     assert found[0] < 0.8 * found[1]

@@ -30,7 +30,7 @@ from tests.training.runs import (
 
 from orthoframe.cli import main
 from orthoframe.errors import OrthoframeError, brief
-from orthoframe.training._folder import CHECKPOINT, RunFolder
+from orthoframe.runs import CHECKPOINT, RunFolder
 from orthoframe.training._processes import precision_is_emulated
 
 ENDED = -signal.SIGKILL

@@ -11,8 +11,8 @@ from tests.training.runs import arguments, json_of, small, train
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError
+from orthoframe.runs import RunFolder
 from orthoframe.training import make_task
-from orthoframe.training._folder import RunFolder
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")

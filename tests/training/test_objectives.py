@@ -9,27 +9,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from lightning_fabric import Fabric
+from orthoframe.training._objective import mean_cosine
+from orthoframe.training._probe import fit_probe
 from tests.training.runs import interrupt, noted, resume, rows_of, same, small, train
 from torch import nn
 
 from orthoframe import frame_floor, frame_loss, make_frame, supcon_loss
 from orthoframe.errors import OptionError
 from orthoframe.geometry import LinearClassifier, NearestCentre, accuracy_of
-from orthoframe.reporting import read_run, write_report
-from orthoframe.training import (
-    Cause,
-    Loop,
-    Ramp,
-    Settings,
-    TaskObjective,
-    encode,
-    export_onnx,
-    load_encoder,
-    make_settings,
-    make_task,
-)
-from orthoframe.training._objective import mean_cosine
-from orthoframe.training._probe import fit_probe
+from orthoframe.reporting import write_report
+from orthoframe.runs import Cause, load_encoder, read_run
+from orthoframe.training import Loop, Ramp, Settings, TaskObjective, encode, export_onnx, make_task
 
 LOSSES = ["supcon", "frame", "cross-entropy", "balanced-softmax"]
 
@@ -126,7 +116,7 @@ def test_the_loss_that_is_reported_is_that_without_the_classifier():
 )
 def test_a_classifier_without_effect_is_refused(options, named):
     with pytest.raises(OptionError, match=named):
-        Settings(**{"classifier": 1.0, **options}).check()
+        Settings.of(recipe="plain", **{"classifier": 1.0, **options}).check()
 
 
 def test_shares_are_those_of_the_rows_that_are_drawn():
@@ -296,25 +286,25 @@ def test_a_cold_start_is_noticed_after_a_hundred_steps(tmp_path):
 )
 def test_what_a_loss_would_ignore_is_refused(options, words):
     with pytest.raises(OptionError, match="^" + words.replace("(", r"\(")):
-        Settings(**options).check()
+        Settings.of(recipe="plain", **options).check()
 
 
 def test_recipes():
-    assert make_settings(data="npz:x").loss == "frame"
-    assert make_settings("accurate", "frame").margin == Ramp(0.0, 0.5)
-    assert make_settings("accurate", "accuracy").clean_fraction == 0.0
-    assert make_settings("accurate", loss="cross-entropy").head_norm == "none"  # which has no such head
-    make_settings(loss="balanced-softmax").check()
+    assert Settings.of(data="npz:x").loss == "frame"
+    assert Settings.of(recipe="accurate", goal="frame").margin == Ramp(0.0, 0.5)
+    assert Settings.of(recipe="accurate", goal="accuracy").clean_fraction == 0.0
+    assert Settings.of(recipe="accurate", loss="cross-entropy").head_norm == "none"  # which has no such head
+    Settings.of(loss="balanced-softmax").check()
     for recipe in ("quick", "accurate", "fast"):  # a linear classifier is trained as it usually is
-        plain = make_settings(recipe, loss="cross-entropy")
+        plain = Settings.of(recipe, loss="cross-entropy")
         assert (plain.scheme, plain.binding, plain.adjust) == (Settings.scheme, "none", None)
-    assert make_settings(loss="cross-entropy", scheme="balanced").scheme == "balanced"
+    assert Settings.of(loss="cross-entropy", scheme="balanced").scheme == "balanced"
     with pytest.raises(OptionError, match="goal needs recipe='accurate'; others end at the frame"):
-        make_settings("quick", "frame")
+        Settings.of(recipe="quick", goal="frame")
     with pytest.raises(OptionError, match="goal needs loss='frame', which has a frame to settle onto"):
-        make_settings("accurate", "frame", loss="cross-entropy")
+        Settings.of(recipe="accurate", goal="frame", loss="cross-entropy")
     with pytest.raises(OptionError, match="recipe must be one of 'quick', 'accurate'"):
-        make_settings("slow")
+        Settings.of(recipe="slow")
 
 
 @pytest.mark.parametrize(
@@ -332,23 +322,23 @@ def test_recipes():
     ids=str,
 )
 def test_what_is_given_excludes_a_part_of_the_recipe(recipe, given):
-    make_settings(recipe, **given).check()
+    Settings.of(recipe, **given).check()
 
 
 def test_a_probe_after_settling():
     """A classifier that has left does not predict, so a probe may."""
-    settings = make_settings("accurate", "frame", probe=True)
+    settings = Settings.of(recipe="accurate", goal="frame", probe=True)
     settings.check()
     assert settings.classifier == Ramp(1.0, 0.0)
 
 
 def test_the_contrastive_loss_of_the_recipe_is_bound():
-    assert make_settings("accurate", loss="supcon").binding == "fixed"
-    assert make_settings("accurate").binding == "none"
+    assert Settings.of(recipe="accurate", loss="supcon").binding == "fixed"
+    assert Settings.of(recipe="accurate").binding == "none"
 
 
 def test_what_settling_cost_is_said(tmp_path):
-    settings = make_settings("accurate", "frame", **{**small_options(), "validation": 0.3, "epochs": 10})
+    settings = Settings.of(recipe="accurate", goal="frame", **{**small_options(), "validation": 0.3, "epochs": 10})
     outcome = train(settings, tmp_path / "run")
     before, after = outcome.diagnosis.settling
     rows = rows_of(tmp_path / "run")
@@ -356,22 +346,22 @@ def test_what_settling_cost_is_said(tmp_path):
     assert after == rows[9]["validation_balanced_accuracy"]
     said = f"settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
     assert said in outcome.diagnosis.sentence()
-    assert train(make_settings("accurate", **small_options()), tmp_path / "b").diagnosis.settling is None
+    assert train(Settings.of(recipe="accurate", **small_options()), tmp_path / "b").diagnosis.settling is None
 
 
 @pytest.mark.parametrize(("epochs", "augment", "settles"), [(2, True, False), (5, False, True)])
 def test_settling_needs_an_epoch_for_it_and_no_augmentation(tmp_path, epochs, augment, settles):
     """The classifier leaves and the margin rises whether or not images are augmented."""
     options = {**small_options(), "validation": 0.3, "epochs": epochs, "augment": augment}
-    outcome = train(make_settings("accurate", "frame", **options), tmp_path / "run", report=False)
+    outcome = train(Settings.of(recipe="accurate", goal="frame", **options), tmp_path / "run", report=False)
     assert (outcome.diagnosis.settling is not None) is settles
 
 
 def test_what_settling_costs_needs_validation_images():
-    notes = make_task(make_settings("accurate", "frame", **small_options())).notes()
+    notes = make_task(Settings.of(recipe="accurate", goal="frame", **small_options())).notes()
     assert any("cannot say what settling onto the frame costs" in str(note[0]) for note in notes)
     held_out = {**small_options(), "validation": 0.3}
-    assert make_task(make_settings("accurate", "frame", **held_out)).notes() == []
+    assert make_task(Settings.of(recipe="accurate", goal="frame", **held_out)).notes() == []
 
 
 @pytest.mark.parametrize("loss", ["cross-entropy", "balanced-softmax"])

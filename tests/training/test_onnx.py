@@ -14,7 +14,8 @@ from orthoframe.data import Normaliser, Preparation, load_data
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
 from orthoframe.options import Activation
-from orthoframe.training import Architecture, TrainedEncoder, _onnx, export_onnx, images_of_run, load_encoder
+from orthoframe.runs import Architecture, TrainedEncoder, load_encoder
+from orthoframe.training import _onnx, export_onnx, images_of_run
 
 OTHERS = [name for name in get_args(Activation) if name not in ("relu", "none")]
 

@@ -15,9 +15,9 @@ from tests.training.runs import interrupt, json_of, resume, same, small, train
 from orthoframe.cli import main
 from orthoframe.data import Data, LabelledImages
 from orthoframe.errors import TrainingError, brief
+from orthoframe.runs import CHECKPOINT, RunFolder
 from orthoframe.training import Settings, make_task
-from orthoframe.training._fingerprint import DataFingerprint, changed_settings
-from orthoframe.training._folder import CHECKPOINT, RunFolder
+from orthoframe.training._resume import changed_settings
 
 
 def refused(folder, capsys):
@@ -82,11 +82,16 @@ def test_every_setting_is_compared():
         found = changed_settings(Settings(), Settings.from_dict({name: changed}))
         may_change = name in ("data_dir", "devices", "workers", "memory")
         assert found == ("" if may_change else f"{name} is {json.dumps(changed)} (it was {json.dumps(value)})")
-    assert changed_settings(Settings(data="npz:/a.npz"), Settings(data="npz:/b.npz")) == ""
-    assert "data is" in changed_settings(Settings(data="npz:/a"), Settings(data="folder:/a"))
+    assert (
+        changed_settings(Settings.of(recipe="plain", data="npz:/a.npz"), Settings.of(recipe="plain", data="npz:/b.npz"))
+        == ""
+    )
+    assert "data is" in changed_settings(
+        Settings.of(recipe="plain", data="npz:/a"), Settings.of(recipe="plain", data="folder:/a")
+    )
     many = {"lr": 9.0, "width": 9, "views": 9, "epochs": 9, "seed": 9, "batch_size": 9}
-    assert changed_settings(Settings(), Settings(**many)).endswith(", and 2 more")
-    huge = changed_settings(Settings(bound_classes=10**400), Settings())
+    assert changed_settings(Settings(), Settings.of(recipe="plain", **many)).endswith(", and 2 more")
+    huge = changed_settings(Settings.of(recipe="plain", bound_classes=10**400), Settings())
     assert huge.startswith("bound_classes is null (it was 1000")
     assert len(huge) < 100
 

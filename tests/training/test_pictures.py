@@ -13,7 +13,8 @@ from tests.training.runs import interrupt, json_of, lines_of, noted, resume, row
 import orthoframe.training
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
-from orthoframe.training import Settings, load_encoder, make_task
+from orthoframe.runs import load_encoder
+from orthoframe.training import Settings, make_task
 
 RANDOM = np.random.default_rng(0)
 COUNTS = {"circle": 60, "square": 30, "stripes": 10, "zebra": 1}
@@ -44,7 +45,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def settings(folder):
-    return Settings(data=f"folder:{folder}", width=4, epochs=2, batch_size=32, seed=3)
+    return Settings.of(recipe="plain", data=f"folder:{folder}", width=4, epochs=2, batch_size=32, seed=3)
 
 
 def test_the_images_are_taken_as_they_are(settings, tmp_path):
@@ -117,7 +118,7 @@ def test_a_time_that_is_too_short_is_noted(settings, tmp_path):
 def test_a_dataset_of_python(folder, tmp_path):
     items = [(Image.open(file).convert("RGB"), file.parent.name) for file in sorted(folder.glob("*/*.png"))]
     data = as_data(items, size=(16, 16), name="shapes")
-    settings = Settings(width=4, epochs=1, batch_size=32)
+    settings = Settings.of(recipe="plain", width=4, epochs=1, batch_size=32)
     outcome = train(settings, tmp_path / "run", data=data)
     assert outcome.settings.data == "dataset:shapes"
     assert outcome.settings.model == "resnet18"
@@ -134,10 +135,19 @@ def shapes(path, kinds, side=16):
 
 
 def test_new_classes_get_dimensions_of_their_own(tmp_path):
-    old = Settings(data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=2, features=6)
+    old = Settings.of(
+        recipe="plain",
+        data=shapes(tmp_path / "old.npz", ["circle", "square"]),
+        model="mlp",
+        width=8,
+        epochs=2,
+        features=6,
+    )
     train(old, tmp_path / "old")
     before = load_encoder(tmp_path / "old")
-    new = Settings(data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old")
+    new = Settings.of(
+        recipe="plain", data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old"
+    )
     interrupt(new, tmp_path / "new", epoch=1, steps=1)
     outcome = resume(tmp_path / "new")
     assert outcome.settings.prototypes
@@ -154,15 +164,19 @@ def test_new_classes_get_dimensions_of_their_own(tmp_path):
 
 def test_classes_without_images_have_a_report(tmp_path):
     """Known classes that the new images do not have; and names in a file that no image has."""
-    old = Settings(data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
+    old = Settings.of(
+        recipe="plain", data=shapes(tmp_path / "old.npz", ["circle", "square"]), model="mlp", width=8, epochs=1
+    )
     train(old, tmp_path / "old")
-    new = Settings(data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old")
+    new = Settings.of(
+        recipe="plain", data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old"
+    )
     orthoframe.training.train(new, tmp_path / "new")
     assert "square" in (tmp_path / "new" / "report.html").read_text()
     pixels = RANDOM.integers(0, 255, (20, 8, 8)).astype(np.uint8)
     np.savez(tmp_path / "names.npz", x=pixels, y=np.arange(20) % 2, classes=np.array(["a", "b", "c"]))
     data = f"npz:{tmp_path / 'names.npz'}"
-    orthoframe.training.train(Settings(data=data, width=8, epochs=1), tmp_path / "named")
+    orthoframe.training.train(Settings.of(recipe="plain", data=data, width=8, epochs=1), tmp_path / "named")
     assert (tmp_path / "named" / "report.html").exists()
 
 
@@ -174,7 +188,7 @@ def test_a_broken_test_file_is_named_when_it_is_met(tmp_path):
                 picture(kind, 20).save(tmp_path / "p" / part / kind / f"{i}.jpg")
     broken = tmp_path / "p" / "test" / "circle" / "1.jpg"
     broken.write_bytes(broken.read_bytes()[:500])
-    settings = Settings(data=f"folder:{tmp_path / 'p'}", width=2, epochs=1, memory=0.0, batch_size=8)
+    settings = Settings.of(recipe="plain", data=f"folder:{tmp_path / 'p'}", width=2, epochs=1, memory=0.0, batch_size=8)
     with pytest.raises(DataError, match=r"1\.jpg: the image is broken"):
         train(settings, tmp_path / "run")
 
@@ -198,7 +212,9 @@ def grams(trained, k):
 
 
 def test_the_same_classes_and_a_frozen_backbone(tmp_path):
-    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="resnet18", width=2, epochs=1)
+    old = Settings.of(
+        recipe="plain", data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="resnet18", width=2, epochs=1
+    )
     train(old, tmp_path / "old")
     train(replace(old, model=None, width=None, init=tmp_path / "old", backbone_lr=0.0, epochs=3), tmp_path / "new")
     before, after = load_encoder(tmp_path / "old").encoder, load_encoder(tmp_path / "new").encoder
@@ -223,9 +239,11 @@ def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
     monkeypatch.chdir(tmp_path)
     Path("begun").mkdir()
     Path("begun", "config.json").write_text("{}")
-    old = Settings(data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1)
+    old = Settings.of(
+        recipe="plain", data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1
+    )
     train(old, tmp_path / "old")
     given = {"data": old.data, "init": tmp_path / "old", "epochs": 1, **options}
     with pytest.raises(OrthoframeError, match=said):
-        train(Settings(**given), tmp_path / "new")
+        train(Settings.of(recipe="plain", **given), tmp_path / "new")
     assert not (tmp_path / "new").exists()

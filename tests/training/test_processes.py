@@ -15,8 +15,8 @@ import torch
 from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, resume, rows_of, small, train
 
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
-from orthoframe.training import Ramp, RunListener, load_encoder
-from orthoframe.training._folder import CHECKPOINT
+from orthoframe.runs import CHECKPOINT, load_encoder
+from orthoframe.training import Ramp, RunListener
 from orthoframe.training._processes import find_processes, is_first_process, start
 
 SCRIPT = Path(__file__).with_name("several.py")

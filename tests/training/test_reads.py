@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from orthoframe.callbacks import GeometryRecorder
 from orthoframe.errors import TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
+from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.training import RunListener, TaskObjective, _loop, _run, make_task
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.training._loop import Loop, NonFiniteLoss
 
 

@@ -16,7 +16,8 @@ RUNS = [
 @pytest.mark.parametrize(("real_data", "options", "accuracy"), RUNS, indirect=["real_data"])
 def test_a_short_run(real_data, options, accuracy, tmp_path):  # noqa: F811
     name, folder = real_data
-    settings = Settings(
+    settings = Settings.of(
+        recipe="plain",
         data=name,
         data_dir=folder,
         majority=300,

@@ -12,16 +12,8 @@ from tests.training.runs import json_of, lines_of, recomputed, rows_of, small, t
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
-from orthoframe.training import (
-    COLUMNS,
-    CertificateRecord,
-    EpochRecord,
-    Measurement,
-    RunEnvironment,
-    Settings,
-    VerdictRecord,
-    make_settings,
-)
+from orthoframe.runs import COLUMNS, CertificateRecord, EpochRecord, Measurement, RunEnvironment, VerdictRecord
+from orthoframe.training import Settings
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [
@@ -162,7 +154,9 @@ def test_training_leaves_the_global_generator_alone(tmp_path):
 
 def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     """With images as they are and a temperature that rises, in fewer epochs; without ReLU it does not."""
-    short = Settings(epochs=120, majority=40, ratio=4.0, temperature=(0.1, 0.5), augment=False, clean_fraction=0.0)
+    short = Settings.of(
+        recipe="plain", epochs=120, majority=40, ratio=4.0, temperature=(0.1, 0.5), augment=False, clean_fraction=0.0
+    )
     reached = train(short, tmp_path / "relu")
     assert reached.diagnosis.reached
     assert reached.evaluation.geometry.delta_of < 0.05
@@ -174,7 +168,7 @@ def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
 
 def test_the_demo(tmp_path):
     """The demonstration that the README promises: ten seconds on one core."""
-    done = train(make_settings(adjust=0.25), tmp_path / "run")
+    done = train(Settings.of(adjust=0.25), tmp_path / "run")
     assert done.diagnosis.reached
     assert done.evaluation.geometry.delta_of <= 0.005
     assert done.evaluation.test.balanced >= 0.93

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from orthoframe.errors import Option, OptionError, OrthoframeError
-from orthoframe.training import RECIPES, Settings, TemperatureSchedule, make_settings, make_task
+from orthoframe.training import RECIPES, Settings, TemperatureSchedule, make_task
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from orthoframe.training import RECIPES, Settings, TemperatureSchedule, make_set
 )
 def test_choices(name):
     with pytest.raises(OptionError) as refused:
-        Settings(**{name: "odd"}).check()
+        Settings.of(recipe="plain", **{name: "odd"}).check()
     assert refused.value.args[0] == Option(name)
     kind = get_type_hints(Settings)[name]
     for choice in get_args(kind if get_origin(kind) is Literal else get_args(kind)[0]):
@@ -79,7 +79,7 @@ def test_choices(name):
 )
 def test_values_that_are_not_allowed(name, value, words):
     with pytest.raises(OptionError) as refused:
-        Settings(**{name: value}).check()
+        Settings.of(recipe="plain", **{name: value}).check()
     assert refused.value.args[0] == Option(name)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -102,13 +102,13 @@ def test_values_that_are_not_allowed(name, value, words):
 )
 def test_settings_that_contradict_each_other(options, named):
     with pytest.raises(OptionError) as refused:
-        Settings(**options).check()
+        Settings.of(recipe="plain", **options).check()
     assert [part for part in refused.value.args if isinstance(part, Option)] == named
 
 
 def test_what_is_not_a_number():
     with pytest.raises(TypeError, match="lr must be a number"):
-        Settings(lr="fast").check()
+        Settings.of(recipe="plain", lr="fast").check()
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_what_is_not_a_number():
 )
 def test_what_does_not_fit_the_data_is_refused_in_a_sentence(options, sentence):
     with pytest.raises(OrthoframeError) as refused:
-        make_task(Settings(**options))
+        make_task(Settings.of(recipe="plain", **options))
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
 
@@ -140,42 +140,44 @@ def test_a_single_class_is_refused(tmp_path):
     images, labels = np.zeros((8, 8, 8), np.uint8), np.zeros(8, np.int64)
     np.savez(tmp_path / "one.npz", x=images, y=labels)
     with pytest.raises(OptionError, match="has 1 class; a frame needs 2 or more"):
-        make_task(Settings(data=f"npz:{tmp_path / 'one.npz'}"))
+        make_task(Settings.of(recipe="plain", data=f"npz:{tmp_path / 'one.npz'}"))
 
 
 def test_settings_survive_their_file():
-    odd = Settings(data_dir=Path("somewhere"), majority=7, temperature=(0.1, 0.5), compile=True)
+    odd = Settings.of(recipe="plain", data_dir=Path("somewhere"), majority=7, temperature=(0.1, 0.5), compile=True)
     assert Settings.from_dict({**odd.to_dict(), "version": "9", "unknown": 1}) == odd
     assert Settings.from_dict(Settings().to_dict()) == Settings()
 
 
 def test_a_temperature_may_be_a_number_or_a_pair():
-    assert Settings(temperature=0.5).temperature == TemperatureSchedule(0.5, 0.5)
-    assert Settings(temperature=(0.1, 0.5)) == Settings(temperature=TemperatureSchedule(0.1, 0.5))
-    Settings(temperature=1).check()
-    assert Settings(temperature=0.5).to_dict()["temperature"] == 0.5
-    assert Settings(temperature=(0.1, 0.5)).to_dict()["temperature"] == [0.1, 0.5]
+    assert Settings.of(recipe="plain", temperature=0.5).temperature == TemperatureSchedule(0.5, 0.5)
+    assert Settings.of(recipe="plain", temperature=(0.1, 0.5)) == Settings.of(
+        recipe="plain", temperature=TemperatureSchedule(0.1, 0.5)
+    )
+    Settings.of(recipe="plain", temperature=1).check()
+    assert Settings.of(recipe="plain", temperature=0.5).to_dict()["temperature"] == 0.5
+    assert Settings.of(recipe="plain", temperature=(0.1, 0.5)).to_dict()["temperature"] == [0.1, 0.5]
     assert Settings.from_dict({"temperature": [0.1, 0.5]}).temperature == TemperatureSchedule(0.1, 0.5)
     hash(Settings.from_dict({"temperature": [0.1, 0.5]}))
 
 
 def test_paths_are_absolute_whatever_they_were(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    given = Settings(data="npz:some/file.npz", data_dir=Path("there"))
+    given = Settings.of(recipe="plain", data="npz:some/file.npz", data_dir=Path("there"))
     found = given.absolute()
     assert (found.data, found.data_dir) == (f"npz:{tmp_path / 'some/file.npz'}", tmp_path / "there")
     assert found.absolute() == found
     assert replace(found, data=given.data, data_dir=given.data_dir) == given
-    assert Settings(data="folder:../x").absolute().data == f"folder:{tmp_path.parent / 'x'}"
+    assert Settings.of(recipe="plain", data="folder:../x").absolute().data == f"folder:{tmp_path.parent / 'x'}"
     assert Settings().absolute() == Settings()
 
 
 def test_recipes_are_settings():
     for options in RECIPES.values():
-        Settings(**options).check()
-    assert make_settings() == Settings(**RECIPES["quick"])
-    assert make_settings(data="folder:x") == Settings(data="folder:x", **RECIPES["accurate"])
-    paper = Settings(**RECIPES["paper"])
+        Settings.of(recipe="plain", **options).check()
+    assert Settings.of() == Settings.of(recipe="plain", **RECIPES["quick"])
+    assert Settings.of(data="folder:x") == Settings.of(recipe="plain", data="folder:x", **RECIPES["accurate"])
+    paper = Settings.of(recipe="plain", **RECIPES["paper"])
     wanted = {
         "data": "cifar10",
         "majority": 5000,
@@ -230,7 +232,7 @@ def test_learning_rate_in_closed_form():
     def cosine(part):
         return 0.5 * (1 + math.cos(math.pi * part))
 
-    plain = Settings(lr=2.0, clean_fraction=0.0, epochs=10)
+    plain = Settings.of(recipe="plain", lr=2.0, clean_fraction=0.0, epochs=10)
     steps, restarted = replace(plain, lr_schedule="step"), replace(plain, clean_fraction=0.4)
     for step in range(1000):
         part = step / 1000
@@ -247,7 +249,7 @@ def test_learning_rate_in_closed_form():
 )
 def test_the_learning_rate_restarts_with_the_first_clean_epoch(epochs, clean, first):
     """In no other epoch, and in none if all images are augmented: a restart there would undo what was learnt."""
-    settings = Settings(lr=1.0, clean_fraction=clean, epochs=epochs)
+    settings = Settings.of(recipe="plain", lr=1.0, clean_fraction=clean, epochs=epochs)
     assert [epoch for epoch in range(epochs) if settings.clean(epoch)] == list(range(first, epochs))
     rates = [settings.learning_rate(step / (100 * epochs)) for step in range(100 * epochs)]
     rises = [step for step in range(1, len(rates)) if rates[step] > rates[step - 1] and step > 0.05 * len(rates)]

@@ -5,7 +5,7 @@ import torch
 
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import make_frame_encoder
-from orthoframe.training import Architecture, TrainedEncoder
+from orthoframe.runs import Architecture, TrainedEncoder
 
 SHAPES = [(1, 8, 8), (3, 16, 16), (1, 17, 16), (3, 20, 31), (1, 28, 28), (3, 32, 32), (3, 33, 47), (3, 96, 97)]
 WIDTHS = {"resnet18": (1, 3, 4, 8), "resnet34": (2,), "densenet40": (1, 3), "mlp": (16,)}

@@ -7,7 +7,8 @@ import torch
 from tests.training.runs import train
 from tests.training.verdicts import causes, record, verdict
 
-from orthoframe.training import Cause, Ending, Ramp, Settings, Signature
+from orthoframe.runs import Cause, Ending, Signature
+from orthoframe.training import Ramp, Settings
 
 
 def losses(*values, lr=0.1, delta=1.169):
@@ -118,7 +119,7 @@ def test_collapse_is_still_falling():
 )
 def test_real_runs(options, ending, cause, words, advice, tmp_path):
     """The digits as they come; each of these runs was once blamed on something else, or belongs beside one that was."""
-    said = train(Settings(**options), tmp_path / "run").diagnosis.record()
+    said = train(Settings.of(recipe="plain", **options), tmp_path / "run").diagnosis.record()
     assert said.ending is ending
     assert causes(said)[0] is cause
     assert words in said.causes[0].sentence

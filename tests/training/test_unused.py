@@ -51,7 +51,7 @@ def test_a_folder_of_data_sets_beside_data_that_has_a_place(arrays, tmp_path, mo
 )
 def test_images_from_python_are_ready(options, said, tmp_path):
     with pytest.raises(OptionError, match=said):
-        train(Settings(epochs=1, **options), tmp_path / "run", data=load_data("digits"))
+        train(Settings.of(recipe="plain", epochs=1, **options), tmp_path / "run", data=load_data("digits"))
     assert not (tmp_path / "run").exists()
 
 
@@ -68,7 +68,7 @@ def test_a_validation_split_beside_one_that_the_data_has(tmp_path):
             (tmp_path / "images" / part / kind).mkdir(parents=True)
             for number in range(4):
                 Image.new("RGB", (16, 16), (number, 0, 0)).save(tmp_path / "images" / part / kind / f"{number}.png")
-    settings = Settings(data=f"folder:{tmp_path / 'images'}", width=2, epochs=1, validation=0.5)
+    settings = Settings.of(recipe="plain", data=f"folder:{tmp_path / 'images'}", width=2, epochs=1, validation=0.5)
     with pytest.raises(OptionError, match="validation has no effect: the data has validation images; leave it out"):
         train(settings, tmp_path / "run")
 

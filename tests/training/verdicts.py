@@ -4,7 +4,8 @@ import torch
 from tests.training.runs import small
 
 from orthoframe.geometry import Confusion, NearestCentre, accuracy_of, measure
-from orthoframe.training import EpochRecord, Evaluation, diagnose, make_task
+from orthoframe.runs import EpochRecord
+from orthoframe.training import Evaluation, diagnose, make_task
 
 FAST = 0.5  # a temperature at which features near the frame move
 
