@@ -174,7 +174,7 @@ def test_the_empty_cases():
 def test_output_for_people_and_programs():
     certificate = certify(*SINGLE_ROWS[:2])
     text = str(certificate)
-    assert text.startswith("Not certified: classes 0 and 1 meet only as single rows")
+    assert text.startswith("Not certified: classes 0 and 1 share batches only as singletons")
     assert "The paper's condition, as stated, holds." in text
     data = json.loads(json.dumps(certificate.to_dict()))
     assert data["holds"] is False

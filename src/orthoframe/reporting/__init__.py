@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         geometry_figure,
         training_figure,
         ufm_figure,
-        write_sphere_gif,
     )
     from orthoframe.reporting._report import write_report
     from orthoframe.reporting._run import Run, read_run
@@ -33,7 +32,6 @@ __all__ = [
     "geometry_figure",
     "certificate_figure",
     "ufm_figure",
-    "write_sphere_gif",
     "study_figure",
     "write_study",
     "write_study_page",
@@ -48,7 +46,7 @@ __all__ = [
 _MODULES = {
     "_run": ("Run", "read_run"),
     "_report": ("write_report",),
-    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
+    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure"),
     "_study_figure": ("study_figure",),
     "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),
     "_study_words": ("abbreviations", "cell_words", "found_words", "rule_words"),
