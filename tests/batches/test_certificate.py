@@ -299,7 +299,7 @@ def test_a_frame_term_of_one_class_is_0_everywhere():
     apart = certify([0, 0], [[0], [1]], frame=True)
     assert not apart.holds
     assert apart.sentence() == (
-        f"{certify([0, 0], [[0], [1]]).sentence()} A frame term is 0 for a single class, so this is about the rest."
+        f"{certify([0, 0], [[0], [1]]).sentence()} The frame term of a single class is 0, so the loss alone decides."
     )
     terms = frame_loss(torch.from_numpy(apart.witness()), [0, 0], torch.eye(1, 2).double(), reduction="none")
     assert terms.tolist() == frame_floor([0, 0], 1, reduction="none").tolist() == [0.0, 0.0]

@@ -106,8 +106,8 @@ class Certificate:
         They are non-negative unit rows that reach the loss floor on every batch but are not an orthogonal frame: each
         class is on its own axis, except for what the batches leave free. Two classes that no batch pushes apart may
         lean towards each other. If a class has several components, one may lean into an extra dimension; components
-        that share a batch of that class alone must stay equiangular, so they lean together, each into its own dimension.
-        With a frame term, a sample that is in no batch may lean towards another class.
+        that share a batch of that class alone must stay equiangular, so they lean together, each into its own
+        dimension. With a frame term, a sample that is in no batch may lean towards another class.
         """
         if self.holds:
             return None

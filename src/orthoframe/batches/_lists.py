@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from orthoframe._files import reading
 from orthoframe._rows import Integers, Labels, is_whole, whole_numbers
 from orthoframe.errors import InputError, brief
 
