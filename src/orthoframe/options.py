@@ -125,8 +125,8 @@ LearningRateSchedule = Literal["cosine", "linear", "step"]
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 """The floating-point precision of training."""
 
-Recipe = Literal["quick", "accurate", "fast", "paper"]
-"""Where the defaults of a run come from."""
+Recipe = Literal["quick", "accurate", "fast", "paper", "plain"]
+"""Where values come from that are not given; `plain`: the usual values alone."""
 
 Goal = Literal["accuracy", "frame"]
 """What a run of the recipe `accurate` ends with: the most accurate features, or features that settle onto the frame."""

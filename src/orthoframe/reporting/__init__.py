@@ -13,8 +13,7 @@ if TYPE_CHECKING:
         training_figure,
         ufm_figure,
     )
-    from orthoframe.reporting._report import write_report
-    from orthoframe.reporting._run import Run, read_run
+    from orthoframe.reporting._report import write_report, write_run_report
     from orthoframe.reporting._study_figure import study_figure
     from orthoframe.reporting._study_pages import (
         write_claims_page,
@@ -25,9 +24,8 @@ if TYPE_CHECKING:
     from orthoframe.reporting._study_words import abbreviations, cell_words, found_words, rule_words
 
 __all__ = [
-    "Run",
-    "read_run",
     "write_report",
+    "write_run_report",
     "training_figure",
     "geometry_figure",
     "certificate_figure",
@@ -44,8 +42,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_run": ("Run", "read_run"),
-    "_report": ("write_report",),
+    "_report": ("write_report", "write_run_report"),
     "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure"),
     "_study_figure": ("study_figure",),
     "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from orthoframe.batches import Certificate
     from orthoframe.geometry import Geometry
-    from orthoframe.reporting._run import Run
+    from orthoframe.runs import Run
     from orthoframe.ufm import Solution
 
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
