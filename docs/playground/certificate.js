@@ -155,13 +155,13 @@
     const said = [];
     if (broken.length) {
       const worst = broken.reduce((best, c) => (pieces[c] > pieces[best] ? c : best));
-      said.push(`class ${names[worst]} is in ${pieces[worst]} pieces`);
+      said.push(`class ${names[worst]} splits into ${pieces[worst]} components`);
       if (broken.length > 1) said.push(`${broken.length} classes are disconnected in all`);
     }
     if (absent.length) said.push(namedAbsent(absent));
     if (missing.length) {
       const [a, b] = missing[0];
-      const how = scan.touched[a][b] ? "meet only as single rows" : "never meet";
+      const how = scan.touched[a][b] ? "share batches only as singletons" : "never meet";
       said.push(`classes ${names[a]} and ${names[b]} ${how}, so they are not pushed apart`);
       if (missing.length > 1) said.push(`${missing.length} class pairs are not pushed apart in all`);
     }

@@ -120,12 +120,12 @@
   // What the graph shows, for those who do not see it: every class in pieces, and every pair that is not pushed apart.
   function describeGraph({ broken, pieces, missing, absent, byFrame, scan, names }) {
     if (byFrame) return absent.length ? `In no batch: sample${absent.length > 1 ? "s" : ""} ${listed(absent)}.` : "Every sample is in a batch.";
-    const parts = broken.map((c) => `${names[c]} (${pieces[c]} pieces)`);
+    const parts = broken.map((c) => `${names[c]} (${pieces[c]} components)`);
     const said = [parts.length ? `Disconnected classes: ${listed(parts)}.` : "Every class is connected."];
     const pairs = (met) => missing.filter(([a, b]) => scan.touched[a][b] === met).map(([a, b]) => `${names[a]} with ${names[b]}`);
     const [never, singly] = [pairs(false), pairs(true)];
     if (never.length) said.push(`Pairs that never meet: ${listed(never)}.`);
-    if (singly.length) said.push(`Pairs that meet only as single rows: ${listed(singly)}.`);
+    if (singly.length) said.push(`Pairs that share batches only as singletons: ${listed(singly)}.`);
     if (!missing.length) said.push("Every pair of classes is pushed apart.");
     return said.join(" ");
   }
@@ -134,7 +134,7 @@
     const parted = !byFrame && pieces[c] > 1;
     const beside = x + side * (ring + 12);
     const above = y < middle ? y - ring - 14 : y + ring + 14;
-    const lines = parted ? (side ? [page.NAMES[c], `${pieces[c]} pieces`] : [`${page.NAMES[c]}: ${pieces[c]} pieces`]) : [page.NAMES[c]];
+    const lines = parted ? (side ? [page.NAMES[c], `${pieces[c]} components`] : [`${page.NAMES[c]}: ${pieces[c]} components`]) : [page.NAMES[c]];
     context.font = "bold 14px system-ui, sans-serif";
     context.textAlign = side ? (side > 0 ? "left" : "right") : "center";
     context.textBaseline = "middle";

@@ -174,7 +174,7 @@ def test_the_empty_cases():
 def test_output_for_people_and_programs():
     certificate = certify(*SINGLE_ROWS[:2])
     text = str(certificate)
-    assert text.startswith("Not certified: classes 0 and 1 meet only as single rows")
+    assert text.startswith("Not certified: classes 0 and 1 share batches only as singletons")
     assert "The paper's condition, as stated, holds." in text
     data = json.loads(json.dumps(certificate.to_dict()))
     assert data["holds"] is False
@@ -299,7 +299,7 @@ def test_a_frame_term_of_one_class_is_0_everywhere():
     apart = certify([0, 0], [[0], [1]], frame=True)
     assert not apart.holds
     assert apart.sentence() == (
-        f"{certify([0, 0], [[0], [1]]).sentence()} A frame term is 0 for a single class, so this is about the rest."
+        f"{certify([0, 0], [[0], [1]]).sentence()} The frame term of a single class is 0, so the loss alone decides."
     )
     terms = frame_loss(torch.from_numpy(apart.witness()), [0, 0], torch.eye(1, 2).double(), reduction="none")
     assert terms.tolist() == frame_floor([0, 0], 1, reduction="none").tolist() == [0.0, 0.0]

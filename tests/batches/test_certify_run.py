@@ -13,54 +13,54 @@ LABELS = np.repeat([0, 1, 2, 3], [60, 30, 8, 3])
 @pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"])
 @pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
 def test_a_plan_knows_whether_it_repeats(scheme, binding):
-    plan = BatchPlan(LABELS, 16, scheme=scheme, binding=binding)
+    plan = BatchPlan(LABELS, None if scheme == "full" else 16, scheme=scheme, binding=binding)
     first, later = plan.batches(0), plan.batches(3)
     same = len(first) == len(later) and all(np.array_equal(a, b) for a, b in zip(first, later, strict=True))
     assert plan.repeats == same
 
 
 def test_one_epoch_is_enough_if_it_holds():
-    found = certify_run(BatchPlan(LABELS, 16, binding="fixed"), 50)
-    assert found.certificate.holds
-    assert found.epochs == 1
-    assert found.conclusive  # further batches cannot undo it
-    assert found.certificate.num_batches == 7
+    run = certify_run(BatchPlan(LABELS, 16, binding="fixed"), 50)
+    assert run.certificate.holds
+    assert run.epochs == 1
+    assert run.conclusive  # further batches cannot undo it
+    assert run.certificate.num_batches == 7
 
 
 def test_twenty_epochs_at_most():
     plan = BatchPlan(LABELS, 4, binding="none")
-    found = certify_run(plan, 1000)
-    assert not found.certificate.holds
-    assert (found.epochs, found.conclusive) == (20, False)
-    assert found.certificate.to_dict() == plan.certificate(20).to_dict()
-    found = certify_run(plan, 20)
-    assert (found.epochs, found.conclusive) == (20, True)
+    run = certify_run(plan, 1000)
+    assert not run.certificate.holds
+    assert (run.epochs, run.conclusive) == (20, False)
+    assert run.certificate.to_dict() == plan.certificate(20).to_dict()
+    run = certify_run(plan, 20)
+    assert (run.epochs, run.conclusive) == (20, True)
     assert certify_run(plan, 3).certificate.num_batches == plan.certificate(3).num_batches
 
 
 def test_a_plan_that_repeats_is_looked_at_once():
-    found = certify_run(BatchPlan(LABELS, 16, scheme="partition", binding="none"), 1000)
-    assert not found.certificate.holds
-    assert (found.epochs, found.conclusive) == (1, True)
+    run = certify_run(BatchPlan(LABELS, 16, scheme="partition", binding="none"), 1000)
+    assert not run.certificate.holds
+    assert (run.epochs, run.conclusive) == (1, True)
 
 
 def test_prototypes_are_in_every_batch():
     plan = BatchPlan(LABELS, 16, scheme="partition", binding="none")
-    found = certify_run(plan, 5, prototypes=True).certificate
-    assert found.holds
+    run = certify_run(plan, 5, prototypes=True).certificate
+    assert run.holds
     extra = np.arange(101, 105)
     by_hand = certify(np.append(LABELS, [0, 1, 2, 3]), [np.append(batch, extra) for batch in plan.batches(0)])
-    assert found.to_dict() == by_hand.to_dict()
+    assert run.to_dict() == by_hand.to_dict()
     assert certify(LABELS, plan.batches(0), prototypes=True).to_dict() == by_hand.to_dict()
 
 
 def test_names_replace_labels_in_their_order():
     plan = BatchPlan(LABELS, 16, binding="none")
-    found = certify_run(plan, 1, names=["zebra", "yak", "ant", "bee"]).certificate
+    run = certify_run(plan, 1, names=["zebra", "yak", "ant", "bee"]).certificate
     plain = plan.certificate()
-    assert list(found.components) == ["zebra", "yak", "ant", "bee"]
-    assert list(found.components.values()) == list(plain.components.values())
-    assert "zebra" in found.sentence()
+    assert list(run.components) == ["zebra", "yak", "ant", "bee"]
+    assert list(run.components.values()) == list(plain.components.values())
+    assert "zebra" in run.sentence()
     with pytest.raises(ValueError, match="3 entries, and the plan 4 classes"):
         certify_run(plan, 1, names=["a", "b", "c"])
 
@@ -82,10 +82,10 @@ def test_refusals_name_the_option():
 def test_a_frame_term_is_certified_by_any_plan_that_shows_every_sample():
     plan = BatchPlan(LABELS, 4, binding="none")
     assert not certify_run(plan, 20).certificate.holds
-    found = certify_run(plan, 20, frame=True)
-    assert found.certificate.holds
-    assert (found.epochs, found.conclusive) == (1, True)
-    assert found.certificate.to_dict() == plan.certificate(frame=True).to_dict()
+    run = certify_run(plan, 20, frame=True)
+    assert run.certificate.holds
+    assert (run.epochs, run.conclusive) == (1, True)
+    assert run.certificate.to_dict() == plan.certificate(frame=True).to_dict()
     short = BatchPlan(LABELS, 16, scheme="partition", binding="none", drop_last=True)
     assert certify_run(short, 20, frame=True).certificate.absent == 101 % 16
 
@@ -98,23 +98,23 @@ def test_samples_that_a_later_epoch_shows(frame):
     short, long = certify_run(plan, 20, frame=frame), certify_run(plan, 1000, frame=frame)
     assert (short.epochs, short.conclusive) == (20, True)
     assert (long.epochs, long.conclusive) == (20, False)
-    assert short.certificate.absent == 961 - 20 * 25 - 1 + (plan.examples[0][0] in _walked(plan, 20))
-    for found in (short, long):
-        assert not found.certificate.holds
-        assert found.sentence().startswith("Not certified in 20 epochs: ")
-        assert "samples are in no batch" in found.sentence()
-        assert found.sentence().endswith(" The plan needs 39 epochs to show all.")
-        assert "Add them" not in found.sentence()
+    assert short.certificate.absent == 961 - 20 * 25 - 1 + (plan.examples[0][0] in _drawn(plan, 20))
+    for run in (short, long):
+        assert not run.certificate.holds
+        assert run.sentence().startswith("Not certified in 20 epochs: ")
+        assert "samples are in no batch" in run.sentence()
+        assert run.sentence().endswith(" The plan needs 39 epochs to show all.")
+        assert "Add them" not in run.sentence()
     sooner = certify_run(BatchPlan(labels, 100, scheme="weighted", power=1, binding="fixed"), 20, frame=frame)
     assert sooner.certificate.holds
     assert sooner.sentence() == sooner.certificate.sentence()
 
 
-def _walked(plan, epochs):
-    return set(np.concatenate([plan._walk.rows(epoch) for epoch in range(epochs)]).tolist())
+def _drawn(plan, epochs):
+    return set(np.concatenate([plan._class_draws.rows(epoch) for epoch in range(epochs)]).tolist())
 
 
 def test_the_sentence_of_a_plan_that_shows_all_is_that_of_its_certificate():
-    found = certify_run(BatchPlan(LABELS, 4, binding="none"), 1000)
-    assert not found.certificate.holds
-    assert found.sentence() == found.certificate.sentence()
+    run = certify_run(BatchPlan(LABELS, 4, binding="none"), 1000)
+    assert not run.certificate.holds
+    assert run.sentence() == run.certificate.sentence()

@@ -74,9 +74,9 @@ def test_meetings_agree_with_a_count_by_hand():
 def test_a_long_line_is_read_in_pieces(count, tmp_path):
     batch = np.random.default_rng(0).integers(0, 10**6, count)
     (tmp_path / "long.jsonl").write_text(f"{json.dumps(batch.tolist())}\n[1, 2]\n")
-    found = list(read_batches(tmp_path / "long.jsonl"))
-    assert np.array_equal(found[0], batch)
-    assert found[1].tolist() == [1, 2]
+    batches = list(read_batches(tmp_path / "long.jsonl"))
+    assert np.array_equal(batches[0], batch)
+    assert batches[1].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize(

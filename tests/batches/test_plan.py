@@ -13,6 +13,11 @@ SCHEMES = ["full", "partition", "reshuffle", "balanced", "weighted", "rare-hub"]
 BINDINGS = ["none", "fixed", "present", "redrawn", "random"]
 
 
+def plan_of(labels, batch_size, *, scheme, **options):
+    """A plan; `full` has no batch size."""
+    return BatchPlan(labels, None if scheme == "full" else batch_size, scheme=scheme, **options)
+
+
 def same(one, other):
     return len(one) == len(other) and all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
@@ -21,7 +26,7 @@ def same(one, other):
 @pytest.mark.parametrize("binding", BINDINGS)
 def test_a_pure_function_of_seed_and_epoch(scheme, binding):
     def plan(seed=3):
-        return BatchPlan(LABELS, 16, scheme=scheme, binding=binding, seed=seed)
+        return plan_of(LABELS, 16, scheme=scheme, binding=binding, seed=seed)
 
     first, again = plan(), plan()
     later = again.batches(5)  # asked for out of order
@@ -37,7 +42,7 @@ def test_a_pure_function_of_seed_and_epoch(scheme, binding):
 @pytest.mark.parametrize("scheme", ["full", "partition", "reshuffle", "rare-hub"])
 @given(labels=st.lists(st.integers(0, 5), min_size=1, max_size=60), size=st.integers(1, 20), epoch=st.integers(0, 3))
 def test_every_sample_exactly_once_an_epoch(scheme, labels, size, epoch):
-    plan = BatchPlan(labels, size, scheme=scheme, binding="none", seed=1)
+    plan = plan_of(labels, size, scheme=scheme, binding="none", seed=1)
     batches = plan.batches(epoch)
     assert sorted(np.concatenate(batches).tolist()) == list(range(len(labels)))
     if scheme != "full":
@@ -96,7 +101,7 @@ def test_rare_hub_where_all_classes_are_rare():
 @pytest.mark.parametrize("binding", ["fixed", "present"])
 @pytest.mark.parametrize("views", [1, 2])
 def test_binding_certifies_every_epoch(scheme, binding, views):
-    plan = BatchPlan(LABELS, 16, scheme=scheme, binding=binding, seed=2, views=views)
+    plan = plan_of(LABELS, 16, scheme=scheme, binding=binding, seed=2, views=views)
     for epoch in range(3):
         certificate = certify(LABELS, plan.batches(epoch), views=views)
         assert certificate.holds or scheme == "weighted"
@@ -185,19 +190,20 @@ def test_examples_that_the_user_gives():
         ({"scheme": "random"}, "scheme must be one of 'full'"),
         ({"binding": "some"}, "binding must be one of 'none'"),
         ({"batch_size": 0}, "batch_size must be at least 1, not 0"),
-        ({"batch_size": None}, "batch_size must be a whole number, at least 1, not None"),
+        ({"batch_size": None}, "scheme='reshuffle' needs a batch_size"),
+        ({"scheme": "full"}, "scheme='full' is one batch of all samples; leave out batch_size"),
         ({"batch_size": 2.5}, "batch_size must be a whole number, at least 1, not 2.5"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"views": 0}, "views must be at least 1"),
         ({"bound_examples": 4}, "class 3 has 3 samples, and bound_examples=4"),
         ({"bound_classes": [0, 9]}, "there is no class 9 among the labels; classes are 0, 1, 2, 3"),
         ({"examples": {3: 0}}, "the examples 0 of class 3 must be samples of that class"),
-        ({"examples": {3: [98, 99]}, "bound_examples": 3}, "class 3 was given 2 examples, and bound_examples=3"),
+        ({"examples": {3: [98, 99]}, "bound_examples": 3}, "class 3 has 2 entries in examples, and bound_examples=3"),
         ({"scheme": "balanced", "batch_size": 3}, "needs a batch_size of at least 4"),
         ({"binding": "present", "bound_examples": 2}, "leave out bound_examples"),
         ({"binding": "present", "drop_last": True}, "leave out drop_last"),
-        ({"bound_classes": [0], "examples": {3: 99}}, "examples were given for class 3, which is not bound"),
-        ({"examples": {3: [98, 99]}}, "class 3 was given 2 examples, and bound_examples=1"),
+        ({"bound_classes": [0], "examples": {3: 99}}, "examples has class 3, which is not bound"),
+        ({"examples": {3: [98, 99]}}, "class 3 has 2 entries in examples, and bound_examples=1"),
         ({"binding": "present", "bound_classes": [0]}, "leave out bound_classes"),
         ({"power": 0.5}, "power=0.5 is for scheme='weighted' only; leave it out"),
         ({"scheme": "weighted", "power": 1.5}, "power must be from 0 to 1, not 1.5"),
@@ -285,7 +291,7 @@ def test_shares_are_those_of_many_epochs(scheme, binding, drop_last):
     if binding == "present" and drop_last:
         pytest.skip("not allowed")
     labels = np.repeat(["a", "b", "c"], [13, 7, 4])
-    plan = BatchPlan(labels, 5, scheme=scheme, binding=binding, seed=3, drop_last=drop_last)
+    plan = plan_of(labels, 5, scheme=scheme, binding=binding, seed=3, drop_last=drop_last)
     rows = np.zeros(3)
     for epoch in range(400):
         for batch in plan.batches(epoch):
@@ -305,8 +311,8 @@ def test_shares_of_some_bound_classes():
 @pytest.mark.parametrize("drop_last", [False, True])
 def test_chances_are_those_of_many_epochs(scheme, drop_last):
     labels = np.repeat(["a", "b", "c"], [13, 7, 4])
-    plan = BatchPlan(labels, 5, scheme=scheme, binding="fixed", seed=3, drop_last=drop_last)
-    bare = BatchPlan(labels, 5, scheme=scheme, binding="none", seed=3, drop_last=drop_last)
+    plan = plan_of(labels, 5, scheme=scheme, binding="fixed", seed=3, drop_last=drop_last)
+    bare = plan_of(labels, 5, scheme=scheme, binding="none", seed=3, drop_last=drop_last)
     epochs = 400
     times = np.zeros(24)
     for epoch in range(epochs):
@@ -320,7 +326,7 @@ def test_chances_are_those_of_many_epochs(scheme, drop_last):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_epochs_that_show_every_sample(scheme):
-    plan = BatchPlan(LABELS, 16, scheme=scheme, binding="none")
+    plan = plan_of(LABELS, 16, scheme=scheme, binding="none")
     needed = plan.epochs_to_show_all
     assert (needed > 1) == (scheme == "weighted")
     assert plan.certificate(needed).absent == 0

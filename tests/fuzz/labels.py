@@ -9,6 +9,7 @@ from safetensors.numpy import save
 from tests.fuzz import mutations
 from tests.fuzz.mutations import choice, mutated
 
+from orthoframe.cli._plan import PlanOptions
 from orthoframe.cli.certify import CertifyCommand
 from orthoframe.errors import OrthoframeError
 
@@ -51,7 +52,7 @@ def make(random, valid, folder):
 def read(path):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        status = CertifyCommand(path, scheme="full", json=True).run()
+        status = CertifyCommand(path, json=True, plan=PlanOptions(scheme="full")).run()
     found = json.loads(printed.getvalue())
     assert found["holds"] is (status == 0)
     names = [entry["name"] for entry in found["classes"]]

@@ -3,9 +3,9 @@
 import contextlib
 import io
 import os
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from importlib import import_module
-from typing import Literal, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 import numpy as np
 from tests.fuzz.mutations import choice
@@ -33,7 +33,7 @@ _START = {
     "playground": [],
 }
 # Long because they are asked to be, or they would train.
-_LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs", "gif"}, "study": {"name"}, "certify": {"epochs"}}
+_LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs"}, "study": {"name"}, "certify": {"epochs"}}
 
 
 def prepare(folder):
@@ -41,8 +41,16 @@ def prepare(folder):
     for verb in VERBS:
         command = getattr(import_module(f"orthoframe.cli.{verb}"), f"{verb.capitalize()}Command")
         left_out = _LEFT_OUT.get(verb, set())
-        known[verb] = [(f.name.replace("_", "-"), _choices(f.type)) for f in fields(command) if f.name not in left_out]
+        options = [field for field in _options(command) if field.name not in left_out]
+        known[verb] = [(field.name.replace("_", "-"), _choices(field.type)) for field in options]
     return known
+
+
+def _options(command):
+    """Its fields, and those of groups of options among them."""
+    for field in fields(command):
+        group = get_args(field.type)[0] if get_origin(field.type) is Annotated else None
+        yield from fields(group) if is_dataclass(group) else [field]
 
 
 def _choices(kind):

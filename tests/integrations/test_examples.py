@@ -64,7 +64,7 @@ def test_text_embeddings(tmp_path):
 
 def test_repair_sampler(tmp_path):
     output = run("repair_sampler.py", tmp_path)
-    assert output.startswith("Not certified: class 0 is in 20 pieces")
+    assert output.startswith("Not certified: class 0 splits into 20 components")
     assert "\nCertified" in output
     added = int(re.search(r"The repair adds (\d+) rows", output).group(1))
     assert f"{640 + added} rows instead of 640" in output

@@ -371,10 +371,10 @@ def test_the_graph_in_words_names_all_that_is_not_connected(opened):
     def words(fragment):
         return opened(fragment).find_element("id", "graph").accessible_name
 
-    assert "Disconnected classes: A (3 pieces), B (3 pieces) and C (3 pieces)." in words("#preset=4")
+    assert "Disconnected classes: A (3 components), B (3 components) and C (3 components)." in words("#preset=4")
     apart = "#sizes=3.3.3.1&plan=edited&batches=0.1.2_0.3_3.4.5_6.7.8"
     assert "Pairs that never meet: A with C, A with D, B with C, B with D and C with D." in words(apart)
-    assert "Pairs that meet only as single rows: A with B." in words(apart)
+    assert "Pairs that share batches only as singletons: A with B." in words(apart)
     assert "In no batch: sample 9." in words(apart + "&loss=frame")
     assert "Every class is connected. Every pair of classes is pushed apart." in words("#preset=5")
 

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_blobs, make_circles
 from sklearn.ensemble import AdaBoostClassifier
@@ -14,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from orthoframe import measure
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.sklearn._weights import WeightedPlan, relative_weights
+from orthoframe.sklearn._weights import relative_weights
 
 ROWS, LABELS = make_blobs([40, 20, 10], 4, cluster_std=4.0, random_state=2)
 NAMES = np.array(["a", "b", "c"])[LABELS]
@@ -68,8 +66,8 @@ def test_weights_of_classes_are_factors_of_the_weights_of_their_rows(tmp_path):
     every = np.array([factors[name] for name in NAMES])
     weights = relative_weights(WHOLE, factors, NAMES)
     np.testing.assert_allclose(weights, WHOLE * every / (WHOLE * every).max(), rtol=1e-7)
-    given = clone(SMALL).set_params(class_weight=factors).fit(ROWS, NAMES)
-    np.testing.assert_array_equal(given.centres_, clone(SMALL).fit(ROWS, NAMES, sample_weight=every).centres_)
+    by_class = clone(SMALL).set_params(class_weight=factors).fit(ROWS, NAMES)
+    np.testing.assert_array_equal(by_class.centres_, clone(SMALL).fit(ROWS, NAMES, sample_weight=every).centres_)
     balanced = relative_weights(WHOLE, "balanced", NAMES)
     np.testing.assert_allclose(np.bincount(LABELS, balanced), np.bincount(LABELS, balanced)[0], rtol=1e-6)
     roots = relative_weights(WHOLE, "square-root", NAMES)
@@ -84,56 +82,6 @@ def test_weights_of_classes_are_factors_of_the_weights_of_their_rows(tmp_path):
         "a",
         "c",
     ]
-
-
-@given(
-    weights=st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=30),
-    batch_size=st.integers(1, 12),
-    seed=st.integers(0, 999),
-)
-@settings(deadline=None)
-def test_a_row_is_drawn_as_often_as_its_weight_says(weights, batch_size, seed):
-    rows, weights = len(weights), np.array(weights)
-    labels = np.arange(rows) % 3
-    plan = WeightedPlan(labels, weights, batch_size, binding="none", seed=seed)
-    batches = plan.batches(seed)
-    assert [len(batch) for batch in batches] == [min(batch_size, rows - start) for start in range(0, rows, batch_size)]
-    times, expected = np.bincount(np.concatenate(batches), minlength=rows), rows * weights / weights.sum()
-    # The number that is expected, rounded up or down; where it is whole up to rounding errors, either neighbour.
-    assert (np.abs(times - expected) < 1 + 1e-9).all()
-    np.testing.assert_allclose(plan.chances(), expected)
-    assert plan.epochs_to_show_all is None
-    again = WeightedPlan(labels, weights, batch_size, binding="none", seed=seed)
-    assert all(map(np.array_equal, again.batches(seed), batches))
-    assert again.fingerprint() == plan.fingerprint()
-
-
-@pytest.mark.parametrize("binding", ["none", "fixed", "present", "redrawn", "random"])
-def test_the_mean_over_epochs_and_the_shares_of_classes(binding):
-    labels, weights = np.repeat([0, 1, 2], [12, 6, 3]), np.random.default_rng(1).exponential(size=21)
-    plan = WeightedPlan(labels, weights, 8, binding=binding)
-    drawn = [np.bincount(np.concatenate(plan.batches(epoch)), minlength=21) for epoch in range(2000)]
-    shares = np.bincount(labels, np.mean(drawn, 0)) / np.mean(drawn, 0).sum()
-    # Of 2,000 epochs of at least 21 draws: a standard deviation of at most 0.5/sqrt(42,000) = 0.0024.
-    np.testing.assert_allclose(plan.shares(), shares, atol=0.01 if binding != "present" else 0.03)
-    if binding in ("none", "random"):  # nothing else is added: every row by its weight
-        expected = weights / weights.sum()
-        np.testing.assert_allclose(np.mean(drawn, 0) / np.mean(drawn, 0).sum(), expected, atol=0.01)
-    if binding == "redrawn":
-        added = np.mean(drawn, 0) - 21 * weights / weights.sum()  # in three batches
-        within = weights / np.bincount(labels, weights)[labels]
-        np.testing.assert_allclose(added / 3, within, atol=0.06)  # 5/sqrt(6,000)
-    if binding == "fixed":
-        assert all(set(map(labels.item, batch[-3:])) == {0, 1, 2} for batch in plan.batches(5))
-        assert plan.batches(0)[0][-3:].tolist() == plan.batches(7)[1][-3:].tolist()
-    assert plan.fingerprint() != WeightedPlan(labels, weights[::-1].copy(), 8, binding=binding).fingerprint()
-
-
-def test_binding_rows_are_drawn_by_weight():
-    labels, weights = np.repeat([0, 1], 10), np.ones(20)
-    weights[3] = 20.0
-    bound = [WeightedPlan(labels, weights, 8, seed=seed).examples[0][0] for seed in range(500)]
-    assert np.mean(np.array(bound) == 3) == pytest.approx(20 / 29, abs=0.1)  # five deviations of sqrt(0.21/500)
 
 
 def test_the_certificate_is_that_of_the_rows_that_were_drawn():
@@ -167,7 +115,7 @@ def test_boosting():
     boosted = AdaBoostClassifier(weak, n_estimators=8, random_state=1).fit(rows, labels)
     first, second, *_ = boosted.estimators_
     wrong = first.predict(rows) != labels
-    assert not isinstance(first.plan_, WeightedPlan)
+    assert first.plan_.weights is None
     drawn = np.bincount(np.concatenate([np.concatenate(second.plan_.batches(epoch)) for epoch in range(20)]))
     # SAMME gives both kinds half of the weight, and draws differ from what is expected by less than one per row.
     assert drawn[wrong].mean() / drawn[~wrong].mean() == pytest.approx((~wrong).sum() / wrong.sum(), rel=0.05)

@@ -134,7 +134,7 @@ def test_which_classes_are_not_certified():
     task = make_task(small(scheme="partition", binding="none"))
     pieces = {report.name: report.components for report in task.certificate().certificate.classes}
     worst = max(pieces, key=pieces.get)
-    assert f"class {worst} is in {pieces[worst]} pieces" in said.causes[0].sentence
+    assert f"class {worst} splits into {pieces[worst]} components" in said.causes[0].sentence
 
 
 def test_no_certificate_is_asked_of_cross_entropy():

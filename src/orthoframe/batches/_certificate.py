@@ -16,7 +16,7 @@ from orthoframe.batches._repair import additions_to_connect
 from orthoframe.batches._scan import Scan, scan
 from orthoframe.options import Denominator, check_choice, check_count
 
-_SHOWN = 3  # pieces per class, and samples per piece, that are listed
+_SHOWN = 3  # components per class, and samples per component, that are listed
 # The angle by which a witness leans: far from both 0 and a right angle.
 _COSINE = 0.8
 _SINE = math.sqrt(1 - _COSINE**2)
@@ -29,19 +29,19 @@ class ClassReport:
     name: int | str
     samples: int
     absent: int  # samples that are in no batch
-    components: int  # pieces that an optimum may place apart; 1 if the class is connected
+    components: int  # groups that an optimum may place apart; 1 if the class is connected
     components_as_stated: int  # connected components of the batch interaction graph
-    smallest: tuple[tuple[int, ...], ...]  # a few samples of the smallest pieces, if there are several
+    smallest: tuple[tuple[int, ...], ...]  # a few samples of the smallest components, if there are several
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """What a list of batches guarantees; `str()` says it in a sentence and a small table.
+    """The verdict on a list of batches; `str()` is a sentence and a small table.
 
     Attributes:
         holds: Whether the orthogonal frame is the only optimum (an exact condition).
         holds_as_stated: Whether the batch interaction graph satisfies the condition as stated in the paper, which
-            overlooks that two single rows do not push each other apart, and that a batch of a single class does not
+            overlooks that two singletons do not push each other apart, and that a batch of a single class does not
             make the class collapse.
         classes: One report per class.
         num_batches: Number of batches.
@@ -90,11 +90,11 @@ class Certificate:
 
     @property
     def components(self) -> dict[int | str, int]:
-        """Number of pieces of each class."""
+        """Number of components of each class."""
         return {report.name: report.components for report in self.classes}
 
     def piece_sizes(self) -> dict[int | str, list[int]]:
-        """Sizes of the pieces of each class, the largest first."""
+        """Sizes of the components of each class, the largest first."""
         labels, roots = self._scan.labels, self._scan.components.roots()
         _, first, sizes = np.unique(roots, return_index=True, return_counts=True)
         owners = labels.classes[first]
@@ -105,25 +105,25 @@ class Certificate:
 
         They are non-negative unit rows that reach the loss floor on every batch but are not an orthogonal frame: each
         class is on its own axis, except for what the batches leave free. Two classes that no batch pushes apart may
-        lean towards each other. Of a class in several pieces, one piece may lean into an extra dimension; pieces that
-        share a batch of that class alone must stay equiangular, so they lean together, each into its own dimension.
-        With a frame term, a sample that is in no batch may lean towards another class.
+        lean towards each other. If a class has several components, one may lean into an extra dimension; components
+        that share a batch of that class alone must stay equiangular, so they lean together, each into its own
+        dimension. With a frame term, a sample that is in no batch may lean towards another class.
         """
         if self.holds:
             return None
-        found, classes, k = self._scan, self._scan.labels.classes, len(self.classes)
+        result, classes, k = self._scan, self._scan.labels.classes, len(self.classes)
         if self._by_frame:
             features = np.eye(k)[classes]
             free = self.absent_samples[0]
             features[free] = np.roll(features[free], 1) * _SINE + features[free] * _COSINE
             return features
         axes = np.eye(k)
-        if not found.met.all():
-            a, b = np.argwhere(~found.met)[0]
+        if not result.met.all():
+            a, b = np.argwhere(~result.met)[0]
             axes[b] = _COSINE * axes[a] + _SINE * axes[b]
             return axes[classes]
-        roots = found.components.roots()
-        leaning = _leaning_pieces(found, roots)
+        roots = result.components.roots()
+        leaning = _leaning_components(result, roots)
         features = np.pad(axes[classes], ((0, 0), (0, len(leaning))))
         for extra, piece in enumerate(leaning, start=k):
             features[roots == piece] *= _COSINE
@@ -133,7 +133,7 @@ class Certificate:
     def sentence(self) -> str:
         """The verdict, and what to do."""
         if self.frame and not self._by_frame:
-            return f"{self._verdict()} A frame term is 0 for a single class, so this is about the rest."
+            return f"{self._verdict()} The frame term of a single class is 0, so the loss alone decides."
         return self._verdict()
 
     def _verdict(self) -> str:
@@ -151,14 +151,14 @@ class Certificate:
         return f"Not certified: {self.reasons()}. Bind the batches, or repair them{cost}."
 
     def reasons(self) -> str:
-        """Why it does not hold, without a full stop; nothing if it does."""
+        """Why it does not hold, without a full stop; empty if it holds."""
         if self._by_frame:
             return self._named_absent() if self.absent else ""
         reasons = []
         broken = [report for report in self.classes if report.components > 1]
         if broken:
             worst = max(broken, key=lambda report: report.components)
-            reasons.append(f"class {worst.name} is in {worst.components} pieces")
+            reasons.append(f"class {worst.name} splits into {worst.components} components")
             if len(broken) > 1:
                 reasons.append(f"{len(broken)} classes are disconnected in all")
         if self.absent:
@@ -166,7 +166,7 @@ class Certificate:
         missing = np.argwhere(np.triu(~self._scan.met))
         if len(missing):
             a, b = (self._scan.labels.names[c] for c in missing[0])
-            how = "meet only as single rows" if self._scan.touched[tuple(missing[0])] else "never meet"
+            how = "share batches only as singletons" if self._scan.touched[tuple(missing[0])] else "never meet"
             reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
             if len(missing) > 1:
                 reasons.append(f"{len(missing)} class pairs are not pushed apart in all")
@@ -177,14 +177,14 @@ class Certificate:
         return f"{self.absent} samples are in no batch ({few})" if self.absent > 1 else f"sample {few} is in no batch"
 
     def __str__(self) -> str:
-        header = f"{'class':>12} {'samples':>9} {'absent':>7} {'pieces':>7} {'as stated':>10}  smallest pieces"
+        header = f"{'class':>12} {'samples':>9} {'absent':>7} {'components':>11} {'as stated':>10}  smallest components"
         rows = [self.sentence(), "", header]
-        # The worst first, because they are what a reader looks for.
+        # The worst first, because readers look for them.
         ordered = sorted(self.classes, key=lambda report: (-report.components, -report.absent))
         for report in ordered[:12]:
             smallest = " ".join("{" + ", ".join(map(str, piece)) + "}" for piece in report.smallest)
             rows.append(
-                f"{str(report.name)[:12]:>12} {report.samples:>9} {report.absent:>7} {report.components:>7} "
+                f"{str(report.name)[:12]:>12} {report.samples:>9} {report.absent:>7} {report.components:>11} "
                 f"{report.components_as_stated:>10}  {smallest}".rstrip()
             )
         if len(ordered) > 12:
@@ -194,13 +194,13 @@ class Certificate:
             "",
             f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
             f"{missing.sum()} of {math.comb(len(self.classes), 2)} class pairs are not pushed apart "
-            f"({(missing & self._scan.touched).sum()} of them meet as single rows).",
+            f"({(missing & self._scan.touched).sum()} of them share batches as singletons).",
             f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.",
         ]
         return "\n".join(rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, in types that JSON knows."""
+        """All attributes, in types that JSON knows."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_scan"}
         values |= {"classes": [asdict(report) for report in self.classes], "sentence": self.sentence()}
         values |= {name: getattr(self, name) for name in ("missing_pairs", "singleton_pairs", "absent_samples")}
@@ -251,7 +251,7 @@ def certify(
         >>> certify(labels, [[0, 1, 2, 3]]).holds
         True
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
-        Not certified: class 0 is in 2 pieces; 2 classes are disconnected in all; classes 0 and 1 meet only as ...
+        Not certified: class 0 splits into 2 components; 2 classes are disconnected in all; classes 0 and 1 ...
     """
     views = getattr(batches, "views", 1) if views is None else views
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
@@ -265,33 +265,33 @@ def certify(
 def certify_labels(
     labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool, frame: bool
 ) -> Certificate:
-    """`certify`, with classes that are numbered already."""
+    """`certify` for numbered classes."""
     check_choice("denominator", denominator, Denominator)
     if prototypes:
         samples, k = len(labels.classes), len(labels.names)
         fixed = np.arange(samples, samples + k)
         batches = (np.concatenate([batch, fixed]) for batch in index_lists(batches, samples))
         labels = Labels(np.concatenate([labels.classes, np.arange(k, dtype=labels.classes.dtype)]), labels.names)
-    found = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
-    absent = np.bincount(labels.classes[~found.seen], minlength=len(labels.names))
-    as_stated = found.components_as_stated().pieces()
+    result = scan(labels, batches, views, denominator not in ("sincere", "negatives"))
+    absent = np.bincount(labels.classes[~result.seen], minlength=len(labels.names))
+    as_stated = result.components_as_stated().pieces()
     by_frame = _frame_acts(frame, labels)
     if by_frame:
-        found.hold_by_frame()
-    pieces = found.components.pieces()
+        result.hold_by_frame()
+    pieces = result.components.pieces()
     columns = (column.tolist() for column in (labels.counts, absent, pieces, as_stated))
-    smallest = _smallest_pieces(labels, pieces, found.components.roots())
+    smallest = _smallest_components(labels, pieces, result.components.roots())
     return Certificate(
-        holds=bool(found.seen.all() if by_frame else (pieces <= 1).all() and found.met.all()),
-        holds_as_stated=bool((as_stated <= 1).all() and found.touched.all()),
+        holds=bool(result.seen.all() if by_frame else (pieces <= 1).all() and result.met.all()),
+        holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
         classes=tuple(itertools.starmap(ClassReport, zip(labels.names, *columns, smallest, strict=True))),
-        num_batches=found.num_batches,
-        memberships=found.memberships,
-        single_class_batches=found.single_class_batches,
+        num_batches=result.num_batches,
+        memberships=result.memberships,
+        single_class_batches=result.single_class_batches,
         absent=int(absent.sum()),
-        additions_to_connect=int(absent.sum()) if by_frame else additions_to_connect(found),
+        additions_to_connect=int(absent.sum()) if by_frame else additions_to_connect(result),
         frame=bool(frame),
-        _scan=found,
+        _scan=result,
     )
 
 
@@ -300,22 +300,22 @@ def _frame_acts(frame: bool, labels: Labels) -> bool:
     return bool(frame) and len(labels.names) > 1
 
 
-def _smallest_pieces(labels: Labels, pieces: Integers, roots: Integers) -> list[tuple[tuple[int, ...], ...]]:
-    """A few samples of the smallest pieces of each class; none if it is connected, or a hundred before it are not."""
+def _smallest_components(labels: Labels, pieces: Integers, roots: Integers) -> list[tuple[tuple[int, ...], ...]]:
+    """A few samples of the smallest components of the first hundred disconnected classes."""
     smallest: list[tuple[tuple[int, ...], ...]] = [()] * len(pieces)
     for c in np.flatnonzero(pieces > 1)[:100].tolist():
         members = np.flatnonzero(labels.classes == c)
-        own, sizes = np.unique(roots[members], return_counts=True)
-        chosen = own[np.argsort(sizes, kind="stable")[:_SHOWN]]
+        class_roots, sizes = np.unique(roots[members], return_counts=True)
+        chosen = class_roots[np.argsort(sizes, kind="stable")[:_SHOWN]]
         smallest[c] = tuple(tuple(members[roots[members] == root][:_SHOWN].tolist()) for root in chosen)
     return smallest
 
 
-def _leaning_pieces(found: Scan, roots: Integers) -> list[int]:
-    """The smallest set of pieces of a disconnected class that no batch of that class alone ties to other pieces."""
-    broken = (found.components.pieces() > 1)[found.labels.classes]
+def _leaning_components(result: Scan, roots: Integers) -> list[int]:
+    """The smallest set of components of a class that no batch of that class alone ties to its other components."""
+    broken = (result.components.pieces() > 1)[result.labels.classes]
     tied = {piece: {piece} for piece in np.unique(roots[broken]).tolist()}
-    for batch in found.single.values():
+    for batch in result.single.values():
         if len(batch.samples) > 2:  # two rows are free
             together = set().union(*(tied[root] for root in roots[batch.samples].tolist()))
             tied |= dict.fromkeys(together, together)

@@ -1,62 +1,73 @@
-"""The probability that epochs of reshuffling certify: computed without drawing a batch, or simulated."""
+"""The probability that epochs of reshuffling certify: estimated without drawing a batch, or simulated."""
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import gammaln
 
 from orthoframe._rows import Integers, count_array
-from orthoframe.batches._reshuffling import SMALL, Floats, Layout, connected, log_perm, missing_large, missing_small
 from orthoframe.batches._simulation import simulate
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import check_count, check_number
 
-# Rows that a batch needs to connect a class, and two rows of a class to push another apart; or one, as stated.
+Floats = NDArray[np.float64]
+
+# Rows that a batch needs to connect a class, and to push two classes apart: exactly, and as stated in the paper.
 _EXACT, _AS_STATED = 3, 2
+# Classes of up to this many samples meet others with exact chances, and larger parts of classes hardly ever stay alone.
+_SMALL = 20
 _MOST_SAMPLES = 10**9
 _ROUNDING = 1e-3  # of the logarithm of a probability, at most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Coverage:
     """Probabilities after a number of epochs of reshuffling.
 
     Attributes:
         probability: Probability that the epochs together certify.
-        bounds: What the probability lies between. If it was computed, they hold whatever the dependence of classes and
-            pairs; if it was simulated, they are a 99 % confidence interval.
-        probability_as_stated: Probability that they satisfy the condition as stated in the paper, which lets two single
-            rows count as a meeting, and a batch of a single class as a connection.
+        interval: If it was simulated, its 99 % confidence interval; else None.
+        probability_as_stated: Probability that they satisfy the condition as stated in the paper, which lets two
+            singletons count as a meeting, and a batch of a single class as a connection.
         disconnected: `[k]`, probability that each class is disconnected.
         unmet: `[k, k]`, probability that no batch pushes each pair of classes apart.
     """
 
     probability: float
-    bounds: tuple[float, float]
+    interval: tuple[float, float] | None = None
     probability_as_stated: float
-    disconnected: NDArray[np.float64]
-    unmet: NDArray[np.float64]
+    disconnected: Floats
+    unmet: Floats
 
 
 def coverage(
     class_counts: Sequence[int] | Integers, batch_size: int, epochs: int, *, simulations: int = 0, seed: int = 0
 ) -> Coverage:
-    """Probability that epochs of reshuffling, without binding, certify.
+    r"""Probability that epochs of reshuffling, without binding, certify.
 
-    The probabilities of single classes and pairs are exact where classes are small, and nearly so where they are large,
-    with one exception: a batch of a single class, three rows or more, counts as if it connected the class. What they
-    are together is an approximation: the connection of classes is taken as independent, and so are the pairs once both
-    of their classes are connected. In 200 random settings it was off by 0.002 in the median, by more than 0.06 in two
-    in which nearly every batch holds a single class. `bounds` is the most that it can be off; `simulations` tells.
+    The estimate counts what can be missing. A class of n samples is disconnected if it splits into two parts that never
+    share a batch. Let M be the expected number of such splits. In a class of C components there are 2^(C-1) - 1 of
+    them, and with C - 1 taken as binomial, out of n - 1, the class is connected with probability
+
+        (2 - (1 + M)^(1/(n-1)))^(n-1)
+
+    The probability that no batch pushes two classes apart is exact if one of them has at most 20 samples; for larger
+    classes it is computed as if batches were independent, and is a little too large. Classes and pairs are taken as
+    independent, and a batch of a single class, three rows or more, counts as if it connected the class. In 200 random
+    settings the estimate is off by 0.01 in the median, and by far more where nearly every batch holds a single class;
+    `simulations` gives the probability with an interval.
 
     Args:
         class_counts: `[k]`, samples per class.
         batch_size: Samples in a batch; the last batch may be short.
         epochs: Number of epochs.
-        simulations: Number of runs to draw and certify instead; 0 computes.
-        seed: Of the simulations.
+        simulations: Number of runs to draw and certify instead; 0 estimates.
+        seed: Seed of the simulations.
 
     Returns:
         The probabilities.
@@ -67,11 +78,11 @@ def coverage(
         TypeError: For class counts that are not integers.
 
     Examples:
-        >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 3)
-        0.521
-        >>> found = coverage([50, 50, 5], batch_size=15, epochs=4, simulations=1000)
-        >>> round(found.probability, 1)
-        0.5
+        >>> round(coverage([50, 50, 5], batch_size=15, epochs=4).probability, 2)
+        0.51
+        >>> simulated = coverage([50, 50, 5], batch_size=15, epochs=4, simulations=1000)
+        >>> [round(end, 1) for end in simulated.interval]
+        [0.5, 0.6]
     """
     counts = _checked(class_counts)
     batch_size = min(check_count("batch_size", batch_size), int(counts.sum()))  # all in one batch
@@ -84,30 +95,27 @@ def coverage(
         )
     if simulations:
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
-    layout = Layout(*divmod(int(counts.sum()), batch_size), batch_size)
-    sizes, which, number = np.unique(counts, return_inverse=True, return_counts=True)
-    found = _Chances.of(sizes, number, layout, epochs, _EXACT)
-    as_stated = _Chances.of(sizes, number, layout, epochs, _AS_STATED)
-    unmet = found.unmet[np.ix_(which, which)]
-    np.fill_diagonal(unmet, 0.0)
-    # A single class never collapses: no batch holds another class.
+    layout = _Layout(*divmod(int(counts.sum()), batch_size), batch_size)
+    sizes, size_of, number = np.unique(counts, return_inverse=True, return_counts=True)
+    connected, unmet = _chances(sizes, layout, epochs, _EXACT)
+    # A single class never collapses, because no batch holds another class.
     alone = len(counts) == 1 and counts[0] > 1
-    # Batches of one epoch are disjoint: classes that are whole are in different batches, or there is one batch only.
-    apart = len(counts) > 1 and epochs == 1 and layout.batches > 1
-    never = alone or apart
+    # The batches of one epoch are disjoint: several of them cannot connect all classes and bring them together.
+    disjoint = epochs == 1 and layout.batches > 1
+    unmet_pairs = unmet[np.ix_(size_of, size_of)]
+    np.fill_diagonal(unmet_pairs, 0.0)
     return Coverage(
-        probability=0.0 if never else found.together(),
-        bounds=(0.0, 0.0) if never else found.bounds(_single_class_batches(sizes, layout, epochs)),
-        probability_as_stated=0.0 if apart else as_stated.together(),
-        disconnected=np.ones(1) if alone else 1 - found.connected[which],
-        unmet=unmet,
+        probability=0.0 if alone or disjoint else _all_hold(connected, unmet, number),
+        probability_as_stated=0.0 if disjoint else _all_hold(*_chances(sizes, layout, epochs, _AS_STATED), number),
+        disconnected=np.ones(1) if alone else 1 - connected[size_of],
+        unmet=unmet_pairs,
     )
 
 
 def epochs_to_certify(
     class_counts: Sequence[int] | Integers, batch_size: int, confidence: float = 0.99, *, as_stated: bool = False
 ) -> int:
-    """Number of epochs of reshuffling, without binding, that certify with a given probability.
+    """Number of epochs of reshuffling, without binding, that certify with a given probability, as `coverage` estimates.
 
     Args:
         class_counts: `[k]`, samples per class.
@@ -129,8 +137,8 @@ def epochs_to_certify(
     check_number("confidence", confidence, above=0, below=1)
 
     def enough(epochs: int) -> bool:
-        found = coverage(class_counts, batch_size, epochs)
-        return (found.probability_as_stated if as_stated else found.probability) >= confidence
+        estimate = coverage(class_counts, batch_size, epochs)
+        return (estimate.probability_as_stated if as_stated else estimate.probability) >= confidence
 
     last, most = 1, _most_epochs(_checked(class_counts))
     while not enough(last):
@@ -160,76 +168,166 @@ def _most_epochs(counts: Integers) -> int:
 
 
 def _simulated(counts: Integers, batch_size: int, epochs: int, runs: int, seed: int) -> Coverage:
-    found = simulate(counts, batch_size, epochs, runs, seed)
     from scipy.stats import binomtest  # a second to load
 
-    interval = binomtest(found.certified, runs).proportion_ci(0.99, method="exact")
+    drawn = simulate(counts, batch_size, epochs, runs, seed)
+    interval = binomtest(drawn.certified, runs).proportion_ci(0.99, method="exact")
     return Coverage(
-        probability=found.certified / runs,
-        bounds=(float(interval.low), float(interval.high)),
-        probability_as_stated=found.as_stated / runs,
-        disconnected=found.disconnected / runs,
-        unmet=found.unmet / runs,
+        probability=drawn.certified / runs,
+        interval=(float(interval.low), float(interval.high)),
+        probability_as_stated=drawn.as_stated / runs,
+        disconnected=drawn.disconnected / runs,
+        unmet=drawn.unmet / runs,
     )
 
 
-@dataclass(frozen=True)
-class _Chances:
-    """Of classes and pairs, by their sizes."""
+class _Layout(NamedTuple):
+    """The batches of an epoch: `full` batches of `rows` rows, and a last batch of `short` rows if that is not 0."""
 
-    number: Integers  # [sizes], classes of each size
-    connected: Floats  # [sizes]
-    unmet: Floats  # [sizes, sizes]
-    connected_and_unmet: Floats  # [sizes, sizes], where the first class of the pair is connected
-
-    @classmethod
-    def of(cls, sizes: Integers, number: Integers, layout: Layout, epochs: int, least: int) -> "_Chances":
-        whole = np.array([connected(size, layout, epochs, least) for size in sizes.tolist()])
-        unmet, both = np.zeros((2, len(sizes), len(sizes)))
-        large = sizes > SMALL
-        for a in np.flatnonzero(~large):
-            others = (sizes != sizes[a]) | (number > 1)
-            unmet[a, others], both[a, others] = missing_small(int(sizes[a]), sizes[others], layout, epochs, least)
-            unmet[:, a] = unmet[a]
-        first, second = (np.flatnonzero(large)[side] for side in np.triu_indices(int(large.sum())))
-        first, second = (side[(first != second) | (number[first] > 1)] for side in (first, second))
-        unmet[first, second] = missing_large(sizes[first], sizes[second], layout, epochs, least)
-        unmet[second, first] = unmet[first, second]
-        both[large] = whole[large, None] * unmet[large]
-        return cls(number, whole, unmet, both)
+    full: int
+    short: int
+    rows: int
 
     @property
-    def _pairs(self) -> Floats:
-        """`[sizes, sizes]`, pairs of classes: each once, above the diagonal or on it."""
-        pairs = np.triu(np.outer(self.number, self.number)).astype(np.float64)
-        np.fill_diagonal(pairs, self.number * (self.number - 1) / 2)
-        return pairs
+    def places(self) -> int:
+        """Rows in all batches."""
+        return self.full * self.rows + self.short
 
-    def together(self) -> float:
-        """The chance that all is well: pairs are unmet as if the connection of each class changed that on its own."""
-        if not self.connected.all():
-            return 0.0
-        given = self.connected_and_unmet / self.connected[:, None]
-        with np.errstate(divide="ignore", invalid="ignore"):
-            unmet = np.where(self.unmet > 0, given * given.T / self.unmet, 0.0)
-            log = (self.number * np.log(self.connected)).sum() + (self._pairs * np.log1p(-np.clip(unmet, 0, 1)))[
-                self._pairs > 0
-            ].sum()
-        return math.exp(log)
-
-    def bounds(self, single_class_batches: Floats) -> tuple[float, float]:
-        """Whatever the dependence: a batch of a single class may not connect it, and faults may never coincide."""
-        pairs = self._pairs
-        faults = (self.number * (1 - self.connected + single_class_batches)).sum()
-        faults += (pairs * np.minimum(self.connected_and_unmet, self.connected_and_unmet.T)).sum()
-        return max(0.0, 1 - float(faults)), float(min(self.connected.min(), 1 - self.unmet[pairs > 0].max(initial=0.0)))
+    @property
+    def batches(self) -> int:
+        """Number of batches."""
+        return self.full + (self.short > 0)
 
 
-def _single_class_batches(sizes: Integers, layout: Layout, epochs: int) -> Floats:
-    """`[sizes]`, the number of batches of three rows or more, in all epochs, that are expected to hold one class."""
-    total = np.zeros(len(sizes))
+def _chances(sizes: Integers, layout: _Layout, epochs: int, least: int) -> tuple[Floats, Floats]:
+    """Chances that a class of each size is connected `[sizes]`, and that two classes are unmet `[sizes, sizes]`.
+
+    Batches of fewer than `least` rows connect nothing and push nothing apart.
+    """
+    if layout.rows < least:
+        return (sizes == 1).astype(np.float64), np.ones((len(sizes), len(sizes)))
+    unmet = np.zeros((len(sizes), len(sizes)))
+    small = np.flatnonzero(sizes <= _SMALL)
+    for a in small:
+        unmet[a] = _unmet_small(int(sizes[a]), sizes, layout, least)
+        unmet[:, a] = unmet[a]
+    large = sizes[len(small) :].astype(np.float64)
+    unmet[len(small) :, len(small) :] = _unmet_large(large[:, None], large, layout, least)
+    return _connected(sizes, layout, epochs, least), unmet**epochs
+
+
+def _all_hold(connected: Floats, unmet: Floats, number: Integers) -> float:
+    """Chance that all classes are connected and all pairs are met, where `number` classes have each size."""
+    pairs = np.triu(np.outer(number, number)).astype(np.float64)
+    np.fill_diagonal(pairs, number * (number - 1) / 2)
+    if not connected.all() or (unmet[pairs > 0] >= 1).any():
+        return 0.0
+    log_met = (pairs[pairs > 0] * np.log1p(-unmet[pairs > 0])).sum()
+    return math.exp((number * np.log(connected)).sum() + log_met)
+
+
+def _connected(sizes: Integers, layout: _Layout, epochs: int, least: int) -> Floats:
+    """Chance that a class is connected, by the expected number of its splits; see `coverage`."""
+    splits = np.zeros(len(sizes))
+    for part in range(1, min(_SMALL, int(sizes.max()) // 2) + 1):
+        chosen = sizes >= 2 * part
+        size = sizes[chosen]
+        with np.errstate(divide="ignore", over="ignore"):
+            log = _log_comb(size, part) + epochs * np.log(_apart(part, size - part, layout, least))
+            splits[chosen] += np.where(size == 2 * part, 0.5, 1.0) * np.exp(log)
+    with np.errstate(over="ignore"):
+        binomial = np.maximum(sizes - 1, 1)
+        chances: Floats = np.maximum(2 - (1 + splits) ** (1 / binomial), 0.0) ** binomial
+    return chances
+
+
+def _apart(size: int, others: Integers, layout: _Layout, least: int) -> Floats:
+    """Chances `[others]` that in an epoch no batch holds rows of a class of this size and of another class."""
+    taken = _taken(size, layout, least)
+    used, left = np.arange(len(taken))[:, None], _left_in_short(layout, least)
+    free = np.clip((layout.full - used) * layout.rows + left, 0, None)[..., None]
+    log = _log_perm(free, others) - _log_perm(layout.places - size, others)
+    apart: Floats = (taken[..., None] * np.exp(log)).sum((0, 1))
+    return np.minimum(apart, 1.0)
+
+
+def _left_in_short(layout: _Layout, least: int) -> Integers:
+    """`[states]`, the places of the last batch that are left to others.
+
+    It has two states, free and taken, or is too short to matter: then it has a state for each number of rows in it.
+    """
+    return np.array([layout.short, 0]) if layout.short >= least else np.arange(layout.short, -1, -1)
+
+
+@lru_cache(maxsize=64)
+def _taken(size: int, layout: _Layout, least: int) -> Floats:
+    """`[full batches, states]`, chance that rows of a class are in so many full batches, and of each state of the last.
+
+    One row after the other is dealt to a place that is still free: in a batch that holds the class, or in another.
+    """
+    left = _left_in_short(layout, least)
+    used = np.arange(min(size, layout.full) + 1)[:, None]
+    chances = np.zeros((len(used), len(left)))
+    chances[0, 0] = 1.0
+    for row in range(size):
+        free = layout.places - row
+        beside = chances * np.maximum(used * layout.rows + layout.short - left - row, 0) / free
+        in_full = chances * (layout.full - used) * layout.rows / free
+        in_short = chances * left / free
+        chances = beside
+        chances[1:] += in_full[:-1]
+        chances[:, 1:] += in_short[:, :-1]
+    return chances
+
+
+def _unmet_small(size: int, others: Integers, layout: _Layout, least: int) -> Floats:
+    """Chances `[others]` that an epoch does not push a small class apart from others, exactly.
+
+    Batches with rows of both may only have a single row of each; as stated in the paper, there are none.
+    """
+    unmet = np.zeros(len(others))
+    exact = least == _EXACT
+    for in_short in range(2 if exact and layout.short >= least else 1):
+        for in_full in range(min(size - in_short, layout.full) + 1 if exact else 1):
+            shared = in_short + in_full
+            rest = _Layout(layout.full - in_full, 0 if in_short else layout.short, layout.rows)
+            possible = (others >= shared) & (size + others - 2 * shared <= rest.places)
+            possible &= size + others <= layout.places
+            if not possible.any():
+                continue
+            other = others[possible]
+            log = _log_comb(layout.full, in_full) + _log_perm(size, shared) + _log_perm(other, shared)
+            log += in_full * math.log(layout.rows * (layout.rows - 1))
+            log += math.log(layout.short * (layout.short - 1)) if in_short else 0.0
+            log += _log_perm(rest.places, size + other - 2 * shared) - _log_perm(layout.places, size + other)
+            unmet[possible] += np.exp(log) * _apart(size - shared, other - shared, rest, least)
+    return np.minimum(unmet, 1.0)
+
+
+def _unmet_large(size: Floats, other: Floats, layout: _Layout, least: int) -> Floats:
+    """Chances that an epoch does not push two large classes apart, as if its batches were independent."""
+    log = np.zeros(np.broadcast_shapes(size.shape, other.shape))
     for count, rows in ((layout.full, layout.rows), (1, layout.short)):
-        if count and rows >= _EXACT:
-            fits = sizes >= rows
-            total[fits] += np.exp(log_perm(sizes[fits], rows) - log_perm(layout.places, rows)) * float(epochs * count)
-    return total
+        everything = _log_comb(layout.places, rows)
+        without_both = np.exp(_log_comb(layout.places - size - other, rows) - everything)
+        chance = np.exp(_log_comb(layout.places - size, rows) - everything)
+        chance = chance + np.exp(_log_comb(layout.places - other, rows) - everything) - without_both
+        if least == _EXACT and rows > 1:
+            chance = chance + size * other * np.exp(_log_comb(layout.places - size - other, rows - 2) - everything)
+        with np.errstate(divide="ignore"):
+            log += count * np.log(np.clip(chance, 0.0, 1.0))
+    return np.exp(log)
+
+
+def _log_perm(n: "int | Integers | Floats", r: "int | Integers | Floats") -> Floats:
+    """Logarithm of the number of ways to place r samples in n places; -inf if there are too few."""
+    n, r = np.asarray(n, np.float64), np.asarray(r, np.float64)
+    fits = n >= r
+    ways: Floats = np.where(fits, gammaln(n + 1) - gammaln(np.where(fits, n - r, 0.0) + 1), -np.inf)
+    return ways
+
+
+def _log_comb(n: "int | Integers | Floats", r: "int | Integers | Floats") -> Floats:
+    """Logarithm of the number of ways to choose r of n samples."""
+    ways: Floats = _log_perm(n, r) - gammaln(np.asarray(r, np.float64) + 1)
+    return ways

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from orthoframe._files import reading
 from orthoframe._rows import Integers, Labels, is_whole, whole_numbers
 from orthoframe.errors import InputError, brief
 
@@ -38,16 +39,13 @@ def read_batches(
         InputError: If the file cannot be read, or a line is not a list of valid indices; it names the file and the
             line.
     """
-    try:
-        with Path(path).open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
-                if text.strip():
-                    yield _parsed(text, f"{path}, line {number}", num_samples)
-                if on_bytes is not None:
-                    on_bytes(len(line))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
+    with reading(Path(path), "a file of JSON lines"), Path(path).open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+            if text.strip():
+                yield _parsed(text, f"{path}, line {number}", num_samples)
+            if on_bytes is not None:
+                on_bytes(len(line))
 
 
 def _parsed(line: bytes, where: str, num_samples: int | None) -> Integers:

@@ -9,27 +9,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._rows import Integers, Labels
+from orthoframe._rows import Integers, Labels, Weights, positive_array
 from orthoframe.batches._certificate import Certificate, certify_labels
-from orthoframe.batches._schemes import bind, choose_examples, cut
-from orthoframe.batches._walk import ClassWalk
+from orthoframe.batches._draws import ClassDraws, draw_rows
+from orthoframe.batches._schemes import bind, choose_examples, cut, spread
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count, check_number
 
 # Each draw has its own random stream, so that changing one leaves the others as they were.
-_PARTITION, _EPOCH, _EXAMPLES, _ADDED, _WALK = range(5)
-_SQUARE_ROOT = 0.5  # the power of `weighted` unless another is given
-_MOST_EPOCHS = 20  # that `certify_run` looks at
+_PARTITION, _EPOCH, _EXAMPLES, _ADDED, _CLASS_DRAWS = range(5)
+_ROW_DRAWS, _ROW_EXAMPLES, _ROW_ADDED = ((7, number) for number in range(3))  # with `weights`
+_SQUARE_ROOT = 0.5  # the default power of `weighted`
+_MOST_EPOCHS = 20  # that `certify_run` certifies together
 _MOST_BALANCED = 2**24  # rows in a batch
-_MEAN_EPOCHS = 100  # over which shares are averaged where they are not known
+_MEAN_EPOCHS = 100  # whose batches are averaged where shares have no formula
 
 
 class BatchPlan:
     """Which examples meet: a pure function of (labels, seed, epoch).
 
     Every sample is in exactly one batch of an epoch before binding, except with the schemes `balanced`, which shows
-    small classes several times, and `weighted`, which also shows large ones in part; see `chances`. Iterating over a
-    plan gives the batches of epoch 0.
+    small classes several times, and `weighted`, which also shows large ones in part, and with `weights`; see `chances`.
+    Iterating over a plan gives the batches of epoch 0.
 
     Args:
         labels: `[samples]`, integers or strings.
@@ -44,11 +45,15 @@ class BatchPlan:
             certificate may fail.
         examples: The sample or samples that bind a class, for some or all bound classes; drawn at random by default.
         drop_last: Whether to leave out the last batch if it is short.
-        power: With the scheme `weighted`, from 0 (all classes equally often) to 1 (as often as they are there); 0.5 by
-            default.
+        power: With the scheme `weighted`, from 0 (all classes equally often) to 1 (in proportion to their sizes); 0.5
+            by default.
+        weights: `[samples]`, positive; with the scheme `reshuffle`. An epoch still has as many rows as there are
+            samples, n, but sample i is drawn n w_i / (sum of w) times on average, and in each epoch that number rounded
+            up or down. The binding draws by weight, too.
 
     Raises:
         OptionError: For options that are not allowed or contradict each other.
+        ValueError: For labels that are empty, or weights that are not positive or not one per sample.
 
     Examples:
         >>> labels = [0, 0, 0, 0, 1, 1]
@@ -61,7 +66,7 @@ class BatchPlan:
 
     def __init__(
         self,
-        labels: Sequence[Any] | NDArray[Any],
+        labels: Sequence[Any] | NDArray[Any] | Labels,
         batch_size: int | None,
         *,
         scheme: Scheme = "reshuffle",
@@ -73,6 +78,7 @@ class BatchPlan:
         examples: Mapping[Any, int | Sequence[int]] | None = None,
         drop_last: bool = False,
         power: float | None = None,
+        weights: Weights | None = None,
     ) -> None:
         check_choice("scheme", scheme, Scheme)
         check_choice("binding", binding, Binding)
@@ -80,35 +86,57 @@ class BatchPlan:
         self.scheme, self.binding, self.drop_last = scheme, binding, drop_last
         self.seed, self.views = check_count("seed", seed, 0), check_count("views", views)
         self.bound_examples = check_count("bound_examples", bound_examples)
-        self.batch_size = None if scheme == "full" else check_count("batch_size", batch_size)
+        self.batch_size = self._checked_batch_size(batch_size)
         k = len(self.labels.names)
-        if not k:
-            raise ValueError("labels are empty; a plan needs at least one sample")
-        if scheme == "balanced" and (self.batch_size or 0) < k:
-            least = f" of at least {k}, one row per class, not {batch_size}"
-            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
-        if scheme == "balanced" and (self.batch_size or 0) > _MOST_BALANCED:
-            most = f" of at most {_MOST_BALANCED}, because it repeats samples until a batch is full"
-            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), most)
         if scheme != "weighted" and power is not None:
-            only = (Option("power", power), " is for ", Option("scheme", "weighted"), " only; leave it out")
-            raise OptionError(*only)
+            raise OptionError(Option("power", power), " is for ", Option("scheme", "weighted"), " only; leave it out")
         self.power: float | None = None
-        self._walk: ClassWalk | None = None
+        self._class_draws: ClassDraws | None = None
         if scheme == "weighted":
             self.power = check_number("power", _SQUARE_ROOT if power is None else power, least=0, most=1)
-            key = np.random.SeedSequence([self.seed, _WALK]).generate_state(2, np.uint64)
-            self._walk = ClassWalk(self.labels, self.power, key)
+            key = np.random.SeedSequence([self.seed, _CLASS_DRAWS]).generate_state(2, np.uint64)
+            self._class_draws = ClassDraws(self.labels, self.power, key)
+        self.weights = None if weights is None else self._checked_weights(weights)
+        self._row_chances = None if self.weights is None else self.weights / self.weights.sum()
         if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
-            given = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
-            raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(given))
+            extra = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
+            raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(extra))
         if isinstance(bound_classes, int | np.integer):
             if check_count("bound_classes", bound_classes) > k:
                 at_most = f" must be at most {k}, the number of classes, not {bound_classes}"
                 raise OptionError(Option("bound_classes"), at_most)
             bound_classes = self.labels.names[: int(bound_classes)]
         bound = [] if binding == "none" else bound_classes
-        self._examples = choose_examples(self.labels, bound, self.bound_examples, examples, self._random(_EXAMPLES))
+        random = self._random(_EXAMPLES) if self.weights is None else self._random(*_ROW_EXAMPLES)
+        self._examples = choose_examples(self.labels, bound, self.bound_examples, examples, random, self._row_chances)
+
+    def _checked_batch_size(self, batch_size: int | None) -> int | None:
+        k = len(self.labels.names)
+        if not k:
+            raise ValueError("labels are empty; a plan needs at least one sample")
+        if self.scheme == "full":
+            if batch_size is not None:
+                whole, other = " is one batch of all samples; leave out ", ", or choose another "
+                raise OptionError(Option("scheme", "full"), whole, Option("batch_size"), other, Option("scheme"))
+            return None
+        if batch_size is None:
+            raise OptionError(Option("scheme", self.scheme), " needs a ", Option("batch_size"))
+        batch_size = check_count("batch_size", batch_size)
+        if self.scheme == "balanced" and batch_size < k:
+            least = f" of at least {k}, one row per class, not {batch_size}"
+            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), least)
+        if self.scheme == "balanced" and batch_size > _MOST_BALANCED:
+            most = f" of at most {_MOST_BALANCED}, because it repeats samples until a batch is full"
+            raise OptionError(Option("scheme", "balanced"), " needs a ", Option("batch_size"), most)
+        return batch_size
+
+    def _checked_weights(self, weights: Weights) -> NDArray[np.float64]:
+        if self.scheme != "reshuffle":
+            raise OptionError(Option("weights"), " are for ", Option("scheme", "reshuffle"), " only; leave them out")
+        array, samples = positive_array(weights, "weights"), len(self.labels.classes)
+        if len(array) != samples:
+            raise ValueError(f"weights must have shape [{samples}], one per sample, not [{len(array)}]")
+        return array
 
     @property
     def examples(self) -> dict[Any, list[int]]:
@@ -123,13 +151,22 @@ class BatchPlan:
     def batches(self, epoch: int = 0) -> list[Integers]:
         """The batches of an epoch, as arrays of sample indices."""
         epoch = check_count("epoch", epoch, 0)
-        random = self._random(_ADDED, epoch)
-        return bind(self.labels, self._cut(epoch), self.binding, self._examples, self.views, random)
+        random = self._random(_ADDED, epoch) if self.weights is None else self._random(*_ROW_ADDED, epoch)
+        batches = self._cut(epoch)
+        return bind(self.labels, batches, self.binding, self._examples, self.views, random, self._row_chances)
 
     def _cut(self, epoch: int) -> list[Integers]:
+        """The batches of an epoch before binding."""
+
+        def order(random: np.random.Generator) -> Integers:
+            if self._row_chances is not None:
+                return draw_rows(self._row_chances, self._random(*_ROW_DRAWS, epoch))
+            if self._class_draws is not None:
+                return spread(self.labels, self._class_draws.rows(epoch), random)
+            return random.permutation(len(self.labels.classes))
+
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
-        drawn = None if self._walk is None else self._walk.rows(epoch)
-        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last, drawn)
+        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last, order)
 
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))
@@ -145,7 +182,7 @@ class BatchPlan:
         return certify_labels(labels, every, self.views, denominator, prototypes, frame)
 
     def shares(self) -> NDArray[np.float64]:
-        """The part of all rows that each class has in the batches, binding included, in the order of `labels.names`.
+        """The share of each class in the rows of the batches, binding included, in the order of `labels.names`.
 
         Exact in expectation over epochs, with two exceptions that depend on what a batch happens to hold, the binding
         `present` and the scheme `rare-hub` with `drop_last`: if their batches change, this is the mean of 100 epochs.
@@ -157,25 +194,25 @@ class BatchPlan:
             >>> BatchPlan([0, 0, 0, 1], batch_size=2, binding="fixed").shares()
             array([0.625, 0.375])
         """
-        k, counts = len(self.labels.names), self.labels.counts
-        drawn = self.binding == "present" or (self.scheme == "rare-hub" and self.drop_last)
-        if drawn:
+        if self.binding == "present" or (self.scheme == "rare-hub" and self.drop_last):
             epochs = range(1 if self.repeats else _MEAN_EPOCHS)
-            return self._part(chain.from_iterable(map(self.batches, epochs)))
+            return self._class_shares(chain.from_iterable(map(self.batches, epochs)))
         # Binding examples of each class, in each batch; random ones are of all classes.
-        added = np.array([len(self._examples.get(c, ())) for c in range(k)], dtype=np.float64)
+        added = np.array([len(self._examples.get(c, ())) for c in range(len(self.labels.names))], dtype=np.float64)
         if self.binding == "random":
-            added = added.sum() * counts / counts.sum()
+            mass, total = self._masses()
+            added = added.sum() * mass / total
         rows, batches = self._rows_of_classes()
         rows = rows + batches * added
         shares: NDArray[np.float64] = rows / max(1.0, float(rows.sum()))
         return shares
 
     def chances(self) -> NDArray[np.float64]:
-        """How many rows of each sample an epoch has in the mean, before binding, in the order of the samples.
+        """How often each sample is in an epoch on average, before binding, in the order of the samples.
 
-        1 with `full`, `partition`, `reshuffle` and `rare-hub`, and equal for all samples of a class with `balanced` and
-        `weighted`. With `drop_last` it is less: exact but for `rare-hub`, where it is the mean of 100 epochs.
+        1 with `full`, `partition`, `reshuffle` and `rare-hub`, equal for all samples of a class with `balanced` and
+        `weighted`, and in proportion to `weights`. With `drop_last` it is less: exact except for `rare-hub`, where it
+        is the mean of 100 epochs.
 
         Examples:
             >>> plan = BatchPlan([0] * 9 + [1], batch_size=5, scheme="weighted")
@@ -184,32 +221,42 @@ class BatchPlan:
         """
         if self.drop_last and self.scheme in ("partition", "rare-hub"):
             epochs = 1 if self.scheme == "partition" else _MEAN_EPOCHS
-            times = np.zeros(len(self.labels.classes))
+            mean = np.zeros(len(self.labels.classes))
             for batch in chain.from_iterable(map(self._cut, range(epochs))):
-                times[batch] += 1 / epochs
+                mean[batch] += 1 / epochs
+            return mean
+        if self._row_chances is not None:
+            times: NDArray[np.float64] = sum(map(len, self._cut(0))) * self._row_chances
             return times
         each: NDArray[np.float64] = self._rows_of_classes()[0] / self.labels.counts
         return each[self.labels.classes]
 
     @property
     def epochs_to_show_all(self) -> int | None:
-        """How many epochs show every sample at least once; None if, with `drop_last`, no number does for certain."""
-        if self.drop_last and self.scheme not in ("full", "balanced"):
+        """How many epochs show every sample at least once; None if no number is certain: `weights`, or `drop_last`."""
+        if self.weights is not None or (self.drop_last and self.scheme not in ("full", "balanced")):
             return None
-        return 1 if self._walk is None else self._walk.epochs_to_show_all()
+        return 1 if self._class_draws is None else self._class_draws.epochs_to_show_all()
+
+    def _masses(self) -> tuple[NDArray[Any], float]:
+        """The weight of each class in the draws, and of all together."""
+        if self._row_chances is not None:
+            return np.bincount(self.labels.classes, self._row_chances), 1.0
+        return self.labels.counts, self.labels.counts.sum()
 
     def _rows_of_classes(self) -> tuple[NDArray[np.float64], int]:
-        """The rows of each class that an epoch has in the mean, before binding, and its batches."""
-        batches, counts = self._cut(0), self.labels.counts
+        """The rows of each class in an epoch on average, before binding, and the number of batches."""
+        batches = self._cut(0)
+        mass, total = self._masses()
         if self.scheme == "balanced":
-            part = np.full(len(counts), 1 / len(counts))
+            part = np.full(len(mass), 1 / len(mass))
         elif self.scheme == "partition":
-            part = self._part(batches)
+            part = self._class_shares(batches)
         else:
-            part = (counts if self._walk is None else self._walk.expected()) / counts.sum()
+            part = (mass if self._class_draws is None else self._class_draws.expected()) / total
         return sum(map(len, batches)) * part, len(batches)
 
-    def _part(self, batches: Iterable[Integers]) -> NDArray[np.float64]:
+    def _class_shares(self, batches: Iterable[Integers]) -> NDArray[np.float64]:
         rows = np.zeros(len(self.labels.names))
         for batch in batches:
             rows += np.bincount(self.labels.classes[batch], minlength=len(rows))
@@ -220,13 +267,17 @@ class BatchPlan:
         settings: list[Any] = [self.batch_size, self.scheme, self.binding, self.seed, self.views, self.drop_last]
         settings += [self.examples] if self.power is None else [self.examples, self.power, "spread"]
         content = repr(settings).encode() + self.labels.classes.astype(np.int32).tobytes()
-        return hashlib.sha256(content).hexdigest()[:16]
+        fingerprint = hashlib.sha256(content).hexdigest()[:16]
+        if self.weights is None:
+            return fingerprint
+        return hashlib.sha256(fingerprint.encode() + self.weights.tobytes()).hexdigest()[:16]
 
     def __repr__(self) -> str:
         labels = f"{len(self.labels.classes)} samples of {len(self.labels.names)} classes"
         options = f"batch_size={self.batch_size}, scheme={self.scheme!r}, binding={self.binding!r}, seed={self.seed}"
         power = "" if self.power is None else f", power={self.power:g}"
-        return f"BatchPlan({labels}, {options}{power})"
+        weights = "" if self.weights is None else ", weights=..."
+        return f"BatchPlan({labels}, {options}{power}{weights})"
 
     def _random(self, *stream: int) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(np.random.SeedSequence([self.seed, *stream])))
@@ -234,13 +285,13 @@ class BatchPlan:
 
 @dataclass(frozen=True)
 class RunCertificate:
-    """What the batches of a run guarantee.
+    """The certificate of the batches of a run.
 
     Attributes:
-        certificate: The certificate of the epochs that were looked at, together.
-        epochs: How many these are.
-        conclusive: Whether it answers for the whole run: it holds, which further batches cannot undo, or the epochs
-            that were looked at have all batches of the run.
+        certificate: The certificate of the first epochs together.
+        epochs: The number of these epochs.
+        conclusive: Whether it answers for the whole run: it holds, which further batches cannot undo, or these epochs
+            have all batches of the run.
         all_shown_after: Epochs after which every sample has been in a batch; see `BatchPlan.epochs_to_show_all`.
     """
 
@@ -250,7 +301,7 @@ class RunCertificate:
     all_shown_after: int | None = 1
 
     def sentence(self) -> str:
-        """The verdict, and what to do; samples that only a later epoch shows are no fault of the batches.
+        """The verdict, and what to do; samples that only a later epoch shows are not a fault of the batches.
 
         Examples:
             >>> labels = [0] * 96 + [1] * 4
@@ -291,8 +342,8 @@ def certify_run(
 
     Examples:
         >>> labels = [0, 0, 0, 0, 1, 1, 1, 1]
-        >>> found = certify_run(BatchPlan(labels, batch_size=4, binding="none"), epochs=100)
-        >>> found.certificate.holds, found.epochs
+        >>> run = certify_run(BatchPlan(labels, batch_size=4, binding="none"), epochs=100)
+        >>> run.certificate.holds, run.epochs
         (True, 20)
         >>> certify_run(BatchPlan(labels, batch_size=4, binding="fixed"), epochs=100).epochs
         1
@@ -303,9 +354,9 @@ def certify_run(
         if len(names) != len(labels.names):
             raise ValueError(f"names has {len(names)} entries, and the plan {len(labels.names)} classes")
         labels = Labels(labels.classes, tuple(names))
-    for over in sorted({1, 1 if plan.repeats else min(epochs, _MOST_EPOCHS)}):
-        certificate = plan._certify(labels, over, denominator, prototypes, frame)
+    for number in sorted({1, 1 if plan.repeats else min(epochs, _MOST_EPOCHS)}):
+        certificate = plan._certify(labels, number, denominator, prototypes, frame)
         if certificate.holds:
             break
-    conclusive = certificate.holds or plan.repeats or over == epochs
-    return RunCertificate(certificate, over, conclusive, plan.epochs_to_show_all)
+    conclusive = certificate.holds or plan.repeats or number == epochs
+    return RunCertificate(certificate, number, conclusive, plan.epochs_to_show_all)

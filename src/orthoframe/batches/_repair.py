@@ -49,17 +49,17 @@ def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, view
 
 
 def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
-    """`repair`, optionally with given representatives `[k]` of the classes."""
+    """`repair`, optionally with representatives `[k]` of the classes."""
     views = min(views, 2)  # more of them change nothing, and products must not overflow
-    found = scan(labels, batches, views)
+    result = scan(labels, batches, views)
     if len(labels.names) and not any(map(len, batches)):
         raise ValueError("there is no batch to add samples to; at least one must not be empty")
     samples = representatives
     if samples is None:
         samples = np.array([members[0] for members in labels.members()], dtype=np.int64)
-    components = deepcopy(found.components)
-    mended = [batch.number for batch in _mends(components, found.single.values())]
-    batches = _extended(batches, _guests(found, batches, mended, components, samples))
+    components = deepcopy(result.components)
+    mended = [batch.number for batch in _mends(components, result.single.values())]
+    batches = _extended(batches, _guests(result, batches, mended, components, samples))
     batches = _extended(batches, _ties(labels, batches, views, components, representatives))
     return _cover_pairs(labels, batches, views, samples)
 
@@ -75,12 +75,12 @@ def _extended(batches: list[Integers], additions: Iterable[tuple[int, int]]) -> 
     ]
 
 
-def additions_to_connect(found: Scan) -> int:
+def additions_to_connect(result: Scan) -> int:
     """The number of additions that `repair` makes to connect every class."""
-    components = deepcopy(found.components) if found.single else found.components
-    mends = len(list(_mends(components, found.single.values())))
+    components = deepcopy(result.components) if result.single else result.components
+    mends = len(list(_mends(components, result.single.values())))
     pieces = components.pieces()
-    unseen, alone = map(len, _homeless(found, pieces))
+    unseen, alone = map(len, _homeless(result, pieces))
     guests = min(mends, unseen)
     unseen, alone = unseen - guests, max(0, alone - (mends - guests))
     # If one homeless class is the guest of another, one addition is enough for both.
@@ -118,20 +118,20 @@ def _clusters(components: Components, single: list[SingleClass]) -> tuple[Intege
     return np.diff(holds.indptr), connected_components(graph, directed=False)[1][: len(single)]
 
 
-def _homeless(found: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
+def _homeless(result: Scan, pieces: Integers) -> tuple[list[int], list[int]]:
     """Disconnected classes that share no batch with another row: those in no batch, and those alone in one."""
-    homeless = (pieces > 1) & ~found.shared
-    seen = np.bincount(found.labels.classes[found.seen], minlength=len(pieces)) > 0
+    homeless = (pieces > 1) & ~result.shared
+    seen = np.bincount(result.labels.classes[result.seen], minlength=len(pieces)) > 0
     return np.flatnonzero(homeless & ~seen).tolist(), np.flatnonzero(homeless & seen).tolist()
 
 
 def _guests(
-    found: Scan, batches: list[Integers], mended: list[int], components: Components, samples: Integers
+    result: Scan, batches: list[Integers], mended: list[int], components: Components, samples: Integers
 ) -> list[tuple[int, int]]:
     """Additions of another class to each mended batch; homeless classes first, because they need a batch anyway."""
-    classes, k = found.labels.classes, len(found.labels.names)
-    unseen, alone = _homeless(found, components.pieces())
-    met, placed = found.met.copy(), []
+    classes, k = result.labels.classes, len(result.labels.names)
+    unseen, alone = _homeless(result, components.pieces())
+    met, placed = result.met.copy(), []
     for number in mended:
         host = int(classes[batches[number][0]])
         if unseen or alone:
@@ -212,20 +212,20 @@ def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flag
     held = [np.unique(classes[batch]) for batch in batches]
     order: list[int] = np.argsort([len(names) for names in held], kind="stable")[::-1].tolist()
     places = order[:_CANDIDATES]
-    wanted = np.asarray(missing.any(axis=1))
-    wanted[np.concatenate([held[place] for place in places])] = False
+    uncovered = np.asarray(missing.any(axis=1))
+    uncovered[np.concatenate([held[place] for place in places])] = False
     for place in order[_CANDIDATES:]:
-        if wanted[held[place]].any():
+        if uncovered[held[place]].any():
             places.append(place)
-            wanted[held[place]] = False
+            uncovered[held[place]] = False
     return places
 
 
 def _best_move(rows: Integers, missing: Flags, views: int) -> tuple[int, int, int]:
     """The batch, the class and the number of samples with the most new pairs per sample."""
-    wanted = missing.astype(np.float32)
-    with_any = (rows > 0).astype(np.float32) @ wanted
-    with_several = (rows > 1).astype(np.float32) @ wanted
+    pairs = missing.astype(np.float32)
+    with_any = (rows > 0).astype(np.float32) @ pairs
+    with_several = (rows > 1).astype(np.float32) @ pairs
     # One sample meets the classes that have two rows, or all classes if it is the second row of its own.
     becomes_several = (rows + views > 1) & (rows < 2)
     one = np.where(becomes_several, with_any, np.where(rows == 0, with_several, 0.0))

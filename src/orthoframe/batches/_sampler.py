@@ -126,9 +126,9 @@ class PlanLoader(DataLoader[Any]):
     batch_sampler: PlanSampler
 
     def __init__(self, dataset: Any, plan: BatchPlan, **options: Any) -> None:
-        given = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"} & set(options)
-        if given:
-            raise ValueError(f"the plan determines the batches; leave out {', '.join(sorted(given))}")
+        conflicts = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"} & set(options)
+        if conflicts:
+            raise ValueError(f"the plan determines the batches; leave out {', '.join(sorted(conflicts))}")
         if len(dataset) != len(plan.labels.classes):
             raise ValueError(
                 f"the data set has {len(dataset)} samples and the plan {len(plan.labels.classes)}; "

@@ -74,7 +74,7 @@ class SingleClass(NamedTuple):
 
 @dataclass
 class Scan:
-    """What a pass over the batches found."""
+    """The result of a pass over the batches."""
 
     labels: Labels
     components: Components  # samples that coincide in every optimum
@@ -115,38 +115,38 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
     """
     samples, k = len(labels.classes), len(labels.names)
     met, touched, shared = np.eye(k, dtype=bool), np.eye(k, dtype=bool), np.zeros(k, dtype=bool)
-    found = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
+    result = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
     for chunk in chunks(batches, samples):
-        _scan_chunk(found, chunk, views, single_class_acts)
-    close(found.components, found.single.values())
-    for content, batch in list(found.single.items()):
-        if len(np.unique(found.components.roots(batch.samples))) == 1:
-            del found.single[content]
-    return found
+        _scan_chunk(result, chunk, views, single_class_acts)
+    close(result.components, result.single.values())
+    for content, batch in list(result.single.items()):
+        if len(np.unique(result.components.roots(batch.samples))) == 1:
+            del result.single[content]
+    return result
 
 
-def _scan_chunk(found: Scan, chunk: Chunk, views: int, single_class_acts: bool) -> None:
-    k = len(found.labels.names)
-    found.memberships += len(chunk.samples)
-    found.seen[chunk.samples] = True
+def _scan_chunk(result: Scan, chunk: Chunk, views: int, single_class_acts: bool) -> None:
+    k = len(result.labels.names)
+    result.memberships += len(chunk.samples)
+    result.seen[chunk.samples] = True
     # A group: the rows of one class in one batch.
-    groups, owners, counts = _unique(chunk.batches * k + found.labels.classes[chunk.samples], chunk.num_batches * k)
+    groups, owners, counts = _unique(chunk.batches * k + result.labels.classes[chunk.samples], chunk.num_batches * k)
     batches = groups // k  # several times faster than np.divmod
     classes = groups - k * batches
     classes_per_batch = np.bincount(batches, minlength=chunk.num_batches)
     mixed = (classes_per_batch > 1)[batches]
     chosen = (mixed & (counts > 1))[owners]
-    found.components.join(chunk.samples[chosen], owners[chosen], len(groups))
-    if not found.shared.all():
-        found.shared[classes[mixed | ((counts > 1) | (views > 1))]] = True
-    for matrix, least in ((found.touched, 1), (found.met, 2 if views == 1 else 1)):
+    result.components.join(chunk.samples[chosen], owners[chosen], len(groups))
+    if not result.shared.all():
+        result.shared[classes[mixed | ((counts > 1) | (views > 1))]] = True
+    for matrix, least in ((result.touched, 1), (result.met, 2 if views == 1 else 1)):
         if not matrix.all():
             places = batches[mixed], classes[mixed]
             _mark_pairs(matrix, csr_array((counts[mixed], places), shape=(chunk.num_batches, k)), least)
     single = classes_per_batch == 1
-    found.single_class_batches += int(single.sum())
-    _scan_single_classes(found, chunk, single, views, single_class_acts)
-    found.num_batches += chunk.num_batches
+    result.single_class_batches += int(single.sum())
+    _scan_single_classes(result, chunk, single, views, single_class_acts)
+    result.num_batches += chunk.num_batches
 
 
 def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
@@ -172,26 +172,26 @@ def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
     matrix[np.ix_(missing, missing)] |= together | together.T
 
 
-def _scan_single_classes(found: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
+def _scan_single_classes(result: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:
     """Batches of a single class: connected as stated in the paper, but truly only if two rows already coincide."""
     inside = single[chunk.batches]
     samples, owners = chunk.samples[inside], chunk.batches[inside]
     if not len(samples):
         return
-    if found.by_single_class is None:
-        found.by_single_class = Components(found.labels.classes, len(found.labels.names))
-    found.by_single_class.join(samples, owners, chunk.num_batches)
+    if result.by_single_class is None:
+        result.by_single_class = Components(result.labels.classes, len(result.labels.names))
+    result.by_single_class.join(samples, owners, chunk.num_batches)
     if not acts:
         return
     if views > 1:  # the views of a sample coincide
-        found.components.join(samples, owners, chunk.num_batches)
+        result.components.join(samples, owners, chunk.num_batches)
         return
     starts = np.flatnonzero(np.diff(owners, prepend=-1))
     for owner, batch in zip(owners[starts].tolist(), np.split(samples, starts[1:]), strict=True):
         if len(batch) > 1:
             # A fixed partition comes back in every epoch: once is enough.
             content = hashlib.blake2b(np.sort(batch).tobytes(), digest_size=16).digest()
-            found.single.setdefault(content, SingleClass(found.num_batches + owner, batch.copy()))
+            result.single.setdefault(content, SingleClass(result.num_batches + owner, batch.copy()))
 
 
 def close(components: Components, single: Iterable[SingleClass]) -> None:

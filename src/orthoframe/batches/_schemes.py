@@ -1,39 +1,46 @@
 """How an epoch is cut into batches, and what is added to them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from numpy.typing import NDArray
 
 from orthoframe._rows import Integers, Labels
+from orthoframe.batches._draws import draw_distinct
 from orthoframe.batches._repair import mend
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Binding, Scheme
 
 
 def cut(
-    labels: Labels, batch_size: int, scheme: Scheme, random: Generator, drop_last: bool, drawn: Integers | None = None
+    labels: Labels,
+    batch_size: int,
+    scheme: Scheme,
+    random: Generator,
+    drop_last: bool,
+    order: Callable[[Generator], Integers],
 ) -> list[Integers]:
-    """Cut an epoch into batches, before binding: all samples, or those that were drawn."""
+    """Cut an epoch into batches, before binding; `order` gives its rows in a random order."""
     if scheme == "full":
         return [np.arange(len(labels.classes))]
     if scheme == "balanced":
         return _balanced(labels, batch_size, random)
-    order = random.permutation(len(labels.classes)) if drawn is None else _spread(labels, drawn, random)
+    rows = order(random)
     if scheme == "rare-hub":
-        batches = _rare_hub(labels, batch_size, order, random)
+        batches = _rare_hub(labels, batch_size, rows, random)
     else:
-        batches = [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+        batches = [rows[start : start + batch_size] for start in range(0, len(rows), batch_size)]
     if drop_last and batches and len(batches[-1]) < batch_size:
         batches.pop()
     return batches
 
 
-def _spread(labels: Labels, drawn: Integers, random: Generator) -> Integers:
-    """A random order in which the rows of each class are equally far apart, so that batches have its share of them.
+def spread(labels: Labels, drawn: Integers, random: Generator) -> Integers:
+    """A random order in which the rows of each class are equally far apart, so that every batch has its share of them.
 
-    It begins at a random place, so that every row is as likely as any other to be in the last batch.
+    The order begins at a random row, so that every row is equally likely to be in the last batch.
     """
     drawn = random.permutation(drawn)
     drawn = drawn[np.argsort(labels.classes[drawn], kind="stable")]
@@ -85,36 +92,47 @@ def choose_examples(
     bound_examples: int,
     examples: Mapping[Any, int | Sequence[int]] | None,
     random: Generator,
+    chances: NDArray[np.float64] | None,
 ) -> dict[int, Integers]:
     """Choose the binding examples of each bound class: those in `examples`, and random ones for other classes."""
     examples = examples or {}
     number_of = {name: c for c, name in enumerate(labels.names)}
-    wanted = labels.names if bound_classes is None else bound_classes
-    for name in [*wanted, *examples]:
+    bound = labels.names if bound_classes is None else bound_classes
+    for name in [*bound, *examples]:
         if name not in number_of:
-            known = ", ".join(map(repr, labels.names[:8])) + (", ..." if len(labels.names) > 8 else "")
-            raise OptionError(f"there is no class {name!r} among the labels; classes are {known}")
+            names = ", ".join(map(repr, labels.names[:8])) + (", ..." if len(labels.names) > 8 else "")
+            raise OptionError(f"there is no class {name!r} among the labels; classes are {names}")
     for name in examples:
-        if name not in wanted:
-            raise OptionError(Option("examples"), f" were given for class {name!r}, which is not bound")
+        if name not in bound:
+            raise OptionError(Option("examples"), f" has class {name!r}, which is not bound")
     members = labels.members()
     chosen: dict[int, Integers] = {}
-    for name in wanted:
+    for name in bound:
         c = number_of[name]
-        # Drawn even where examples are given, so that the examples of one class do not depend on another.
-        drawn = random.permutation(members[c])[:bound_examples]
-        given = examples.get(name)
-        if given is not None:
-            drawn = np.atleast_1d(np.asarray(given))
-            if drawn.dtype.kind not in "iu" or not np.isin(drawn, members[c]).all():
-                raise OptionError(f"the examples {given!r} of class {name!r} must be samples of that class")
-        found = len(np.unique(drawn))
-        if found != bound_examples:
-            has = f"has {found} samples" if given is None else f"was given {found} examples"
-            use = f"; use {'at most ' if given is None else ''}{found}"
-            raise OptionError(f"class {name!r} {has}, and ", Option("bound_examples", bound_examples), use)
-        chosen[c] = drawn
+        of_class, rows = members[c], None
+        if examples.get(name) is not None:
+            rows = _checked_examples(name, examples[name], of_class, bound_examples)
+        elif len(of_class) < bound_examples:
+            option, use = Option("bound_examples", bound_examples), f"; use at most {len(of_class)}"
+            raise OptionError(f"class {name!r} has {len(of_class)} samples, and ", option, use)
+        # Drawn even for classes in `examples`, so that the examples of one class do not depend on another.
+        if chances is None:
+            drawn = random.permutation(of_class)[:bound_examples]
+        else:
+            drawn = draw_distinct(of_class, bound_examples, 1, random, chances)[0]
+        chosen[c] = drawn if rows is None else rows
     return chosen
+
+
+def _checked_examples(name: Any, examples: int | Sequence[int], members: Integers, bound_examples: int) -> Integers:
+    rows = np.atleast_1d(np.asarray(examples))
+    if rows.dtype.kind not in "iu" or not np.isin(rows, members).all():
+        raise OptionError(f"the examples {examples!r} of class {name!r} must be samples of that class")
+    number = len(np.unique(rows))
+    if number != bound_examples:
+        option = Option("bound_examples", bound_examples)
+        raise OptionError(f"class {name!r} has {number} entries in examples, and ", option, f"; use {number}")
+    return rows
 
 
 def bind(
@@ -124,8 +142,9 @@ def bind(
     examples: dict[int, Integers],
     views: int,
     random: Generator,
+    chances: NDArray[np.float64] | None,
 ) -> list[Integers]:
-    """Add to each batch what the binding asks for; `random` is for what is drawn anew in each batch."""
+    """Add the rows of the binding to each batch; `random` is for rows that are drawn anew in each batch."""
     if binding == "none" or not examples:
         return batches
     if binding == "present":
@@ -133,18 +152,14 @@ def bind(
     everything = np.concatenate(list(examples.values()))
     if binding == "fixed":
         return [np.concatenate([batch, everything]) for batch in batches]
-    if binding == "random":
+    if binding == "random" and chances is None:
         added = random.integers(len(labels.classes), size=(len(batches), len(everything)))
     else:
-        members = labels.members()
-        columns = [_draws(members[c], len(chosen), len(batches), random) for c, chosen in examples.items()]
+        if binding == "random":
+            pools = [(np.arange(len(labels.classes)), 1)] * len(everything)
+        else:
+            members = labels.members()
+            pools = [(members[c], len(rows)) for c, rows in examples.items()]
+        columns = [draw_distinct(pool, number, len(batches), random, chances) for pool, number in pools]
         added = np.concatenate(columns, axis=1)
     return [np.concatenate([batch, extra]) for batch, extra in zip(batches, added, strict=True)]
-
-
-def _draws(members: Integers, number: int, batches: int, random: Generator) -> Integers:
-    """`[batches, number]`, members that are distinct within each batch."""
-    if number == 1:
-        return members[random.integers(len(members), size=(batches, 1))]
-    drawn = [random.permutation(members)[:number] for _ in range(batches)]
-    return np.array(drawn, dtype=members.dtype).reshape(batches, number)  # also without batches

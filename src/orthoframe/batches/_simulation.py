@@ -1,4 +1,4 @@
-"""Epochs of reshuffling, drawn many times over, and the share of runs that certify."""
+"""Epochs of reshuffling, drawn many times over, and the number of runs that certify."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from orthoframe._rows import Integers
 from orthoframe.batches._scan import Components, Flags
 
-_ROWS = 2_000_000  # that are handled together
+_TOGETHER = 2_000_000  # rows that are simulated side by side
 
 
 @dataclass
-class Shares:
-    """Numbers of runs."""
+class RunCounts:
+    """Numbers of simulated runs."""
 
     certified: int  # that certify
     as_stated: int  # that satisfy the condition as stated in the paper
@@ -21,11 +21,11 @@ class Shares:
     unmet: NDArray[np.int64]  # [k, k], in which no batch pushes each pair of classes apart
 
 
-def simulate(counts: Integers, batch_size: int, epochs: int, runs: int, seed: int) -> Shares:
+def simulate(counts: Integers, batch_size: int, epochs: int, runs: int, seed: int) -> RunCounts:
     """Draw runs of epochs, and apply the exact condition and that of the paper to each."""
     k, random = len(counts), np.random.default_rng(seed)
-    total = Shares(0, 0, np.zeros(k, np.int64), np.zeros((k, k), np.int64))
-    together = max(1, _ROWS // int(counts.sum()))
+    total = RunCounts(0, 0, np.zeros(k, np.int64), np.zeros((k, k), np.int64))
+    together = max(1, _TOGETHER // int(counts.sum()))
     for first in range(0, runs, together):
         part = _Runs(counts, batch_size, min(together, runs - first))
         for _ in range(epochs):

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from rich.progress import Progress
 
 from orthoframe.cli._files import PICTURES, check_output, read_labels, write_atomic, write_figure
+from orthoframe.cli._plan import PlanOptions, check_repair
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_count
+from orthoframe.options import Denominator, check_count
 
 
 @dataclass(frozen=True)
@@ -34,34 +35,22 @@ class CertifyCommand:
     """JSON lines, each a list of sample indices, counted from 0. Without them, --batch-size makes the batches."""
     column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The column of labels in a .csv file."""
-    scheme: Scheme = "reshuffle"
-    """How batches are made."""
-    batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
-    """Make batches of this many rows."""
-    power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
-    """With --scheme weighted, classes have rows by their size to this power: 0 equally many, 1 as they are (default:
-    0.5)."""
-    binding: Binding = "none"
-    """What is added to each batch that is made."""
-    epochs: int = 1
-    """Make the batches of this many epochs."""
-    seed: int = 0
-    """Decides which batches are made."""
     views: int = 1
-    """Rows that each index stands for: the augmented views of a sample."""
+    """Rows per index: the augmented views of a sample."""
     denominator: Denominator = "all"
     """The denominator of the loss."""
     frame: Flag = False
-    """The loss has a frame term, for which it is enough that every sample is in a batch."""
+    """The loss has a frame term, which only needs every sample to be in a batch."""
     json: Flag = False
     """Print everything as JSON instead of a table."""
     repair: Annotated[Path | None, tyro.conf.arg(metavar="OUT.jsonl")] = None
     """Write repaired batches, which certify, with as few additions as possible."""
     plot: Picture = None
-    """Draw how often classes meet, and the pieces that they fall into."""
+    """Draw how often classes meet, and the components of each class."""
+    plan: Annotated[PlanOptions, tyro.conf.arg(name="")] = field(default_factory=PlanOptions)
 
     def run(self) -> int:
-        """Print the certificate, and write what else was asked for."""
+        """Print the certificate, and write repaired batches and the picture if their paths are set."""
         from orthoframe.batches import certify, meeting_counts, repair, write_batches
 
         self._check()
@@ -69,7 +58,7 @@ class CertifyCommand:
         kept: list[NDArray[Any]] = []
         with bad_input(), progress() as bar:
             batches = self._batches(labels, bar)
-            # One pass needs no memory; what comes after the verdict needs the batches again.
+            # One pass needs no memory; repair and plot need the batches again.
             if self.repair or self.plot:
                 batches = kept = list(batches)
             certificate = certify(labels, batches, views=self.views, denominator=self.denominator, frame=self.frame)
@@ -92,24 +81,20 @@ class CertifyCommand:
         return 0 if certificate.holds else 1
 
     def _check(self) -> None:
-        check_count("epochs", self.epochs)
-        making = ("scheme", "batch_size", "power", "binding", "epochs", "seed")
-        made = [name for name in making if getattr(self, name) != getattr(CertifyCommand, name)]
-        if self.batches is not None and made:
-            raise OptionError(Option(made[0]), f" makes batches, and {self.batches} gives them; use one or the other")
-        if self.scheme == "full" and self.batch_size is not None:
-            raise OptionError(
-                Option("scheme", "full"), " is one batch of all samples; leave out ", Option("batch_size")
-            )
-        if self.batches is None and self.batch_size is None and self.scheme != "full":
+        check_count("epochs", self.plan.epochs)
+        options = [option.name for option in fields(PlanOptions) if getattr(self.plan, option.name) != option.default]
+        if self.batches is not None and options:
+            either = f" makes batches, and {self.batches} gives them; use one or the other"
+            raise OptionError(Option(options[0]), either)
+        if self.batches is None and self.plan.batch_size is None and self.plan.scheme != "full":
             raise InputError("where are the batches? Give a file of JSON lines, or ", Option("batch_size"))
         check_repair(self.repair is not None, self.denominator)
         check_output(self.repair, "repair")
         check_output(self.plot, "plot", *PICTURES)
 
     def _batches(self, labels: NDArray[Any], bar: Progress) -> Iterable[NDArray[Any]]:
-        """Batches from the file or of the scheme, one after the other; the bar shows how far they are."""
-        from orthoframe.batches import BatchPlan, read_batches
+        """Batches of the file or the plan, one after the other; the bar shows the progress."""
+        from orthoframe.batches import read_batches
 
         if self.batches is not None:
             size = None
@@ -117,20 +102,6 @@ class CertifyCommand:
                 size = self.batches.stat().st_size or None  # a pipe has none
             task = bar.add_task("certifying", total=size)
             return read_batches(self.batches, len(labels), lambda count: bar.advance(task, count))
-        options: dict[str, Any] = {
-            "scheme": self.scheme,
-            "binding": self.binding,
-            "seed": self.seed,
-            "views": self.views,
-            "power": self.power,
-        }
-        plan = BatchPlan(labels, self.batch_size, **options)
-        epochs = bar.track(range(self.epochs), description="certifying")
+        plan = self.plan.make(labels, self.views)
+        epochs = bar.track(range(self.plan.epochs), description="certifying")
         return (batch for epoch in epochs for batch in plan.batches(epoch))
-
-
-def check_repair(asked: bool, denominator: Denominator) -> None:
-    """Refuse to repair batches for a denominator whose certificate additions cannot bring about."""
-    if asked and denominator in ("sincere", "negatives"):
-        loss = Option("denominator", denominator)
-        raise OptionError(Option("repair"), " guarantees nothing with ", loss, "; use ", Option("binding", "fixed"))

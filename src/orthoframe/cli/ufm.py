@@ -7,19 +7,17 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import tyro
-from numpy.typing import NDArray
 
-from orthoframe.cli._files import PICTURES, check_output, write_atomic, write_figure
+from orthoframe.cli._files import PICTURES, check_output, write_figure
+from orthoframe.cli._plan import PlanOptions, check_repair
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
-from orthoframe.cli.certify import check_repair
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_count, check_margin, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_count, check_margin, check_temperature
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,9 +26,7 @@ if TYPE_CHECKING:
     from orthoframe.ufm import Solution
 
 _MOST_SAMPLES, _MOST_CLASSES, _MOST_ENTRIES = 100_000, 5_000, 10**8
-_LONGEST = 1e6  # features that need longer than this to come to rest are not animated
-_FRAMES = 60
-_SMALL = 2_000  # fewer rows than these are done sooner by one thread than by several
+_ROWS_OF_ONE_THREAD = 2_000  # fewer rows than these are solved sooner by one thread than by several
 
 
 @dataclass(frozen=True)
@@ -49,61 +45,46 @@ class UfmCommand:
     """Rows of each class: 50x5,5x5 is five classes of 50 and five of 5."""
     dim: Annotated[int | None, tyro.conf.arg(metavar="D")] = None
     """Dimensions of the features (default: three per class)."""
-    temperature: Annotated[float, tyro.conf.arg(metavar="TAU")] = 0.1
+    temperature: Annotated[float, tyro.conf.arg(metavar="TAU")] = TEMPERATURE
     """Temperature of the loss."""
     denominator: Denominator = "all"
     """Denominator of the loss."""
     margin: Annotated[float, tyro.conf.arg(metavar="M")] = 0.0
-    """What is taken off the cosines of positives: the frame stays the optimum, and is approached faster."""
+    """Margin subtracted from the cosines of positives: the frame stays the optimum, and is reached sooner."""
     frame: Flag = False
-    """Add the frame term, which pulls each row to its class's row of a fixed frame."""
+    """Add the frame term, which pulls each row to the prototype of its class in a fixed frame."""
     supcon: Annotated[float, tyro.conf.arg(metavar="WEIGHT")] = 1.0
-    """Weight of the contrastive loss beside the frame term; 0 leaves the frame term alone."""
+    """Weight of the contrastive loss added to the frame term; 0 leaves the frame term alone."""
     relu: bool = True
     """Whether features must be non-negative; --no-relu compares with the prediction for features of either sign."""
-    scheme: Scheme = "full"
-    """Which rows meet; full is one batch of all rows."""
-    batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
-    """Rows of a batch; for every scheme but full."""
-    power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
-    """With --scheme weighted, classes have rows by their size to this power: 0 equally many, 1 as they are (default:
-    0.5)."""
-    binding: Binding = "none"
-    """What is added to each batch."""
-    epochs: int = 1
-    """Epochs whose batches are taken together."""
     repair: Flag = False
-    """Add to the batches what they lack for a certificate."""
+    """Repair the batches: add the samples that a certificate needs."""
     prototypes: Flag = False
     """Add a fixed unit vector per class to every batch."""
     starts: int = 5
-    """At most this many random starts are tried."""
-    seed: int = 0
-    """Decides starts and batches."""
+    """Largest number of random starts."""
     json: Flag = False
     """Print everything as JSON instead of tables."""
     plot: Picture = None
     """Draw the cosines of class means, and how the loss approaches its floor."""
-    gif: Annotated[Path | None, tyro.conf.arg(metavar="OUT.gif")] = None
-    """Animate three classes in three dimensions as they move on the sphere."""
+    plan: Annotated[PlanOptions, tyro.conf.arg(name="")] = field(default_factory=lambda: PlanOptions(scheme="full"))
 
     def run(self) -> int:
-        """Solve, print the solution, and draw it if asked to."""
+        """Solve, print the solution, and draw it if `plot` is set."""
         import torch
 
-        from orthoframe.batches import BatchPlan, certify, repair
+        from orthoframe.batches import certify, repair
         from orthoframe.ufm import solve_ufm
 
         counts = _parse_counts(self.counts)
         dim = 3 * len(counts) if self.dim is None else self.dim
         self._check(counts, dim)
         labels = np.repeat(np.arange(len(counts)), counts)
-        if len(labels) < _SMALL:
+        if len(labels) < _ROWS_OF_ONE_THREAD:
             torch.set_num_threads(1)
         with bad_input():
-            options: dict[str, Any] = {"scheme": self.scheme, "binding": self.binding, "power": self.power}
-            plan = BatchPlan(labels, self.batch_size, seed=self.seed, **options)
-            batches = [batch for epoch in range(self.epochs) for batch in plan.batches(epoch)]
+            plan = self.plan.make(labels)
+            batches = [batch for epoch in range(self.plan.epochs) for batch in plan.batches(epoch)]
             batches = repair(labels, batches) if self.repair else batches
         certificate = certify(
             labels, batches, denominator=self.denominator, prototypes=self.prototypes, frame=self.frame
@@ -124,14 +105,12 @@ class UfmCommand:
             def on_step(start: int, loss: float) -> None:
                 bar.update(task, advance=1, description=f"start {start}, loss {loss:.10f}")
 
-            solution = solve_ufm(labels, dim, starts=self.starts, seed=self.seed, on_step=on_step, **problem)
+            solution = solve_ufm(labels, dim, starts=self.starts, seed=self.plan.seed, on_step=on_step, **problem)
         predicted, comparison = (None, {}) if self.relu or self.frame else self._compare(counts, solution)
         if self.plot:
             from orthoframe.reporting import ufm_figure
 
             write_figure(self.plot, ufm_figure(solution, predicted))
-        if self.gif:
-            self._write_gif(self.gif, labels, counts, problem)
         if self.json:
             data = {**solution.to_dict(), "certificate": certificate.to_dict()}
             if predicted is not None:
@@ -144,43 +123,17 @@ class UfmCommand:
     def _check(self, counts: list[int], dim: int) -> None:
         check_temperature(self.temperature)
         check_margin(self.margin, self.denominator)
-        check_count("epochs", self.epochs)
+        check_count("epochs", self.plan.epochs)
         classes, rows = len(counts), sum(counts)
         if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
             most = f"at most {_MOST_CLASSES:,} classes and {_MOST_ENTRIES:,} numbers"
             raise InputError(f"{classes:,} classes and {rows:,} rows of {dim:,} dimensions are too many; {most}")
-        if self.scheme == "full" and self.batch_size is not None:
-            raise OptionError(Option("batch_size"), " is for every scheme but ", Option("scheme", "full"))
-        if self.scheme != "full" and self.batch_size is None:
-            raise OptionError(Option("scheme", self.scheme), " needs ", Option("batch_size"))
         check_repair(self.repair, self.denominator)
         if (self.prototypes or self.frame) and dim < classes:
             needed = f" needs one dimension per class, and {classes} classes have {dim}; use "
-            given = Option("prototypes" if self.prototypes else "frame")
-            raise OptionError(given, needed, Option("dim", classes), " or more")
+            option = Option("prototypes" if self.prototypes else "frame")
+            raise OptionError(option, needed, Option("dim", classes), " or more")
         check_output(self.plot, "plot", *PICTURES)
-        check_output(self.gif, "gif", ".gif")
-        if self.gif is not None and (classes, dim) != (3, 3):
-            raise InputError(Option("gif"), " draws three classes in three dimensions, such as --counts 20x2,5 --dim 3")
-        if self.gif is not None and self._settling(counts) > _LONGEST:
-            raise OptionError("features hardly move with ", Option("temperature", self.temperature), "; raise it")
-
-    def _settling(self, counts: list[int]) -> float:
-        """A time after which the slowest class has come to rest."""
-        from orthoframe.losses import decay_rate
-
-        options: dict[str, Any] = {"temperature": self.temperature, "margin": self.margin}
-        if self.frame:  # which moves the largest class slowest
-            share = max(counts) / sum(counts)
-            rate = float(decay_rate(1, 1 - share, own_weight=share, fixed=True, **options))
-            return 30.0 / rate if rate > 0 else math.inf
-        rows = [count + self.prototypes for count in counts]
-        largest = max(rows)
-        if largest < 2:
-            return 0.0  # nothing pulls; the solver will say so
-        others = len(rows) - 1 if self.denominator == "class-average" else sum(rows) - largest
-        rate = float(decay_rate(largest - 1, others, denominator=self.denominator, **options))
-        return 30.0 / rate if rate > 0 else math.inf
 
     def _compare(self, counts: list[int], solution: "Solution") -> "tuple[Tensor, dict[str, float]]":
         """The predicted cosines of class means, and how far from them the solution is."""
@@ -190,28 +143,18 @@ class UfmCommand:
             predicted = predict_gram(
                 counts, temperature=self.temperature, denominator=self.denominator, margin=self.margin
             )
-        except RuntimeError as error:  # it was not found to the accuracy that is promised
+        except RuntimeError as error:  # no optimum to the promised accuracy
             raise InputError(str(error)) from error
         largest = float((solution.geometry.cosines - predicted).abs().max())
         return predicted, {"distance": solution.geometry.distance_to(predicted), "largest_difference": largest}
-
-    def _write_gif(self, path: Path, labels: NDArray[Any], counts: list[int], problem: dict[str, Any]) -> None:
-        from orthoframe.reporting import write_sphere_gif
-        from orthoframe.ufm import gradient_flow, random_rows
-
-        end = self._settling(counts)
-        times = [0.0, *np.geomspace(end / 1e7, end, 10 * _FRAMES).tolist()]
-        with _warnings_as_lines(), bad_input():
-            flow = gradient_flow(labels, random_rows(len(labels), 3, self.relu, self.seed, 0), times, **problem)
-        write_atomic(path, "gif", lambda file: write_sphere_gif(file, flow.evenly(_FRAMES), labels))
 
 
 def _parse_counts(text: str) -> list[int]:
     """Rows of each class, from `50x5,5x5` or `50,50,5`."""
     counts: list[int] = []
     for part in map(str.strip, text.split(",")):
-        found = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", part)
-        rows, classes = (int(number or 1) for number in found.groups()) if found else (0, 0)
+        match = re.fullmatch(r"([0-9]{1,9})(?:x([0-9]{1,9}))?", part)
+        rows, classes = (int(number or 1) for number in match.groups()) if match else (0, 0)
         if not rows * classes:
             raise OptionError(Option("counts", text), f": {part!r} is not ROWS or ROWSxCLASSES, such as 50x5 or 50")
         if sum(counts) + rows * classes > _MOST_SAMPLES:

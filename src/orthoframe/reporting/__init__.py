@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         geometry_figure,
         training_figure,
         ufm_figure,
-        write_sphere_gif,
     )
     from orthoframe.reporting._report import write_report, write_run_report
     from orthoframe.reporting._study_figure import study_figure
@@ -31,7 +30,6 @@ __all__ = [
     "geometry_figure",
     "certificate_figure",
     "ufm_figure",
-    "write_sphere_gif",
     "study_figure",
     "write_study",
     "write_study_page",
@@ -45,7 +43,7 @@ __all__ = [
 
 _MODULES = {
     "_report": ("write_report", "write_run_report"),
-    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
+    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure"),
     "_study_figure": ("study_figure",),
     "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),
     "_study_words": ("abbreviations", "cell_words", "found_words", "rule_words"),

@@ -17,7 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from orthoframe.batches import Certificate, certify_run
+from orthoframe.batches import BatchPlan, Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
@@ -35,7 +35,7 @@ from orthoframe.sklearn._cross_fit import cross_fit
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
 from orthoframe.sklearn._fit import FitOptions, fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
-from orthoframe.sklearn._weights import make_plan, relative_weights
+from orthoframe.sklearn._weights import relative_weights
 
 Floats = NDArray[np.floating[Any]]
 
@@ -182,7 +182,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         options, plan_options = self._checked_options()
         device = _device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.plan_ = make_plan(plain_labels(self.classes_)[numbers], weights, **plan_options, seed=seed)
+        self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], weights=weights, **plan_options, seed=seed)
         self._fit_scale(rows, weights)
         encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
         standard = torch.from_numpy(self._standardised(rows)).float().to(device)

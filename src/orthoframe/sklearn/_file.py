@@ -17,13 +17,13 @@ from torch import Tensor
 
 from orthoframe._files import few_entries, json_ready, parsed, write_atomic
 from orthoframe._rows import Labels
+from orthoframe.batches import BatchPlan
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
 from orthoframe.geometry import Accuracy, Calibration, ClassStatistics, Geometry, geometry_of
 from orthoframe.options import Activation, Binding, TableLoss
 from orthoframe.sklearn._fit import StopReason
 from orthoframe.sklearn._network import TableEncoder
-from orthoframe.sklearn._weights import WeightedPlan, make_plan
 
 _FORMAT = "orthoframe.FrameClassifier"
 _PLAIN = ("n_features_in_", "temperature_", "n_iter_", "loss_curve_", "gap_curve_", "loss_gap_")
@@ -59,7 +59,7 @@ def save_classifier(classifier: Any, path: Path) -> None:
     tensors = {name: torch.from_numpy(getattr(classifier, name)) for name in _ARRAYS}
     tensors["labels"] = torch.from_numpy(plan.labels.classes.astype(np.int32))
     tensors["spreads"] = geometry.spreads
-    if isinstance(plan, WeightedPlan):
+    if plan.weights is not None:
         tensors["weights"] = torch.from_numpy(plan.weights)
     # Trained in float32: nothing is lost.
     tensors |= {PREFIX + name: value.float() for name, value in encoder.state_dict().items()}
@@ -168,7 +168,7 @@ def _restore(classifier: Any, path: Path) -> None:
     names = tuple(plain_labels(classes).tolist())
     # Numbered as they are: an array with the name of each row could be far larger than the file.
     numbered = Labels(tensors["labels"].numpy(), names)
-    classifier.plan_ = make_plan(numbered, weights, **asdict(about.plan))
+    classifier.plan_ = BatchPlan(numbered, weights=weights, **asdict(about.plan))
     classifier.geometry_ = _geometry(about, tensors, counts, names)
 
 

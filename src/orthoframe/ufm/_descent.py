@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from orthoframe._rows import feature_tensor, unit_rows
+from orthoframe.errors import Coded
 from orthoframe.ufm._objective import Objective
 
 Listener = Callable[[float], None]
@@ -20,24 +20,17 @@ _MEMORY, _DECREASE = 8, 1e-4
 _STILL, _PATIENCE = 1e-9, 60
 
 
-class Reason(StrEnum):
-    """Why the solver stopped, with a sentence for the reader."""
-
-    sentence: str
-
-    def __new__(cls, value: str, sentence: str) -> "Reason":
-        member = str.__new__(cls, value)
-        member._value_, member.sentence = value, sentence
-        return member
+class Reason(Coded):
+    """Why the solver stopped."""
 
     FLOOR = "floor", "The loss is at its floor"
     STATIONARY = "stationary", "The features have come to rest"
     STEPS = "steps", "The features are still moving"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Descent:
-    """Where a descent ended, and how it got there."""
+    """The end of a descent, and the way there."""
 
     features: Tensor
     loss: float
@@ -99,10 +92,10 @@ def descend(
         if value <= best + rounding and (value < best - rounding or steepness <= flattest):
             loss, best_rows = value, rows
         best, flattest = min(best, value), min(flattest, steepness)
-        wanted = (length / along if len(losses) % 2 else along / bent) if along > 0 else 10 * size
-        size = min(max(wanted, 1e-6 * size), 1e6 * size)
+        inverse_curvature = (length / along if len(losses) % 2 else along / bent) if along > 0 else 10 * size
+        size = min(max(inverse_curvature, 1e-6 * size), 1e6 * size)
         sizes.append(size)
-    return Descent(best_rows, loss, tuple(losses), evaluations, reason)
+    return Descent(features=best_rows, loss=loss, losses=tuple(losses), evaluations=evaluations, reason=reason)
 
 
 def project(rows: Tensor, nonnegative: bool) -> Tensor:
@@ -139,7 +132,7 @@ def random_rows(count: int, dim: int, nonnegative: bool, *seeds: int) -> Tensor:
 
 
 def checked_rows(start: Tensor, count: int, nonnegative: bool) -> Tensor:
-    """Features that a user gave to start from, as unit rows in float64."""
+    """The initial features of a user as unit rows in float64."""
     rows = feature_tensor(start, "start").detach().to("cpu", torch.float64, copy=True)
     if rows.ndim != 2 or len(rows) != count:
         raise ValueError(f"start must have shape [{count}, dim], one row per sample, not {list(rows.shape)}")

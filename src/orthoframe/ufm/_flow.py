@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe._rows import Weights
-from orthoframe.options import Denominator
+from orthoframe.options import TEMPERATURE, Denominator
 from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
 from orthoframe.ufm._objective import FreeLoss, Objective
 
@@ -33,14 +33,6 @@ class Flow:
     features: Tensor
     losses: Tensor
 
-    def evenly(self, count: int) -> "Flow":
-        """At most `count` of the points, including the first and the last, about equally far apart."""
-        moved = torch.linalg.vector_norm(self.features.diff(dim=0), dim=2).mean(1).cumsum(0)
-        moved = torch.cat([moved.new_zeros(1), moved])
-        goals = torch.linspace(0, float(moved[-1]), count, dtype=torch.float64)
-        chosen = torch.unique(torch.searchsorted(moved, goals).clamp(max=len(moved) - 1))
-        return Flow(self.times[chosen], self.features[chosen], self.losses[chosen])
-
 
 @torch.inference_mode(False)
 @torch.enable_grad()
@@ -50,7 +42,7 @@ def gradient_flow(
     times: Sequence[float] | Tensor,
     *,
     batches: Iterable[Any] | None = None,
-    temperature: float = 0.1,
+    temperature: float = TEMPERATURE,
     nonnegative: bool = True,
     denominator: Denominator = "all",
     prototypes: Tensor | None = None,
@@ -69,7 +61,7 @@ def gradient_flow(
     Args:
         labels: `[samples]`, integers or strings.
         start: `[samples, dim]`, the features at time 0; divided by their norms.
-        times: At which features are wanted: increasing, at least 0.
+        times: Increasing times, at least 0, at which the features are returned.
         batches: As in `solve_ufm`.
         temperature: As in `solve_ufm`.
         nonnegative: As in `solve_ufm`.
@@ -96,13 +88,21 @@ def gradient_flow(
                 [0., 1.],
                 [0., 1.]], dtype=torch.float64)
     """
-    terms = FreeLoss(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    terms = FreeLoss(
+        temperature=temperature,
+        denominator=denominator,
+        margin=margin,
+        class_weights=class_weights,
+        anchor_weights=anchor_weights,
+        frame=frame,
+        supcon=supcon,
+    )
     objective = Objective(labels, batches, prototypes, terms)
     rows = checked_rows(start, objective.num_samples, nonnegative)
     objective.check_prototypes(rows.shape[1], nonnegative)
-    wanted = torch.as_tensor(times, dtype=torch.float64)
-    finite = bool(wanted.isfinite().all())
-    if wanted.ndim != 1 or not len(wanted) or not finite or float(wanted[0]) < 0 or bool((wanted.diff() <= 0).any()):
+    goals = torch.as_tensor(times, dtype=torch.float64)
+    finite = bool(goals.isfinite().all())
+    if goals.ndim != 1 or not len(goals) or not finite or float(goals[0]) < 0 or bool((goals.diff() <= 0).any()):
         raise ValueError("times must be a list of increasing numbers, at least 0")
 
     def force(rows: Tensor) -> tuple[float, Tensor]:
@@ -113,7 +113,7 @@ def gradient_flow(
     time, size = 0.0, 1e-3 / max(float(pull.abs().max()), 1e-300)
     path, losses = [], []
     noise = objective.rounding * objective.divisor  # of a force: weaker ones are rounding errors
-    for goal in wanted.tolist():
+    for goal in goals.tolist():
         while time < goal:
             if float(projected_slope(pull, rows, nonnegative).abs().max()) <= noise:
                 time = goal
@@ -131,4 +131,4 @@ def gradient_flow(
                 size = step * min(max(factor, _SHRINK), _GROW)
         path.append(rows)
         losses.append(value)
-    return Flow(wanted, torch.stack(path), torch.tensor(losses, dtype=torch.float64))
+    return Flow(goals, torch.stack(path), torch.tensor(losses, dtype=torch.float64))

@@ -14,9 +14,9 @@ from torch.nn.functional import normalize
 
 from orthoframe._rows import Weights, count_array, positive_array
 from orthoframe.errors import OptionError
-from orthoframe.options import Denominator, check_margin, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_temperature
 
-# Newton steps end when one changes no cosine by more than _STILL.
+# Newton's method ends with a step that changes no cosine by more than _STILL.
 _STILL, _STARTS, _NEWTON_STEPS = 1e-9, 5, 60
 # Relative differences of values, and relative curvatures, that count as zero.
 _ROUNDING, _LEVEL = 1e-14, 1e-12
@@ -32,7 +32,7 @@ _RESIDUAL, _PRODUCTS = 1e-6, 3000
 def predict_gram(
     class_counts: Tensor | NDArray[Any] | Sequence[int],
     *,
-    temperature: float = 0.1,
+    temperature: float = TEMPERATURE,
     denominator: Denominator = "all",
     margin: float = 0.0,
     class_weights: Weights | None = None,
@@ -104,10 +104,10 @@ def gram_loss(
     """Loss, in sum form, of one batch in which rows of a class coincide, from the Gram matrix of the classes."""
     counts, k = class_counts.double(), len(class_counts)
     weights = per_class(class_weights, k, "class_weights")
-    own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
+    positives = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
     rows = (weights if denominator == "class-average" else weights * counts).log() + margin / temperature
     table = rows.expand(k, -1).clone()
-    table.diagonal().copy_((weights * own).log())
+    table.diagonal().copy_((weights * positives).log())
     terms = torch.logsumexp(table + (gram - 1) / temperature, 1)
     return float((per_class(anchor_weights, k, "anchor_weights") * counts * terms)[counts > 1].sum())
 
@@ -116,10 +116,10 @@ def per_class(weights: Weights | None, num_classes: int, name: str) -> Tensor:
     """Weights of classes as float64 `[k]`; 1 without weights."""
     if weights is None:
         return torch.ones(num_classes, dtype=torch.float64)
-    found = torch.from_numpy(positive_array(weights, name))
-    if len(found) != num_classes:
-        raise ValueError(f"{name} must have shape [{num_classes}], one per class, not [{len(found)}]")
-    return found
+    array = torch.from_numpy(positive_array(weights, name))
+    if len(array) != num_classes:
+        raise ValueError(f"{name} must have shape [{num_classes}], one per class, not [{len(array)}]")
+    return array
 
 
 class _Groups:
@@ -132,16 +132,16 @@ class _Groups:
     """
 
     def __init__(self, classes: Tensor, temperature: float, denominator: Denominator, margin: float) -> None:
-        found, self.group, sizes = torch.unique(classes, dim=1, return_inverse=True, return_counts=True)
-        rows, class_weights, anchor_weights = found
+        kinds, self.group, sizes = torch.unique(classes, dim=1, return_inverse=True, return_counts=True)
+        rows, class_weights, anchor_weights = kinds
         self.sizes: Tensor = sizes.double()
         self.temperature, self.logarithm = temperature, denominator != "negatives"
         weights = class_weights * (torch.ones_like(rows) if denominator == "class-average" else rows)
-        own = class_weights * (rows - 1 if denominator == "all" else torch.ones_like(rows))
+        positives = class_weights * (rows - 1 if denominator == "all" else torch.ones_like(rows))
         self.anchors = rows > 1
         force = self.sizes * rows * anchor_weights
         self.log_force = force[self.anchors].log()
-        self.log_own = own[self.anchors].log() - margin / temperature
+        self.log_positives = positives[self.anchors].log() - margin / temperature
         others = weights * (self.sizes - torch.eye(len(rows), dtype=torch.float64))
         self.log_weights = others[self.anchors].log()  # -inf where a group has no other class
         # The force on a group grows with its rows: on this scale, unknowns have comparable curvatures.
@@ -163,7 +163,7 @@ class _Groups:
         pushed = torch.logsumexp(self.log_weights + (cosines - 1) / self.temperature, 1)
         if not self.logarithm:
             return torch.dot(self.log_force.softmax(0), pushed)
-        share = pushed - self.log_own
+        share = pushed - self.log_positives
         # log(log(1 + e^share)), which is share where that is far below 0
         terms = torch.where(share < -36, share, torch.logaddexp(share.clamp(min=-36), torch.zeros_like(share)).log())
         return torch.logsumexp(self.log_force + terms, 0)
@@ -186,8 +186,8 @@ def _descend(groups: _Groups, seed: int) -> tuple[Tensor, float]:
     start = torch.randn(groups.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": 1e-8, "maxcor": 30}
     start = groups.scale * normalize(start, dim=1)
-    found = minimize(slope, start.reshape(-1).numpy(), jac=True, method="L-BFGS-B", options=options)
-    point = normalize(torch.from_numpy(found.x).view(groups.shape), dim=1)
+    result = minimize(slope, start.reshape(-1).numpy(), jac=True, method="L-BFGS-B", options=options)
+    point = normalize(torch.from_numpy(result.x).view(groups.shape), dim=1)
     for number in range(_NEWTON_STEPS):
         value = float(groups(point))
         dense = point.numel() <= (_DENSE if number < _IN_VAIN else _LARGEST)

@@ -13,7 +13,7 @@ from orthoframe._rows import Labels, Weights, all_but_own
 from orthoframe.batches import index_lists
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses import angle_bound, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
-from orthoframe.options import Denominator, check_margin, check_number, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_number, check_temperature
 from orthoframe.ufm._gram import gram_loss, per_class, predict_gram
 
 # Rounding errors of the term of an anchor, in units of the last place of its largest part.
@@ -22,9 +22,9 @@ _ROUNDINGS = 4.0
 _RIGHT_ANGLE = 1e-6
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FreeLoss:
-    """What is minimised over free features: the options of `solve_ufm` that say which loss it is.
+    """The loss that free features minimise: options of `solve_ufm`.
 
     Attributes:
         temperature: tau.
@@ -36,7 +36,7 @@ class FreeLoss:
         supcon: The weight of the contrastive loss.
     """
 
-    temperature: float = 0.1
+    temperature: float = TEMPERATURE
     denominator: Denominator = "all"
     margin: float = 0.0
     class_weights: Weights | None = None
@@ -52,7 +52,7 @@ class FreeLoss:
 
     @property
     def contrastive(self) -> dict[str, Any]:
-        """Options of the contrastive loss that are not the usual ones."""
+        """Options of the contrastive loss that are not its defaults."""
         names = ("temperature", "denominator", "margin", "class_weights", "anchor_weights")
         return {name: getattr(self, name) for name in names if _is_set(getattr(self, name))}
 
@@ -64,8 +64,8 @@ class Objective:
     """
 
     def __init__(self, labels: Any, batches: Any, prototypes: Tensor | None, terms: FreeLoss) -> None:
-        found = Labels.of(labels)
-        self.num_samples, self.num_classes = len(found.classes), len(found.names)
+        numbered = Labels.of(labels)
+        self.num_samples, self.num_classes = len(numbered.classes), len(numbered.names)
         if not self.num_samples:
             raise ValueError("labels are empty")
         k = self.num_classes
@@ -76,7 +76,7 @@ class Objective:
             anchor_weights=None if on_anchors is None else per_class(on_anchors, k, "anchor_weights"),
         )
         self.prototypes = None if prototypes is None else _checked_prototypes(prototypes, k)
-        classes = torch.from_numpy(found.classes).long()
+        classes = torch.from_numpy(numbered.classes).long()
         self.labels = classes if prototypes is None else torch.cat([classes, torch.arange(k)])
         fixed = torch.arange(self.num_samples, len(self.labels))
         lists: Iterable[Any] = [range(self.num_samples)] if batches is None else index_lists(batches, self.num_samples)
@@ -99,15 +99,15 @@ class Objective:
         terms, k = self.terms, self.num_classes
         class_weights = per_class(terms.class_weights, k, "class_weights")
         anchor_weights = per_class(terms.anchor_weights, k, "anchor_weights")
-        found = [torch.zeros(4, 0, dtype=torch.float64)]
+        anchors = [torch.zeros(4, 0, dtype=torch.float64)]
         for batch in self.batches:
             counts = torch.bincount(self.labels[batch], minlength=k)
             mass = class_weights * (counts.clamp(max=1) if terms.denominator == "class-average" else counts)
-            others, own = all_but_own(mass), counts > 1
+            others, has_anchors = all_but_own(mass), counts > 1
             if terms.denominator != "negatives" or int((counts > 0).sum()) > 1:
                 columns = torch.stack([counts - 1.0, others, class_weights, anchor_weights * counts])
-                found.append(columns[:, own])
-        self._positives, self._negatives, self._own_weights, self._weights = torch.cat(found, 1)
+                anchors.append(columns[:, has_anchors])
+        self._positives, self._negatives, self._own_weights, self._weights = torch.cat(anchors, 1)
         # An orthogonal frame is optimal in every batch, among non-negative rows.
         parts = [
             terms.supcon * float(loss_floor(self.labels[batch], reduction="sum", **terms.contrastive))
@@ -187,8 +187,8 @@ class Objective:
         if terms.frame:  # and so is every row
             part = self.shares / self.shares.sum()
             gaps = (whole / self.rows)[self.rows > 0]
-            own = part[self.labels[: self.num_samples]][self.rows > 0]
-            return float(angle_bound(gaps, 1, 1 - own, own_weight=own, **options).max())
+            share = part[self.labels[: self.num_samples]][self.rows > 0]
+            return float(angle_bound(gaps, 1, 1 - share, own_weight=share, **options).max())
         gaps, options = whole / (terms.supcon * self._weights), {**options, "denominator": terms.denominator}
         bounds = angle_bound(gaps, self._positives, self._negatives, own_weight=self._own_weights, **options)
         return float(bounds.max())

@@ -13,24 +13,24 @@ from torch import Tensor
 
 from orthoframe._rows import Weights
 from orthoframe.geometry import Geometry, measure
-from orthoframe.options import Denominator, check_count, check_number, check_size
+from orthoframe.options import TEMPERATURE, Denominator, check_count, check_number, check_size
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
 from orthoframe.ufm._objective import FreeLoss, Objective
 
 # Starts after the first begin at this temperature, at which classes rarely merge.
-_PARTING = 0.1
+_RESTART_TEMPERATURE = 0.1
 # Without the constraint every start begins at this temperature, if its own is smaller: at a small one distant features
 # exert hardly any force.
-_FEELING = 0.5
+_UNCONSTRAINED_TEMPERATURE = 0.5
 # A stationary point within this many rounding errors of the floor counts as at the floor.
-_NEAR = 20.0
+_ROUNDINGS_AT_FLOOR = 20.0
 # A larger bound on angles says little.
-_LOOSE = 0.01
+_LOOSE_BOUND = 0.01
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Solution:
-    """The features that the solver found; `str()` describes them.
+    """The optimum of free features; `str()` describes it.
 
     Losses are means over all anchors of all batches, with their weights. With a frame term, the sum of both parts is
     divided by the rows of all batches.
@@ -78,7 +78,7 @@ class Solution:
         if self.gap is None:
             return "; the lowest loss of these batches is not known"
         if self.converged:
-            loose = self.bound is not None and self.bound > _LOOSE
+            loose = self.bound is not None and self.bound > _LOOSE_BOUND
             return "; at this temperature that says little about angles, because of rounding" if loose else ""
         classes = len(self.geometry.names)
         if self.bound is not None and self.geometry.dim < classes:
@@ -88,11 +88,11 @@ class Solution:
         return "; allow more steps"
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the features, ready for JSON."""
-        own = ("loss", "floor", "gap", "converged", "reason", "steps", "evaluations", "starts")
+        """All attributes except the features, ready for JSON."""
+        plain = ("loss", "floor", "gap", "converged", "reason", "steps", "evaluations", "starts")
         return {
             "sentence": self.sentence(),
-            **{name: getattr(self, name) for name in own},
+            **{name: getattr(self, name) for name in plain},
             "bound": None if self.bound is None or math.isinf(self.bound) else self.bound,
             "losses": list(self.losses),
             "geometry": self.geometry.to_dict(),
@@ -109,7 +109,7 @@ def solve_ufm(
     dim: int,
     *,
     batches: Iterable[Any] | None = None,
-    temperature: float = 0.1,
+    temperature: float = TEMPERATURE,
     nonnegative: bool = True,
     denominator: Denominator = "all",
     prototypes: Tensor | None = None,
@@ -172,58 +172,66 @@ def solve_ufm(
     dim, seed = check_size("dim", dim), check_count("seed", seed, least=0)
     starts, max_steps = check_count("starts", starts), check_count("max_steps", max_steps)
     tolerance = check_number("tolerance", tolerance, above=0)
-    terms = FreeLoss(temperature, denominator, margin, class_weights, anchor_weights, frame, supcon)
+    terms = FreeLoss(
+        temperature=temperature,
+        denominator=denominator,
+        margin=margin,
+        class_weights=class_weights,
+        anchor_weights=anchor_weights,
+        frame=frame,
+        supcon=supcon,
+    )
     objective = Objective(labels, batches, prototypes, terms)
     objective.check_prototypes(dim, nonnegative)
     if nonnegative and dim < objective.num_classes:
         outlook = "there is no orthogonal frame, and the floor may be out of reach"
         warnings.warn(f"{dim} dimensions are too few for {objective.num_classes} classes: {outlook}", stacklevel=2)
-    given = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
-    if given is not None and given.shape[1] != dim:
-        raise ValueError(f"start has {given.shape[1]} dimensions, but dim is {dim}")
+    initial = None if start is None else checked_rows(start, objective.num_samples, nonnegative)
+    if initial is not None and initial.shape[1] != dim:
+        raise ValueError(f"start has {initial.shape[1]} dimensions, but dim is {dim}")
     floor = objective.floor if nonnegative else objective.free_floor()
     best: tuple[Descent, int] | None = None
     evaluations = 0
-    for number in range(1, 1 + (starts if given is None else 1)):
-        rows = random_rows(objective.num_samples, dim, nonnegative, seed, number - 1) if given is None else given
+    for number in range(1, 1 + (starts if initial is None else 1)):
+        rows = random_rows(objective.num_samples, dim, nonnegative, seed, number - 1) if initial is None else initial
         steps, listener = 0, None if on_step is None else partial(on_step, number)
-        for stage in [objective] if given is not None else _stages(objective, nonnegative, number):
-            found = descend(stage, rows, nonnegative, max_steps, tolerance, listener)
-            rows = found.features
-            steps += len(found.losses) - 1
-            evaluations += found.evaluations
-        if best is None or found.loss < best[0].loss:
-            best = found, steps
-        if floor is not None and (found.reason == Reason.FLOOR or found.loss <= floor + objective.rounding):
+        for stage in [objective] if initial is not None else _stages(objective, nonnegative, number):
+            end = descend(stage, rows, nonnegative, max_steps, tolerance, listener)
+            rows = end.features
+            steps += len(end.losses) - 1
+            evaluations += end.evaluations
+        if best is None or end.loss < best[0].loss:
+            best = end, steps
+        if floor is not None and (end.reason == Reason.FLOOR or end.loss <= floor + objective.rounding):
             break
     assert best is not None
-    found, steps = best
-    gap = None if floor is None else found.loss - floor
+    end, steps = best
+    gap = None if floor is None else end.loss - floor
     return Solution(
-        features=found.features,
-        loss=found.loss,
+        features=end.features,
+        loss=end.loss,
         floor=floor,
         gap=gap,
         bound=objective.angle(gap) if nonnegative and gap is not None else None,
-        geometry=measure(found.features, labels),
-        converged=_converged(found, gap, objective.rounding),
-        reason=found.reason,
+        geometry=measure(end.features, labels),
+        converged=_converged(end, gap, objective.rounding),
+        reason=end.reason,
         steps=steps,
         evaluations=evaluations,
         starts=number,
-        losses=found.losses,
+        losses=end.losses,
     )
 
 
 def _stages(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
     """The objective, preceded by itself at another temperature if a random start begins there."""
-    own = objective.terms.temperature
-    first = max(own, _FEELING) if not nonnegative else _PARTING if number > 1 else own
-    return [objective] if first == own else [objective.at_temperature(first), objective]
+    last = objective.terms.temperature
+    first = max(last, _UNCONSTRAINED_TEMPERATURE) if not nonnegative else _RESTART_TEMPERATURE if number > 1 else last
+    return [objective] if first == last else [objective.at_temperature(first), objective]
 
 
-def _converged(found: Descent, gap: float | None, rounding: float) -> bool:
+def _converged(end: Descent, gap: float | None, rounding: float) -> bool:
     if gap is None:
-        return found.reason == Reason.STATIONARY and len(found.losses) > 1
-    near = _NEAR * rounding if found.reason == Reason.STATIONARY else rounding
-    return found.reason == Reason.FLOOR or gap <= near
+        return end.reason == Reason.STATIONARY and len(end.losses) > 1
+    near = _ROUNDINGS_AT_FLOOR * rounding if end.reason == Reason.STATIONARY else rounding
+    return end.reason == Reason.FLOOR or gap <= near

@@ -1,4 +1,4 @@
-"""Rows drawn by class weight: how many of each class an epoch has, and which."""
+"""Rows drawn by weight: by the weight of their class, or each by its own."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,10 +6,10 @@ from numpy.typing import NDArray
 from orthoframe._rows import Integers, Labels
 
 _BITS = 32  # of the fraction of a row; with them products of two lengths of arrays fit into 64 bits
-_MOST = 2**31  # epochs up to which they do
+_MOST_EPOCHS = 2**31  # up to which they do
 
 
-class ClassWalk:
+class ClassDraws:
     """Endless streams of permutations, one per class, of which every epoch takes the next piece.
 
     Class c has the share s_c = n_c^p / sum of n_j^p of the n rows of an epoch, and so an expected n s_c rows. With p
@@ -38,13 +38,13 @@ class ClassWalk:
         self._ends = (ones << _BITS) + beyond
 
     def expected(self) -> NDArray[np.float64]:
-        """`[k]`, rows of each class that an epoch has in the mean."""
+        """`[k]`, rows of each class in an epoch, on average."""
         rows: NDArray[np.float64] = np.diff(self._ends, prepend=0) / 2.0**_BITS
         return rows
 
     def shown(self, epochs: int) -> Integers:
         """`[k]`, rows of each class in the first epochs together."""
-        ends = self._ends if epochs < _MOST else self._ends.astype(object)
+        ends = self._ends if epochs < _MOST_EPOCHS else self._ends.astype(object)
         whole, fraction = ends >> _BITS, ends & ((1 << _BITS) - 1)
         return np.diff(whole * epochs + ((fraction * epochs + (1 << _BITS - 1)) >> _BITS), prepend=0)
 
@@ -80,3 +80,30 @@ class ClassWalk:
         self._start["state"]["counter"][:] = (0, number & low, number >> 64 & low, c)
         self._random.state = self._start
         return self._generator.permutation(self._members[c])
+
+
+def draw_rows(chances: NDArray[np.float64], random: np.random.Generator) -> Integers:
+    """As many rows as there are, in random order: each `rows * chance` times, rounded up or down at random."""
+    samples = len(chances)
+    order = random.permutation(samples)
+    # Marks at equal distances, from a random start: each row gets those that fall into its part of the line.
+    ends = np.minimum(np.cumsum(samples * chances[order]), samples)
+    ends[-1] = samples  # whatever the sum was rounded to
+    times = np.diff(np.floor(ends + random.random()), prepend=0.0).astype(np.int64)
+    return random.permutation(np.repeat(order, times))
+
+
+def draw_distinct(
+    members: Integers, number: int, batches: int, random: np.random.Generator, chances: NDArray[np.float64] | None
+) -> Integers:
+    """`[batches, number]`, members that are distinct within each batch; with chances of all rows, by these."""
+    part = None if chances is None else chances[members] / chances[members].sum()
+    if number == 1:
+        size = (batches, 1)
+        drawn = random.integers(len(members), size=size) if part is None else random.choice(len(members), size, p=part)
+        return members[drawn]
+    if part is None:
+        rows = [random.permutation(members)[:number] for _ in range(batches)]
+    else:
+        rows = [random.choice(members, number, replace=False, p=part) for _ in range(batches)]
+    return np.array(rows, dtype=members.dtype).reshape(batches, number)  # also without batches
