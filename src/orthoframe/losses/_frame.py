@@ -8,13 +8,22 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from orthoframe._processes import rank_and_world_size
 from orthoframe._rows import Weights, feature_tensor, positive_array, unit_rows
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._distributed import num_processes, sum_over_processes
-from orthoframe.losses._frame_floor import check_labels
-from orthoframe.losses._inputs import RowLabels, Rows, checked_rows, checked_temperature
+from orthoframe.losses._batch import RowLabels, Rows, checked_rows, checked_temperature
+from orthoframe.losses._distributed import sum_over_processes
+from orthoframe.losses._floors import check_frame_labels
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import Reduction, check_choice, check_margin, check_number, check_size, check_temperature
+from orthoframe.options import (
+    TEMPERATURE,
+    Reduction,
+    check_choice,
+    check_margin,
+    check_number,
+    check_size,
+    check_temperature,
+)
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
 
@@ -51,7 +60,7 @@ def frame_loss(
     labels: RowLabels,
     frame: Rows,
     *,
-    temperature: float | Tensor = 0.1,
+    temperature: float | Tensor = TEMPERATURE,
     shares: Weights | None = None,
     margin: float = 0.0,
     reduction: Reduction = "mean",
@@ -141,17 +150,18 @@ def _frame_terms(
         cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)
         try:
             if margin:
-                own = classes[:, None]
-                cosines = cosines.scatter_add(1, own, cosines.new_full(own.shape, -margin))
-            each = isinstance(temperature, Tensor) and temperature.ndim
-            logits = cosines / (temperature[:, None] if each else temperature)  # type: ignore[index]
+                columns = classes[:, None]
+                cosines = cosines.scatter_add(1, columns, cosines.new_full(columns.shape, -margin))
+            if isinstance(temperature, Tensor) and temperature.ndim:
+                temperature = temperature[:, None]
+            logits = cosines / temperature
             if prior is not None:
                 logits = logits + prior.to(logits)
             if reduction == "mean" and not len(rows):
                 return logits.sum()
             return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
         except (IndexError, RuntimeError):  # looked at only now: to look means to wait for a GPU
-            check_labels(classes, len(frame))
+            check_frame_labels(classes, len(frame))
             raise
 
 
@@ -192,7 +202,7 @@ class FrameLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        temperature: float | Tensor = 0.1,
+        temperature: float | Tensor = TEMPERATURE,
         supcon: float = 0.0,
         *,
         shares: Weights | None = None,
@@ -230,7 +240,8 @@ class FrameLoss(nn.Module):
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; keys are for the contrastive part, as in `SupConLoss`."""
-        group, processes = self.contrastive.group, num_processes(self.contrastive.group)
+        group = self.contrastive.group
+        _, processes = rank_and_world_size(group)
         reduction = "sum" if processes > 1 else "mean"
         try:
             rows, classes = checked_rows(features, labels, "features", "labels")
