@@ -68,7 +68,8 @@ class GapListener:
             everyone = [None] * world_size
             dist.all_gather_object(everyone, calls)
         columns: dict[str, list[float]] = {"loss": [], "floor": [], "collapsed": []}
-        for step in zip(*everyone, strict=True):
+        for same_step in zip(*everyone, strict=True):
+            step = list(same_step)
             first = step[0]
             if world_size > 1 and (first.joined or first.options.frame):
                 if any(call.key_labels is not None for call in step) or not (first.joined or first.options.supcon == 0):

@@ -1,4 +1,4 @@
-"""The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
+"""The supervised contrastive loss: a function for one batch, and a module that is exact across processes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -85,7 +85,7 @@ def supcon_loss(
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
             gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
-        margin: m, from -1 to 10, what is taken off the cosines of positives. Not for `denominator="negatives"`, where
+        margin: m, from -1 to 10, subtracted from the cosines of positives. Not for `denominator="negatives"`, where
             it would only add a constant.
         class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
         anchor_weights: `[k]`, likewise; the mean is weighted.
@@ -163,7 +163,7 @@ class SupConLoss(nn.Module):
         singletons: `"skip"`, `"count"` or `"error"`; a singleton is a row whose class has no other row in the joined
             batch and among the keys.
         gather: Whether to compare with the rows of other processes.
-        margin: What is taken off the cosines of positives.
+        margin: Subtracted from the cosines of positives.
         class_weights: `[k]`, weights of classes on exponentials; a buffer, which keeps its dtype.
         anchor_weights: `[k]`, weights of classes on anchors; likewise.
         compare: `"all"`, or `"keys"` for keys alone; then rows of other processes are not compared with.
