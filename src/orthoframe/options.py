@@ -98,17 +98,6 @@ MOST_PIXELS = 2**25
 OWN_FILES = ("folder", "csv", "npz")
 """Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
 
-Loss = Literal["supcon", "frame", "cross-entropy", "balanced-softmax"]
-"""What is minimised.
-
-- `supcon`: the supervised contrastive loss.
-- `frame`: the frame term, cosines to a fixed orthogonal frame, with a contrastive part if wanted.
-- `cross-entropy`: that of an ordinary linear classifier on the encoder's features.
-- `balanced-softmax`: the same, with the logarithms of class shares added to the scores in training.
-"""
-LINEAR_LOSSES: tuple[Loss, ...] = ("cross-entropy", "balanced-softmax")
-"""Losses of a linear classifier on features of any length, which predicts."""
-
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
 
@@ -125,8 +114,8 @@ LearningRateSchedule = Literal["cosine", "linear", "step"]
 Precision = Literal["32", "bf16-mixed", "16-mixed"]
 """The floating-point precision of training."""
 
-Recipe = Literal["quick", "accurate", "fast", "paper"]
-"""Where the defaults of a run come from."""
+Recipe = Literal["quick", "accurate", "fast", "paper", "plain"]
+"""Where values come from that are not given; `plain`: the usual values alone."""
 
 Goal = Literal["accuracy", "frame"]
 """What a run of the recipe `accurate` ends with: the most accurate features, or features that settle onto the frame."""

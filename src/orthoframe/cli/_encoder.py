@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from orthoframe.errors import InputError, TrainingError
 
 if TYPE_CHECKING:
-    from orthoframe.training import TrainedEncoder
+    from orthoframe.runs import TrainedEncoder
 
 
 def encoder_of(run: Path, code: bool = False) -> "TrainedEncoder":
@@ -18,7 +18,7 @@ def encoder_of(run: Path, code: bool = False) -> "TrainedEncoder":
         TrainingError: If there is none, or it is broken.
         InputError: If the run has not finished, with how far it is and how to resume it.
     """
-    from orthoframe.training import load_encoder
+    from orthoframe.runs import load_encoder
 
     try:
         return load_encoder(run, code=code)
@@ -30,8 +30,7 @@ def encoder_of(run: Path, code: bool = False) -> "TrainedEncoder":
 
 def _unfinished(run: Path) -> str:
     """How far a run is that has no encoder yet; one whose loss was not finite would only end so again."""
-    from orthoframe.reporting import read_run
-    from orthoframe.training import Ending
+    from orthoframe.runs import Ending, read_run
 
     again = f"; resume it with: orthoframe train --resume {shlex.quote(str(run))}"
     try:

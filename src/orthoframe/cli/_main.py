@@ -51,13 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(name: str, arguments: Sequence[str]) -> Any:
-    """A verb with its options; its class method `defaults`, if any, reads a recipe, say, and returns their defaults."""
-    verb = getattr(import_module(f"orthoframe.cli.{name}"), f"{name.capitalize()}Command")
-    prog = f"orthoframe {name}"
-    default = tyro.MISSING_NONPROP
-    if hasattr(verb, "defaults"):
-        default, _ = tyro.cli(verb.defaults, prog=prog, args=arguments, add_help=False, return_unknown_args=True)
-    return tyro.cli(_hinted(verb), prog=prog, args=arguments, default=default, config=(tyro.conf.DisallowNone,))
+    """A verb with its options; the function `make_command` of its module, if any, makes them."""
+    module = import_module(f"orthoframe.cli.{name}")
+    verb = module.make_command(arguments) if hasattr(module, "make_command") else None
+    verb = verb or getattr(module, f"{name.capitalize()}Command")
+    return tyro.cli(_hinted(verb), prog=f"orthoframe {name}", args=arguments, config=(tyro.conf.DisallowNone,))
 
 
 def _all_verbs() -> Any:

@@ -17,6 +17,8 @@ from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
 from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
 from orthoframe.geometry import Accuracy, Confusion
+from orthoframe.reporting import write_run_report
+from orthoframe.runs import EpochRecord
 
 _LINES = 40  # of epochs at most, where there is no terminal
 _ALL, _WORST = 20, 5  # up to this many classes all accuracies are printed; of more, only the worst ones
@@ -30,9 +32,10 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
         with training_bar() as bar, outliving_the_terminal():
             listener = _listener(bar, on_epoch)
             if settings is None:
-                result = training.resume(path, listener, code=code)
+                result = training.resume(path, listener, report=write_run_report, code=code)
             else:
-                result = training.train(settings, path, listener, code=code, spent=seconds_since_start())
+                spent = seconds_since_start()
+                result = training.train(settings, path, listener, report=write_run_report, code=code, spent=spent)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
             raise  # the run has not begun: there is nothing to resume
@@ -54,21 +57,21 @@ def training_bar() -> Progress:
     return progress(MofNCompleteColumn(), TextColumn("{task.fields[words]}", markup=False), TimeRemainingColumn())
 
 
-def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -> training.RunListener:
+def _listener(bar: Progress, on_epoch: Callable[[EpochRecord], None]) -> training.RunListener:
     """Show a run on a bar, and print what is known before it."""
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
     lines = _EpochLines(shown=not sys.stderr.isatty())
 
     def on_start(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
-        lines.epochs = task.settings.num_epochs
+        lines.epochs = task.settings.schedule.epochs
         _print_opening(task, certified, floor)
 
     def on_step(loop: training.Loop) -> None:
         words = _epoch_words(loop.state.records)
-        bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.epochs, words=words)
+        bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.schedule.epochs, words=words)
 
-    def after_epoch(record: training.EpochRecord) -> None:
+    def after_epoch(record: EpochRecord) -> None:
         lines.add(record)
         on_epoch(record)
 
@@ -85,7 +88,7 @@ def _listener(bar: Progress, on_epoch: Callable[[training.EpochRecord], None]) -
     return training.RunListener(on_start, on_step, after_epoch, on_note, on_data)
 
 
-def _epoch_words(records: Sequence[training.EpochRecord]) -> str:
+def _epoch_words(records: Sequence[EpochRecord]) -> str:
     """The last epoch in a few words; what it did not measure is that of the last one that did."""
     if not records:
         return ""
@@ -111,14 +114,14 @@ class _EpochLines:
     epochs: int = 1
     due: int = 1  # the epoch from which on there is another line
 
-    def add(self, record: training.EpochRecord) -> None:
+    def add(self, record: EpochRecord) -> None:
         if not self.shown or record.delta_of is None or (record.epoch < self.due and record.epoch < self.epochs):
             return
         self.due = record.epoch + math.ceil(self.epochs / _LINES)
         print(f"epoch {record.epoch} of {self.epochs}: {_epoch_words([record])}", flush=True)
 
 
-def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
+def _curves(path: Path) -> Callable[[EpochRecord], None]:
     """Write each number of an epoch for TensorBoard."""
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -126,7 +129,7 @@ def _curves(path: Path) -> Callable[[training.EpochRecord], None]:
         raise InputError("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
     writer: Any = None
 
-    def on_epoch(record: training.EpochRecord) -> None:
+    def on_epoch(record: EpochRecord) -> None:
         nonlocal writer
         if writer is None:  # not before the folder is the run's own
             writer = SummaryWriter(str(path / "tensorboard"))
@@ -146,22 +149,22 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     streamed = "" if task.train.held else f" ({size:.1f} GiB, read when they are needed)"
     kept = f" of {task.images:,}" if len(task.train) < task.images else ""
     print(
-        f"{settings.data}: {len(task.train):,}{kept} images of {height} x {width} pixels{streamed}, "
+        f"{settings.images.data}: {len(task.train):,}{kept} images of {height} x {width} pixels{streamed}, "
         f"{len(counts)} classes "
         f"({max(counts):,} to {min(counts):,}); "
-        f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.activation}, "
-        f"precision {settings.precision}"
+        f"{task.encoder_name}, {task.encoder.out_features} features, activation {settings.encoder.activation}, "
+        f"precision {settings.machine.precision}"
     )
     if task.validation is not None:
         print(f"{len(task.validation):,} more images are for validation, {len(task.test):,} for the test at the end.")
-    if settings.scheme == "weighted":
+    if settings.batches.scheme == "weighted":
         shares, chances = task.shares(), task.plan.chances()
         print(
-            f"Rows are drawn with the weight of class size to the power {task.plan.power:g}: classes have "
-            f"{100 * shares.max():.3g} to {100 * shares.min():.3g} % of the rows, and an epoch shows an image "
-            f"{chances.min():.3g} to {chances.max():.3g} times in the mean."
+            f"Rows are sampled in proportion to class size^{task.plan.power:g}: each class gets "
+            f"{100 * shares.min():.3g} to {100 * shares.max():.3g} % of the rows; each image is shown "
+            f"{chances.min():.3g} to {chances.max():.3g} times per epoch on average."
         )
-    if not settings.linear_classifier:
+    if settings.objective.has_certificate:
         print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
     if floor is not None:
         below = "" if task.encoder.nonnegative else "; features that may be negative can go below it"
@@ -171,31 +174,35 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
 
 
 def _print_result(result: training.RunResult) -> None:
-    found, last, test = result.evaluation, result.records[-1], result.evaluation.tested
-    geometry = found.geometry
+    evaluation, last, test = result.evaluation, result.records[-1], result.evaluation.tested
+    geometry = evaluation.geometry
     verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
-    if found.raw_delta_of is not None:
-        table.add_row("of features as they are", f"{found.raw_delta_of:.4g} (above: of their directions)")
+    if evaluation.raw_delta_of is not None:
+        table.add_row("without normalisation", f"{evaluation.raw_delta_of:.4g} (above: with)")
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
     table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
-    if found.adjust:
-        fitted = ", fitted on validation images" if result.settings.adjust == "fit" else ""
-        table.add_row("adjustment for class sizes", f"{found.adjust:.4g} (lambda{fitted})")
-    if found.validation is not None:
-        table.add_row("balanced validation accuracy", f"{found.validation.balanced:.4f}{found.validation.over()}")
+    if evaluation.adjust:
+        fitted = ", fitted on validation images" if result.settings.evaluation.adjust == "fit" else ""
+        table.add_row("adjustment for class sizes", f"{evaluation.adjust:.4g} (lambda{fitted})")
+    if evaluation.validation is not None:
+        table.add_row(
+            "balanced validation accuracy", f"{evaluation.validation.balanced:.4f}{evaluation.validation.over()}"
+        )
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
-    if found.calibration_error is not None:
-        table.add_row("expected calibration error", f"{found.calibration_error:.4f} (test images; 0: as sure as right)")
+    if evaluation.calibration_error is not None:
+        table.add_row(
+            "expected calibration error", f"{evaluation.calibration_error:.4f} (test images; 0: perfectly calibrated)"
+        )
     table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
     why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
     print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
-    _print_classes(test, found.confusion)
+    _print_classes(test, evaluation.confusion)
     print(f"report: {result.folder / 'report.html'}")
 
 
@@ -206,8 +213,8 @@ def _print_classes(test: Accuracy, confusion: Confusion | None) -> None:
     rows = list(zip(confusion.names, test.by_class, confusion.rows, strict=True))
     title = "test accuracy of each class"
     if len(rows) > _ALL:
-        known = [(name, rate, count) for name, rate, count in rows if rate is not None]
-        rows = list(sorted(known, key=lambda row: row[1])[:_WORST])
+        tested = [(name, rate, count) for name, rate, count in rows if rate is not None]
+        rows = list(sorted(tested, key=lambda row: row[1])[:_WORST])
         title = f"test accuracy of the {len(rows)} worst of {len(test.by_class)} classes"
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 2))
     for name, rate, count in rows:
@@ -217,4 +224,4 @@ def _print_classes(test: Accuracy, confusion: Confusion | None) -> None:
     print(f"{title}:")
     console.print(table)
     if confusion.cells:
-        print("largest confusions:", *(f"  {brief(said)}" for said in confusion.sentences(_CONFUSIONS)), sep="\n")
+        print("largest confusions:", *(f"  {brief(pair)}" for pair in confusion.sentences(_CONFUSIONS)), sep="\n")

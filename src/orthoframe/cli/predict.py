@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from orthoframe.data import Decoded
-    from orthoframe.training import TrainedEncoder
+    from orthoframe.runs import TrainedEncoder
 
 _BLOCKS = 3  # that explain a prediction in one row of CSV
 _LONGEST = 300  # characters of a sentence about a file

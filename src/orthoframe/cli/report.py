@@ -28,7 +28,8 @@ class ReportCommand:
 
     def run(self) -> int:
         """Write the report, and print where it is."""
-        from orthoframe.reporting import read_run, write_report
+        from orthoframe.reporting import write_report
+        from orthoframe.runs import read_run
 
         if not self.runs:
             raise InputError("which runs? Name at least one folder")

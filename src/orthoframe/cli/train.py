@@ -1,77 +1,55 @@
 """`orthoframe train`: from images to an orthogonal frame."""
 
-from contextlib import suppress
-from dataclasses import dataclass, fields, replace
-from functools import partial
-from itertools import count
+from collections.abc import Sequence
+from dataclasses import dataclass, make_dataclass
+from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, cast
 
 import tyro
 
+from orthoframe.cli._settings import given_options, option, panel, settings_options, usual_options
 from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Denominator, Goal, Head, Loss, Recipe
-from orthoframe.training import Ramp, Settings, TemperatureSchedule, make_settings
+from orthoframe.options import Goal, Recipe
+from orthoframe.training import AUTO, Settings
 
-
-def _parse_schedule(words: list[str], kind: type[Ramp]) -> Ramp:
-    """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
-    with suppress(ValueError):
-        values = [float(part) for part in words[0].split(":")]
-        if len(values) <= 2:
-            return kind(values[0], values[-1])
-    raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
-
-
-def _schedule(kind: type[Ramp], metavar: str) -> Any:
-    return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=metavar,
-        instance_from_str=partial(_parse_schedule, kind=kind),
-        is_instance=lambda value: isinstance(value, kind),
-        str_from_instance=lambda ramp: [f"{ramp.first:g}" if ramp.constant else f"{ramp.first:g}:{ramp.last:g}"],
-    )
-
-
-def _parse_size(words: list[str]) -> tuple[int, int]:
-    """`64` for a square, or `48x64` for height and width."""
-    with suppress(ValueError):
-        sides = [int(part) for part in words[0].lower().split("x")]
-        if len(sides) <= 2:
-            return sides[0], sides[-1]
-    raise ValueError(f"must be a number of pixels, or height and width such as 48x64, not {words[0]!r}")
-
-
-_SIZE = tyro.constructors.PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="N|HxW",
-    instance_from_str=_parse_size,
-    is_instance=lambda value: value is None or isinstance(value, tuple),
-    str_from_instance=lambda size: ["None" if size is None else f"{size[0]}x{size[1]}"],
-)
-
-
-def _parse_adjust(words: list[str]) -> float | Literal["fit"]:
-    """`fit`, or a number; whether that is allowed is checked with all settings."""
-    if words[0] == "fit":
-        return "fit"
-    with suppress(ValueError):
-        return float(words[0])
-    raise ValueError(f"must be fit, or a number such as 0.25, not {words[0]!r}")
-
-
-_ADJUST = tyro.constructors.PrimitiveConstructorSpec(
-    nargs=1,
-    metavar="fit|LAMBDA",
-    instance_from_str=_parse_adjust,
-    is_instance=lambda value: value is None or value == "fit" or isinstance(value, float | int),
-    str_from_instance=lambda value: [str(value)],
-)
+_FIRST = ("data", "recipe", "goal", "loss", "model", "epochs", "minutes", "seed", "out", "resume")
+"""Options that people need first."""
+_CHOOSING = ("recipe", "goal", "data", "loss")
+"""Options that choose the defaults of others."""
+_RUN_OPTIONS = {
+    "recipe": option(
+        "recipe",
+        Recipe,
+        "Which defaults to use: quick, accurate (the most accurate classes), fast (the fewest epochs to the frame), "
+        "paper (as published; needs a GPU) or plain (default: accurate for your own images, else quick).",
+    ),
+    "goal": option(
+        "goal",
+        Goal,
+        "With the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that "
+        "cost.",
+    ),
+    "out": ("out", Annotated[Folder, tyro.conf.arg(help="The run folder (default: a new one in runs/).")], None),
+    "resume": (
+        "resume",
+        Annotated[Folder, tyro.conf.arg(help="Continue the run in this folder, with its own settings.")],
+        None,
+    ),
+    "code": option(
+        "code",
+        Flag,
+        "Allow the Python function that a run (of --resume or --init) names as its backbone to be imported and called.",
+        False,
+    ),
+    "tensorboard": option("tensorboard", Flag, "Also write the curves for TensorBoard, to the run folder.", False),
+}
+"""Options of a run that are no settings, or that choose them."""
 
 
 @dataclass(frozen=True)
-class TrainCommand(Settings):
+class _Command:
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
     Without options: the embedded digits, imbalanced ten to one, a small network, ten seconds. Your own images,
@@ -90,91 +68,74 @@ class TrainCommand(Settings):
     orthoframe train --resume runs/fashion
     """
 
-    temperature: Annotated[TemperatureSchedule, _schedule(TemperatureSchedule, "TAU[:TAU]")] = Settings.temperature
-    """Temperature of the loss: a number, or the first and the last of a schedule, such as 0.1:0.5."""
-    margin: Annotated[Ramp, _schedule(Ramp, "M[:M]")] = Settings.margin
-    """Taken off the cosines of the own class, which leads faster to the same frame; it may rise, such as 0:0.5."""
-    supcon: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.supcon
-    """Weight of a contrastive part beside the frame term of --loss frame; it may rise, such as 0:0.3."""
-    classifier: Annotated[Ramp, _schedule(Ramp, "WEIGHT[:WEIGHT]")] = Settings.classifier
-    """Weight of a linear classifier (balanced softmax) on the features before the head, beside the loss: with it the
-    network learns faster. It predicts, unless its weight ends at zero, such as 1:0."""
-    adjust: Annotated[float | Literal["fit"] | None, _ADJUST] = Settings.adjust
-    """What is taken off the score of a class, times the logarithm of its share of the training images, or of the rows
-    that a linear classifier was shown (default: fit, if there are validation images, on which it is fitted; else 0)."""
-    size: Annotated[tuple[int, int] | None, _SIZE] = None
-    """Height and width that image files get, 64 or 48x64 (default: chosen from them, and printed)."""
-    recipe: Recipe | None = None
-    """Which defaults to use: quick, accurate (the most accurate classes), fast (the fewest epochs to the frame) or
-    paper (as published; needs a GPU). Default: accurate for your own images, else quick."""
-    goal: Goal | None = None
-    """Of the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that cost."""
-    out: Folder = None
-    """The run folder (default: a new one in runs/)."""
-    resume: Folder = None
-    """Continue the run in this folder, with its own settings."""
-    code: Flag = False
-    """Allow the Python function that a run (of --resume or --init) names as its backbone to be imported and called."""
-    tensorboard: Flag = False
-    """Also write the curves for TensorBoard, to the run folder."""
-
-    @classmethod
-    def defaults(
-        cls,
-        recipe: Recipe | None = None,
-        goal: Goal | None = None,
-        data: str | None = None,
-        loss: Loss | None = None,
-        init: Path | None = None,
-        backbone: str | None = None,
-        minutes: float | None = None,
-        head: Head | None = None,
-        denominator: Denominator | None = None,
-        probe: Flag = False,
-        backbone_lr: float | None = None,
-    ) -> "TrainCommand":
-        """The defaults of all options, as the recipe gives them; what else was given may exclude some."""
-        every: dict[str, Any] = {"data": data, "loss": loss, "init": init, "backbone": backbone, "minutes": minutes}
-        every |= {"head": head, "denominator": denominator, "probe": probe or None, "backbone_lr": backbone_lr}
-        chosen = make_settings(recipe, goal, **{name: value for name, value in every.items() if value is not None})
-        return cls(recipe=recipe, goal=goal, **{field.name: getattr(chosen, field.name) for field in fields(chosen)})
-
     def run(self) -> int:
         """Train or resume; the exit status."""
         from orthoframe.cli._training import run_training
 
-        settings = Settings(**{field.name: getattr(self, field.name) for field in fields(Settings)})
-        if self.resume is not None:
-            self._check_alone(settings)
-            return run_training(None, self.resume, self.tensorboard, self.code)
+        options = given_options(self)
+        out, resume = options.pop("out", None), options.pop("resume", None)
+        tensorboard, code = options.pop("tensorboard", False), options.pop("code", False)
+        if resume is not None:
+            _check_alone(options, out)
+            return run_training(None, resume, tensorboard, code)
+        settings = Settings.of(**options)
         settings.check()
-        return run_training(settings, self.out or _free_folder(settings), self.tensorboard, self.code)
+        return run_training(settings, out or _free_folder(settings), tensorboard, code)
 
-    def _check_alone(self, settings: Settings) -> None:
-        resume = Option("resume")
-        if self.out is not None:
-            raise OptionError(resume, " names the folder already; leave ", Option("out"), " out")
-        usual = make_settings()
-        if self.recipe is not None or self.goal is not None or replace(settings, epochs=usual.epochs) != usual:
-            raise OptionError(resume, " takes the settings from its folder; leave the others out")
-        if settings.epochs != usual.epochs:
-            why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
-            raise OptionError(resume, why, Option("epochs", settings.epochs), " ", Option("out", "FOLDER"))
+
+def _check_alone(options: dict[str, Any], out: Path | None) -> None:
+    """Refuse options beside a run that is resumed."""
+    resume = Option("resume")
+    if out is not None:
+        raise OptionError(resume, " names the folder already; leave ", Option("out"), " out")
+    if set(options) - {"epochs"}:
+        raise OptionError(resume, " takes the settings from its folder; leave the others out")
+    if options:
+        why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
+        raise OptionError(resume, why, Option("epochs", options["epochs"]), " ", Option("out", "FOLDER"))
+
+
+def make_command(arguments: Sequence[str]) -> type[_Command]:
+    """The command with all options; its help shows the defaults of the recipe that the arguments choose."""
+    options, panels = settings_options(usual_options(_chosen(arguments)))
+    options |= _RUN_OPTIONS
+    first = [options[name] for name in _FIRST]
+    panels["machine"] += ["code", "tensorboard"]
+    rest = [panel(name, [options[each] for each in names if each not in _FIRST]) for name, names in panels.items()]
+    command = make_dataclass("TrainCommand", [*first, *rest], bases=(_Command,), frozen=True)
+    command.__doc__ = _Command.__doc__
+    return cast("type[_Command]", command)
+
+
+def _chosen(arguments: Sequence[str]) -> dict[str, str]:
+    """The arguments that choose defaults, as far as they are allowed; all are parsed later."""
+    chosen: dict[str, str] = {}
+    for word, value in pairwise([*arguments, ""]):
+        name, _, attached = word.removeprefix("--").partition("=")
+        if word.startswith("--") and name in _CHOOSING:
+            chosen[name] = attached or value
+    try:
+        Settings.of(**chosen).check()
+    except OptionError:
+        return {}
+    return chosen
 
 
 def _free_folder(settings: Settings) -> Path:
     """A name that says what the run is, with a number if it is taken."""
-    kind, _, path = settings.data.partition(":")
-    if path:  # of the user's own
-        words = [Path(path).expanduser().resolve().stem]
-        words += [] if settings.imbalance in (None, "none") else [f"{settings.imbalance}{settings.ratio:g}"]
-        words += [settings.model or "", Path((settings.backbone or "").partition(":")[2]).name, settings.loss]
-        words += [] if settings.init is None else [f"from-{Path(settings.init).resolve().name}"]
+    images, encoder, objective = settings.images, settings.encoder, settings.objective
+    decided = images.decided()
+    imbalance = [] if decided.imbalance == "none" else [f"{decided.imbalance}{decided.ratio:g}"]
+    kind, _, path = images.data.partition(":")
+    given = {name: value for name, value in encoder.asked().items() if value is not None}
+    if images.is_own:
+        words = [Path(path).expanduser().resolve().stem, *imbalance, given.get("model", "")]
+        words += [Path(given.get("backbone", "").partition(":")[2]).name, objective.name]
+        words += [f"from-{Path(given['init']).resolve().name}"] if "init" in given else []
     else:
-        made = settings.imbalance or "step"
-        words = [kind, "balanced" if made == "none" else f"{made}{settings.ratio:g}"]
-        words += [settings.model or "mlp", settings.activation]
-        words += [] if settings.loss == "supcon" else [settings.loss]
-    stem = "-".join(word for word in (*words, f"seed{settings.seed}") if word)
+        words = [kind, *(imbalance or ["balanced"]), given.get("model", "mlp"), given.get("activation", "relu")]
+        words += [] if objective.name == Settings().objective.name else [objective.name]
+    seed = 0 if settings.machine.seed is AUTO else settings.machine.seed
+    stem = "-".join(word for word in (*words, f"seed{seed}") if word)
     paths = (Path("runs") / (stem if number == 1 else f"{stem}-{number}") for number in count(1))
     return next(path for path in paths if not path.exists())

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
         ufm_figure,
         write_sphere_gif,
     )
-    from orthoframe.reporting._report import write_report
-    from orthoframe.reporting._run import Run, read_run
+    from orthoframe.reporting._report import write_report, write_run_report
     from orthoframe.reporting._study_figure import study_figure
     from orthoframe.reporting._study_pages import (
         write_claims_page,
@@ -26,9 +25,8 @@ if TYPE_CHECKING:
     from orthoframe.reporting._study_words import abbreviations, cell_words, found_words, rule_words
 
 __all__ = [
-    "Run",
-    "read_run",
     "write_report",
+    "write_run_report",
     "training_figure",
     "geometry_figure",
     "certificate_figure",
@@ -46,8 +44,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "_run": ("Run", "read_run"),
-    "_report": ("write_report",),
+    "_report": ("write_report", "write_run_report"),
     "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure", "write_sphere_gif"),
     "_study_figure": ("study_figure",),
     "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),

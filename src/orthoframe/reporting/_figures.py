@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orthoframe.batches import Certificate
     from orthoframe.geometry import Geometry
-    from orthoframe.reporting._run import Run
+    from orthoframe.runs import Run
     from orthoframe.ufm import Flow, Solution
 
 _SPHERE_COLOURS = ("tab:blue", "tab:orange", "tab:green")

@@ -12,8 +12,7 @@ from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
 
 if TYPE_CHECKING:
     from orthoframe.geometry import Accuracy, Confusion
-    from orthoframe.reporting._run import Run
-    from orthoframe.training import Measurement
+    from orthoframe.runs import Measurement, Run
 
 NAMED = 30  # axes of more classes than this have no names: they would overlap
 NUMBERED = 12  # cells of heat maps of at most this many classes show their number

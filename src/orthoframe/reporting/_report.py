@@ -5,15 +5,16 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import IO, Any
 
+from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING, RUN_COLOURS
 from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
-from orthoframe.reporting._run import Run
-from orthoframe.training import VerdictRecord
+from orthoframe.runs import Run, VerdictRecord, read_run
 
 _LISTED = 12  # classes in a table
 
@@ -36,6 +37,17 @@ def write_report(runs: Sequence[Run], file: IO[bytes] | str | os.PathLike[str]) 
         write_page("run.html", file, title=runs[0].name, **_one(runs[0]))
     else:
         write_page("runs.html", file, title=f"{len(runs)} runs", **_several(runs))
+
+
+def write_run_report(folder: Path) -> None:
+    """Write `report.html` and `figures/training.png` into the folder of a run."""
+    from orthoframe.reporting._figures import training_figure
+
+    run = read_run(folder)
+    write_atomic(folder / "report.html", lambda file: write_report([run], file))
+    (folder / "figures").mkdir(exist_ok=True)
+    figure = training_figure(run)
+    write_atomic(folder / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
 
 
 def _one(run: Run) -> dict[str, Any]:

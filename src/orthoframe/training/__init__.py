@@ -9,37 +9,41 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orthoframe.training._causes import *
+    from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
-    from orthoframe.training._encoder_file import *
     from orthoframe.training._evaluation import *
+    from orthoframe.training._fields import *
     from orthoframe.training._loop import *
-    from orthoframe.training._objective import *
+    from orthoframe.training._objectives import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
     from orthoframe.training._recipes import *
-    from orthoframe.training._records import *
+    from orthoframe.training._resolve import *
     from orthoframe.training._run import *
     from orthoframe.training._schedules import *
     from orthoframe.training._settings import *
+    from orthoframe.training._sources import *
     from orthoframe.training._task import *
 
 _NAMES = {
-    "_run": "train resume RunResult RunListener Interrupted",
-    "_settings": "Settings",
+    "_run": "train resume RunResult RunListener Interrupted SAVE_SECONDS",
+    "_fields": "AUTO Group usual type_hints",
+    "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
+    "option_groups option_names",
+    "_sources": "ImageSettings BenchmarkImages FolderImages TableImages ArrayImages PythonImages image_kind "
+    "IMAGE_KINDS",
     "_schedules": "TemperatureSchedule Ramp",
-    "_recipes": "RECIPES make_settings",
-    "_task": "Task make_task",
+    "_recipes": "RECIPES RecipeValues",
+    "_resolve": "resolve",
+    "_task": "Task make_task Network",
     "_evaluation": "Evaluation encode",
-    "_objective": "TaskObjective Outputs",
+    "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
+    "_criteria": "Criterion Outputs Problem",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
     "_causes": "LikelyCause",
     "_diagnosis": "diagnose Diagnosis",
-    "_encoder_file": "load_encoder TrainedEncoder Architecture",
     "_onnx": "export_onnx images_of_run",
-    "_records": "COLUMNS NON_FINITE_FILE EpochRecord Measurement GeometryMeasurement ClassMeasurement "
-    "OwnershipMeasurement CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord "
-    "Signature Ending Cause unfinished",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -8,9 +8,10 @@ import torch
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import brief, spelled
 from orthoframe.geometry import COLLAPSE, Geometry
-from orthoframe.training._causes import Column, LikelyCause, Spell, explain
+from orthoframe.runs import CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
+from orthoframe.training._causes import LikelyCause, Spell
 from orthoframe.training._evaluation import Evaluation
-from orthoframe.training._records import CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
+from orthoframe.training._explain import Column, explain
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
 
@@ -55,34 +56,44 @@ class Diagnosis:
         numbers = f"distance to the frame {self.delta_of:.4f}, beta_NC {self.beta_nc:.2g}"
         if self.spread > COLLAPSE >= self.beta_nc:
             numbers += f", mean squared distance to the class mean {self.spread:.2g}"
-        said = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
+        sentence = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
         if self.reached:
-            found = self.test.accuracy
-            said += f"; balanced test accuracy {found.balanced:.3f}{found.over()}"
-        said += _merged_words(self.merged, len(self.test.confusion.names))
+            accuracy = self.test.accuracy
+            sentence += f"; balanced test accuracy {accuracy.balanced:.3f}{accuracy.over()}"
+        sentence += _merged_words(self.merged, len(self.test.confusion.names))
         if self.settling is not None:
             before, after = self.settling
-            said += f"; settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
-        return f"{said}."
+            sentence += f"; settling took balanced validation accuracy from {before:.3f} to {after:.3f}"
+        return f"{sentence}."
 
     def record(self, spell: Spell = str) -> VerdictRecord:
         """What `verdict.json` says, with options as the reader writes them."""
         causes = tuple(
             CauseRecord(likely.cause, likely.sentence(spell), spelled(likely.advice, spell)) for likely in self.causes
         )
-        return VerdictRecord(self.sentence(), self.reached, self.signature, self.ending, causes, self.merged, self.test)
+        return VerdictRecord(
+            sentence=self.sentence(),
+            reached=self.reached,
+            signature=self.signature,
+            ending=self.ending,
+            causes=causes,
+            merged=self.merged,
+            test=self.test,
+        )
 
 
-def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecord], found: Evaluation) -> Diagnosis:
+def diagnose(
+    task: Task, certified: RunCertificate, records: Sequence[EpochRecord], evaluation: Evaluation
+) -> Diagnosis:
     """Say whether the frame is reached; if not, what shows, why that may be, and what to try.
 
     Args:
         task: What was trained.
         certified: What its batches guarantee.
         records: The rows of `metrics.csv`.
-        found: The last evaluation.
+        evaluation: The last one, of all images.
     """
-    geometry = found.geometry
+    geometry = evaluation.geometry
     signature = {
         (True, True): Signature.FRAME,
         (True, False): Signature.NOT_COLLAPSED,
@@ -93,21 +104,33 @@ def diagnose(task: Task, certified: RunCertificate, records: Sequence[EpochRecor
     ending = None
     if signature is not Signature.FRAME:
         column: Column = "beta_nc" if geometry.orthogonal and records[-1].beta_nc is not None else "delta_of"
-        causes, ending = explain(task, certified, records, found, column)
-    numbers = geometry.delta_of, geometry.beta_nc, geometry.spread
-    assert found.confusion is not None  # it is the last evaluation
-    test = TestRecord(found.tested, found.confusion, found.calibration_error)
+        causes, ending = explain(task, certified, records, evaluation, column)
+    assert evaluation.confusion is not None  # it is the last evaluation
     return Diagnosis(
-        signature, ending, tuple(causes), *numbers, test, _merged(geometry), _settling(task.settings, records)
+        signature=signature,
+        ending=ending,
+        causes=tuple(causes),
+        delta_of=geometry.delta_of,
+        beta_nc=geometry.beta_nc,
+        spread=geometry.spread,
+        test=TestRecord(
+            accuracy=evaluation.tested,
+            confusion=evaluation.confusion,
+            calibration_error=evaluation.calibration_error,
+            classifier=evaluation.classifier,
+        ),
+        merged=_merged(geometry),
+        settling=_settling(task.settings, records),
     )
 
 
 def _settling(settings: Settings, records: Sequence[EpochRecord]) -> tuple[float, float] | None:
     """Balanced validation accuracy before the run settles, and at the end; of losses with a frame."""
-    settles = settings.settling_epoch < settings.num_epochs and (settings.augment or settings.classifier_leaves)
-    if not settles or settings.linear_classifier or settings.probe:  # which classifies only at the end
+    schedule, objective = settings.schedule, settings.objective
+    settles = schedule.settling_epoch < schedule.epochs and (settings.images.augment or objective.classifier_leaves)
+    if not settles or not objective.has_head or settings.evaluation.probe:  # which classifies only at the end
         return None
-    augmented = [record for record in records if not settings.clean(record.epoch - 1)]
+    augmented = [record for record in records if not schedule.is_clean(record.epoch - 1)]
     before = augmented[-1].validation_balanced_accuracy if augmented else None
     after = records[-1].validation_balanced_accuracy
     return None if before is None or after is None else (before, after)

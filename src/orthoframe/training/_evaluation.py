@@ -20,17 +20,21 @@ from orthoframe.geometry import (
     fit_adjustment,
     measure_parts,
 )
-from orthoframe.training._probe import fit_probe
 
 if TYPE_CHECKING:
     from orthoframe.training._task import Task
 
 Rule = NearestCentre | LinearClassifier
+Rows = tuple[Tensor, Tensor]
+"""Features `[rows, dim]` and labels `[rows]`."""
 
 _ROWS = 256  # images that are encoded together: more no longer fit into the caches
+_STRENGTHS = (0.01, 0.1, 1.0, 10.0)  # inverse penalties that are tried
+_STRENGTH = 0.1  # where there is nothing to try them on
+_ITERATIONS = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluation:
     """The geometry of the training images, and how well others are classified."""
 
@@ -47,6 +51,11 @@ class Evaluation:
     adjust: float = 0.0  # what scores were adjusted by, for class sizes
 
     @property
+    def classifier(self) -> str:
+        """What classifies, in words."""
+        return "linear classifier" if isinstance(self.rule, LinearClassifier) else "nearest centre"
+
+    @property
     def tested(self) -> Accuracy:
         """The accuracy of the test images, at the end of a run."""
         assert self.test is not None
@@ -54,87 +63,109 @@ class Evaluation:
 
     def measurement(self, epoch: int) -> dict[str, Any]:
         """A line of `geometry.jsonl`."""
-        found = {"epoch": epoch, "train": self.geometry.to_dict()}
+        line: dict[str, Any] = {"epoch": epoch, "train": self.geometry.to_dict()}
+        measured = {str(each) for each in self.geometry.names}  # classes with training images
         for name, accuracy in (("validation", self.validation), ("test", self.test)):
             if accuracy is not None:
-                known = {str(each) for each in self.geometry.names} if self.classes else set()
-                kept = [rate for c, rate in zip(self.classes, accuracy.by_class, strict=False) if c in known]
-                found[name] = asdict(replace(accuracy, by_class=tuple(kept)) if known else accuracy)
-        return found
+                rates = zip(self.classes, accuracy.by_class, strict=True)
+                kept = tuple(rate for name_of_class, rate in rates if name_of_class in measured)
+                line[name] = asdict(replace(accuracy, by_class=kept))
+        return line
 
     def columns(self) -> dict[str, Any]:
         """The columns of `metrics.csv` that this fills."""
-        found, accuracy = self.geometry, self.geometry.accuracy
+        geometry, accuracy = self.geometry, self.geometry.accuracy
         assert accuracy is not None  # every row was seen
         return {
-            "delta_of": found.delta_of,
+            "delta_of": geometry.delta_of,
             "raw_delta_of": self.raw_delta_of,
-            "delta_etf": found.delta_etf,
-            "beta_nc": found.beta_nc,
+            "delta_etf": geometry.delta_etf,
+            "beta_nc": geometry.beta_nc,
             "balanced_accuracy": accuracy.balanced,
             "worst_accuracy": accuracy.worst,
             **_accuracies("validation", self.validation),
             **_accuracies("test", self.test),
-            "dead_rows": found.dead_rows,
-            "live_dimensions": found.dim - found.ownership.dead,
+            "dead_rows": geometry.dead_rows,
+            "live_dimensions": geometry.dim - geometry.ownership.dead,
         }
 
 
-def _accuracies(part: str, found: Accuracy | None) -> dict[str, float]:
-    if found is None:
+def _accuracies(part: str, accuracy: Accuracy | None) -> dict[str, float]:
+    if accuracy is None:
         return {}
-    return {f"{part}_balanced_accuracy": found.balanced, f"{part}_worst_accuracy": found.worst}
+    return {f"{part}_balanced_accuracy": accuracy.balanced, f"{part}_worst_accuracy": accuracy.worst}
 
 
 def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     """Measure the training images, and classify the validation images.
 
-    The test images are looked at at the end, or where there are no others to look at; and all training images are, of
-    which many files may have to be decoded.
+    The test images are looked at once, at the end, or where there are no others to look at. At the end all training
+    images are measured; before it, of many files, a part.
     """
-    settings, train = task.settings, task.train if final else task.looked_at()
+    objective, settings = task.settings.objective, task.settings.evaluation
+    train = task.train if final else task.measured_subset()
     classes, labels = train.classes, train.labels.cpu()
-    frames = not settings.linear_classifier
-    represent: nn.Module = task.encoder if frames else task.encoder.backbone
-    features = encode(represent, train, task.normaliser)
+    network: nn.Module = task.encoder if objective.has_head else task.encoder.backbone
+    features = encode(network, train, task.normaliser)
     geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
     raw = None
-    if not frames:
+    if not objective.has_head:
         raw = measure_parts(lambda: [(features, labels)], features.shape[1], classes, normalize=False).delta_of
-    counts = torch.tensor(task.class_counts)  # not of the images that are looked at, of which there may be fewer
+    counts = torch.tensor(task.class_counts)  # not of the subset, of which there may be fewer
     centres = _centres(task, geometry, counts)
     rule: Rule = NearestCentre(centres)
-    if settings.classifier_predicts or (settings.classifier.largest and not final):  # until it has left
+    if objective.classifies or (objective.has_classifier and not final):  # until it has left
         assert task.classifier is not None
         weight, bias = (each.detach().cpu().double() for each in (task.classifier.weight, task.classifier.bias))
-        represent, rule = task.encoder.backbone, LinearClassifier(weight, bias)
+        network, rule = task.encoder.backbone, LinearClassifier(weight, bias)
     elif settings.probe and final:
-        represent = task.encoder.backbone
+        network = task.encoder.backbone
         parts = [train] if task.validation is None else [train, task.validation]
-        encoded = [(encode(represent, part, task.normaliser), part.labels.cpu()) for part in parts]
-        rule = fit_probe(len(classes), *encoded)
+        rows = [(encode(network, part, task.normaliser), part.labels.cpu()) for part in parts]
+        rule = fit_probe(len(classes), *rows)
 
-    # What a linear classifier learns of class sizes is what it has seen; centres are adjusted for how rows scatter.
-    # A class without images, which an encoder to start from may know, gets nothing ahead of the others.
-    sizes = torch.where(counts > 0, counts, counts.max()).double() if frames else torch.from_numpy(task.shares())
-    adjust = 0.0 if settings.adjust in (None, "fit") else float(settings.adjust)
+    sizes = _sizes(task, counts)
+    adjust = 0.0 if settings.adjust == "fit" else float(settings.adjust)
     validation, calibration = None, None
     if task.validation is not None:
-        held_out, known = encode(represent, task.validation, task.normaliser), task.validation.labels.cpu()
+        held_out, truth = encode(network, task.validation, task.normaliser), task.validation.labels.cpu()
         if settings.adjust == "fit":
-            adjust = fit_adjustment(rule.scores(held_out), known, sizes)
+            adjust = fit_adjustment(rule.scores(held_out), truth, sizes)
         scores = _adjusted(rule, sizes, adjust).scores(held_out)
-        validation = accuracy_of(scores, known, classes, counts)
-        calibration = Calibration.fitted(scores, known) if final else None
+        validation = accuracy_of(scores, truth, classes, counts)
+        calibration = Calibration.fitted(scores, truth) if final else None
     rule = _adjusted(rule, sizes, adjust)
     test, confusion, error = None, None, None
     if final or task.validation is None:
-        scores, known = rule.scores(encode(represent, task.test, task.normaliser)), task.test.labels.cpu()
-        test = accuracy_of(scores, known, classes, counts)
-        confusion = Confusion.of(scores, known, classes) if final else None
+        scores, truth = rule.scores(encode(network, task.test, task.normaliser)), task.test.labels.cpu()
+        test = accuracy_of(scores, truth, classes, counts)
+        confusion = Confusion.of(scores, truth, classes) if final else None
         if calibration is not None:
-            error = calibration_error(calibration.confidences(scores), known)
-    return Evaluation(geometry, test, rule, centres, validation, calibration, confusion, error, classes, raw, adjust)
+            error = calibration_error(calibration.confidences(scores), truth)
+    return Evaluation(
+        geometry=geometry,
+        test=test,
+        rule=rule,
+        centres=centres,
+        validation=validation,
+        calibration=calibration,
+        confusion=confusion,
+        calibration_error=error,
+        classes=classes,
+        raw_delta_of=raw,
+        adjust=adjust,
+    )
+
+
+def _sizes(task: "Task", counts: Tensor) -> Tensor:
+    """Sizes of classes for which scores are adjusted.
+
+    What a linear classifier learns of class sizes is what it has seen; centres are adjusted for how rows scatter. A
+    class without images, which an encoder to start from may know, gets nothing ahead of the others.
+    """
+    if not task.settings.objective.has_head:
+        return torch.from_numpy(task.shares())
+    return torch.where(counts > 0, counts, counts.max()).double()
 
 
 def _adjusted(rule: Rule, sizes: Tensor, adjust: float) -> Rule:
@@ -167,3 +198,38 @@ def encode(encoder: nn.Module, images: LabelledImages, normaliser: Normaliser) -
     parts = [encoder(normaliser(pixels)).float().cpu() for pixels in images.batches(batches, device)]
     encoder.train(training)
     return torch.cat(parts)
+
+
+def fit_probe(num_classes: int, train: Rows, validation: Rows | None = None) -> LinearClassifier:
+    """Fit a logistic regression in which all classes count the same.
+
+    Settling onto a frame can cost classes of a few images at the head, and not before it: there this classifier still
+    tells them apart.
+
+    Args:
+        num_classes: k; a class without training rows is never predicted.
+        train: Features before the head, and labels.
+        validation: Others, on which the strength of its penalty is chosen.
+    """
+    from sklearn.linear_model import LogisticRegression  # a second to load
+
+    rows, labels = train
+    mean, scale = rows.double().mean(0), rows.double().std(0).clamp(min=1e-6)
+    standard = ((rows.double() - mean) / scale).numpy()
+
+    def fitted(strength: float) -> LinearClassifier:
+        model = LogisticRegression(C=strength, class_weight="balanced", max_iter=_ITERATIONS)
+        model.fit(standard, labels.numpy())
+        weights, bias = np.zeros((num_classes, rows.shape[1])), np.full(num_classes, -np.inf)
+        slopes, intercept = model.coef_, model.intercept_
+        if len(model.classes_) == 2:  # which have one row of weights together
+            slopes, intercept = np.concatenate([-slopes, slopes]) / 2, np.concatenate([-intercept, intercept]) / 2
+        weights[model.classes_], bias[model.classes_] = slopes, intercept
+        scaled = torch.from_numpy(weights) / scale
+        return LinearClassifier(scaled, torch.from_numpy(bias) - scaled @ mean)
+
+    if validation is None:
+        return fitted(_STRENGTH)
+    tried = [fitted(strength) for strength in _STRENGTHS]
+    names = range(num_classes)
+    return max(tried, key=lambda rule: accuracy_of(rule.scores(validation[0]), validation[1], names).balanced)

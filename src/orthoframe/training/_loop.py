@@ -14,10 +14,8 @@ from torch import Tensor, nn
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError
-from orthoframe.training._checkpoint import Checkpoint, Progress, State
+from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State
 from orthoframe.training._evaluation import Evaluation, evaluate
-from orthoframe.training._objective import Network, TaskObjective, warm_start
-from orthoframe.training._records import EpochRecord, NonFiniteBatch
 from orthoframe.training._task import Task
 
 if TYPE_CHECKING:
@@ -59,27 +57,27 @@ class Loop:
         fabric: The devices, launched.
 
     Attributes:
-        objective: What is minimised.
+        criterion: The loss.
         local_statistics: Whether BatchNorm statistics are per process.
         cold: What is to be said of a training that has not begun after 100 steps, once.
-        careful: Whether each loss is read before its update, to find one that is not finite, and not some together.
+        checks_every_loss: Whether each loss is read before its update, to find one that is not finite.
     """
 
     def __init__(self, task: Task, fabric: "Fabric") -> None:
-        self.task, self.fabric, settings = task, fabric, task.settings
-        self.careful, self._unread, self.cold = False, 0, tuple[Part, ...]()
-        self.network: nn.Module = Network(task.encoder, task.classifier)
+        self.task, self.fabric, schedule = task, fabric, task.settings.schedule
+        self.checks_every_loss, self._unread, self.cold = False, 0, tuple[Part, ...]()
+        self.network: nn.Module = task.network()
         shared = fabric.world_size > 1 and any(isinstance(part, _BATCH_NORMS) for part in self.network.modules())
         self.local_statistics = shared and fabric.device.type == "cpu"  # SyncBatchNorm needs GPUs
         if shared and not self.local_statistics:
             self.network = nn.SyncBatchNorm.convert_sync_batchnorm(self.network)  # type: ignore[no-untyped-call]
         optimizer = torch.optim.SGD(
-            task.parameter_groups(), settings.lr, momentum=_MOMENTUM, weight_decay=settings.weight_decay, nesterov=True
+            task.parameter_groups(), schedule.lr, momentum=_MOMENTUM, weight_decay=schedule.weight_decay, nesterov=True
         )
-        network: Any = torch.compile(self.network) if settings.compile else self.network
+        network: Any = torch.compile(self.network) if task.settings.machine.compile else self.network
         self.model, self.optimizer = fabric.setup(network, optimizer)
-        self.objective = TaskObjective(task, fabric.device, fabric.world_size)
-        self.meter = self.objective.meter
+        self.criterion = task.criterion(fabric.device, fabric.world_size)
+        self.meter = self.criterion.meter
         self.images = task.train
         if isinstance(self.images.pixels, Tensor):
             self.images = replace(self.images, pixels=self.images.pixels.to(fabric.device))
@@ -94,14 +92,16 @@ class Loop:
             on_step: Called after each step, with the state as it is then; what it raises ends the epoch there.
 
         Raises:
-            NonFiniteLoss: When the losses are read, and then weights are spoiled too; if `careful`, before the update.
+            NonFiniteLoss: When the losses are read, and weights are spoiled already; with `checks_every_loss`, before
+                the update.
             Stopped: If features are not finite when they are measured.
         """
         settings, state, epoch = self.task.settings, self.state, self.state.epoch
+        schedule = settings.schedule
         start = time.perf_counter() - state.seconds
         batches = self.task.plan.batches(epoch)
-        temperature = self.objective.set_epoch(epoch)
-        rates = [settings.learning_rate((epoch + n / len(batches)) / settings.num_epochs) for n in range(len(batches))]
+        temperature = self.criterion.set_epoch(epoch)
+        rates = [schedule.learning_rate((epoch + n / len(batches)) / schedule.epochs) for n in range(len(batches))]
         stream = self.images.batches(batches[state.steps :], self.fabric.device)
         for number, pixels in enumerate(stream, start=state.steps):
             for group in self.optimizer.param_groups:
@@ -111,22 +111,25 @@ class Loop:
             self.meter.add(loss, *self._row_labels(batches[number], epoch))
             self._unread += 1
             state.steps, state.seconds = number + 1, time.perf_counter() - start
-            if self.careful or state.steps % READ_STEPS == 0 or state.steps == len(batches):
+            if self.checks_every_loss or state.steps % READ_STEPS == 0 or state.steps == len(batches):
                 self._read_losses()
             if on_step is not None:
                 on_step()
-        found = self.meter.read()
-        assert found is not None  # every epoch has batches
+        gap = self.meter.read()
+        assert gap is not None  # every epoch has batches
         self.meter.reset()
         epoch += 1
         self.state = State(epoch, records=state.records, measurements=state.measurements)
         columns: dict[str, Any] = {}
-        if self.objective.has_floor:
-            columns = {"floor": found.floor, "gap": found.gap, "collapsed": found.collapsed}
+        if self.criterion.has_floor:
+            columns = {"floor": gap.floor, "gap": gap.gap, "collapsed": gap.collapsed}
         if settings.is_measured(epoch):
             columns |= self._measure()
         seconds = round(time.perf_counter() - start, 4)
-        self.state.records.append(EpochRecord(epoch, seconds, rates[-1], temperature, found.loss, **columns))
+        record = EpochRecord(
+            epoch=epoch, seconds=seconds, lr=rates[-1], temperature=temperature, loss=gap.loss, **columns
+        )
+        self.state.records.append(record)
         return self.state.records[-1]
 
     def step(self, batch: Integers, pixels: Tensor, epoch: int, number: int, *, look: bool = False) -> Tensor:
@@ -137,25 +140,25 @@ class Loop:
         images, labels = self.draw(batch, pixels, epoch, number)
         outputs = self.model(images)
         rows = len(batch) * self.task.settings.views_in(epoch)
-        loss = self.objective(outputs, labels, rows)
+        loss = self.criterion.loss(outputs, labels, rows)
         value = loss.detach().clone()  # a sum over processes is taken in place
         if self.fabric.world_size > 1:
             value = self.fabric.all_reduce(value, reduce_op="mean")  # type: ignore[assignment]
-        if self.careful and not math.isfinite(float(value)):
+        if self.checks_every_loss and not math.isfinite(float(value)):
             self._refuse(float(value), epoch, number)
         if look:
             self._notice_cold_start(float(value), outputs.rows, batch, epoch)
         self.optimizer.zero_grad()
-        self.fabric.backward(self.objective.whole(loss, outputs, labels, rows))
+        self.fabric.backward(self.criterion.minimised(loss, outputs, labels, rows))
         self.optimizer.step()
         return value
 
-    def may_save(self, wanted: bool) -> bool:
+    def may_save(self, due: bool) -> bool:
         """Whether the losses of all steps were read, and are finite, as they must be before anything is kept.
 
-        A single process reads them if that is wanted; several can only do so together, every `READ_STEPS` steps.
+        A single process reads them if a save is due; several can only do so together, every `READ_STEPS` steps.
         """
-        if wanted and self._unread and self.fabric.world_size == 1:
+        if due and self._unread and self.fabric.world_size == 1:
             self._read_losses()
         return not self._unread
 
@@ -167,7 +170,7 @@ class Loop:
     def epoch_floor(self) -> float:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""
         epoch = self.state.epoch
-        self.objective.set_epoch(epoch)
+        self.criterion.set_epoch(epoch)
         batches = self.task.plan.batches(epoch)
         return math.fsum(self.meter.bounds(*self._row_labels(batch, epoch))[0] for batch in batches) / len(batches)
 
@@ -179,9 +182,9 @@ class Loop:
         """
         settings, fabric = self.task.settings, self.fabric
         labels = self.labels.index_select(0, torch.from_numpy(batch).to(fabric.device))
-        seeds = np.random.SeedSequence([settings.seed, _AUGMENT, epoch, number])
+        seeds = np.random.SeedSequence([settings.machine.seed, _AUGMENT, epoch, number])
         generator = torch.Generator().manual_seed(int(seeds.generate_state(1, np.uint64)[0] >> np.uint64(1)))
-        augment = Augment(0, flip=False) if settings.clean(epoch) else self.task.augment
+        augment = Augment(0, flip=False) if settings.schedule.is_clean(epoch) else self.task.augment
         views = settings.views_in(epoch)
         images = torch.cat([augment(pixels, generator) for _ in range(views)])
         mine = slice(fabric.global_rank, None, fabric.world_size)
@@ -198,10 +201,10 @@ class Loop:
         """The geometry and the accuracies as they are now; at the end those of all images, once."""
         if self._final is not None:
             return self._final
-        final = self.state.epoch == self.task.settings.num_epochs
-        found = evaluate(self.task, final=final)
-        self._final = found if final else None
-        return found
+        final = self.state.epoch == self.task.settings.schedule.epochs
+        evaluation = evaluate(self.task, final=final)
+        self._final = evaluation if final else None
+        return evaluation
 
     def checkpoint(self) -> Checkpoint:
         """What is needed to go on from here."""
@@ -209,12 +212,12 @@ class Loop:
         precision = self.fabric.strategy.precision.state_dict()
         return Checkpoint(
             Progress(
-                task.settings.to_dict(),
-                task.data,
-                task.plan.fingerprint(),
-                self.state,
-                self.meter.state_dict(),
-                precision,
+                settings=task.settings.to_dict(),
+                data=task.data,
+                plan=task.plan.fingerprint(),
+                state=self.state,
+                batches=self.meter.state_dict(),
+                precision=precision,
             ),
             weights=task.network().state_dict(),
             momentum={str(number): each["momentum_buffer"] for number, each in buffers.items()},
@@ -234,18 +237,18 @@ class Loop:
     def _row_labels(self, batch: Integers, epoch: int) -> tuple[Tensor, range | None]:
         """Classes of all rows of a batch, in all processes, and of the prototypes."""
         labels = self.task.train.labels[torch.from_numpy(batch)].repeat(self.task.settings.views_in(epoch))
-        return labels, self.objective.key_labels()
+        return labels, self.criterion.key_labels()
 
     def _notice_cold_start(self, loss: float, rows: Tensor, batch: Integers, epoch: int) -> None:
         """Keep what is to be said if features are still all alike."""
-        found = self.objective.is_cold(loss, rows, self._row_labels(batch, epoch)[0])
-        if found is not None:
-            collapsed, cosine = found
-            warm = warm_start(self.task.settings)
-            advice = ("more ", Option("epochs")) if warm is None else (warm, " has no such plateau")
+        plateau = self.criterion.is_cold(loss, rows, self._row_labels(batch, epoch)[0])
+        if plateau is not None:
+            collapsed, cosine = plateau
+            remedy = self.task.settings.cold_start_remedy()
+            advice = ("more ", Option("epochs")) if remedy is None else (remedy, " starts without this plateau")
             self.cold = (
-                f"cold start: after {_COLD_STEP} steps the loss, {loss:.3f}, is still about that of features that are "
-                f"all alike, {collapsed:.3f}, and rows are nearly parallel (mean cosine {cosine:.2f}); ",
+                f"cold start: after {_COLD_STEP} steps features are still collapsed: the loss, {loss:.3f}, is about "
+                f"that of identical features, {collapsed:.3f} (mean cosine of two rows {cosine:.2f}); ",
                 *advice,
             )
 
@@ -262,25 +265,27 @@ class Loop:
         with torch.no_grad(), self.fabric.autocast():
             pixels = next(self.images.batches([batch], self.fabric.device))
             images, _ = self.draw(batch, pixels, epoch, number)
-            found = encoder.head.before_norm(encoder.backbone(images)).abs().max()
-        largest = float(self.fabric.all_gather(found).max())  # type: ignore[union-attr]
+            largest_here = encoder.head.before_norm(encoder.backbone(images)).abs().max()
+        largest = float(self.fabric.all_gather(largest_here).max())  # type: ignore[union-attr]
         finite = largest if math.isfinite(largest) else None
         samples = tuple(self.task.train.origins(batch))
-        raise NonFiniteLoss(NonFiniteBatch(str(value), number + 1, epoch + 1, samples, finite))
+        raise NonFiniteLoss(
+            NonFiniteBatch(loss=str(value), step=number + 1, epoch=epoch + 1, indices=samples, largest_feature=finite)
+        )
 
     def _measure(self) -> dict[str, Any]:
         """Measure in the first process, while the others wait; the columns of `metrics.csv` that this fills."""
         columns, problem = {}, ""
         if self.fabric.global_rank == 0:
             try:
-                found = self.evaluate()
-                self.state.measurements.append(found.measurement(self.state.epoch))
-                columns = found.columns()
+                evaluation = self.evaluate()
+                self.state.measurements.append(evaluation.measurement(self.state.epoch))
+                columns = evaluation.columns()
             except OrthoframeError:  # a file that can no longer be read
                 raise
             except ValueError as error:  # the last update may have spoiled the weights
                 problem = str(error)
         if problem := self.fabric.broadcast(problem):
-            said = f"the training images cannot be measured after epoch {self.state.epoch} ({problem}); try a smaller "
-            raise Stopped(said, Option("lr"), " or ", Option("precision", "32"))
+            where = f"the training images cannot be measured after epoch {self.state.epoch} ({problem})"
+            raise Stopped(f"{where}; try a smaller ", Option("lr"), " or ", Option("precision", "32"))
         return columns

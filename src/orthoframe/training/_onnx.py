@@ -17,9 +17,8 @@ from orthoframe._rows import unit_rows
 from orthoframe._version import __version__
 from orthoframe.errors import OrthoframeError, TrainingError
 from orthoframe.geometry import NearestCentre
-from orthoframe.training._encoder_file import TrainedEncoder
-from orthoframe.training._folder import RunFolder
-from orthoframe.training._task_data import load_task_data
+from orthoframe.runs import RunFolder, TrainedEncoder
+from orthoframe.training._settings import Settings
 
 _OPSET = 18  # what torch's exporter writes by default, and every onnxruntime since 1.14 reads
 _RANDOM, _REAL = 32, 64  # images that are compared
@@ -98,8 +97,8 @@ def export_onnx(trained: TrainedEncoder, path: Path, images: Tensor | None = Non
 def images_of_run(folder: Path, trained: TrainedEncoder) -> Tensor | None:
     """Some test images of a run, if its data is available locally; nothing is downloaded."""
     try:
-        settings = RunFolder(folder).settings()
-        test = load_task_data(settings, download=False).test
+        settings = RunFolder(folder).read_config(Settings.from_dict)
+        test = settings.images.load(seed=settings.machine.seed, download=False).test
     except (OSError, OrthoframeError):
         return None
     if test.image_shape != trained.image_shape:

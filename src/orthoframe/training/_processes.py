@@ -113,7 +113,7 @@ def precision_is_emulated(precision: Precision, device_type: str) -> bool:
     return not torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
-def start(processes: Processes, precision: Precision, refusal: OrthoframeError | None = None) -> Fabric:
+def start_processes(processes: Processes, precision: Precision, refusal: OrthoframeError | None = None) -> Fabric:
     """Start the processes that are not there yet, let all meet, and continue only if every one of them can.
 
     `refusal` is why this process cannot continue. All raise the first refusal that there is: a process that ended alone
@@ -123,7 +123,7 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
         raise refusal  # the others are not there yet
     if processes.count > 1:
         # Its functions have the group of the moment as a default. DistributedDataParallel would import it when there is
-        # one, and keep it for good; see `_part`.
+        # one, and keep it for good; see `_shut_down`.
         import_module("torch.distributed.nn.functional")
     try:
         fabric = Fabric(
@@ -139,8 +139,8 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
         raise TrainingError(
             f"the processes of the run cannot be started ({summary(error)}); fix that, or train in one process"
         ) from error
-    atexit.unregister(_part)
-    atexit.register(_part)
+    atexit.unregister(_shut_down)
+    atexit.register(_shut_down)
     refusals = [refusal]
     if fabric.world_size > 1:
         refusals = [None] * fabric.world_size
@@ -151,7 +151,7 @@ def start(processes: Processes, precision: Precision, refusal: OrthoframeError |
     return fabric
 
 
-def _part() -> None:
+def _shut_down() -> None:
     """End gloo's threads while the interpreter is whole, when the program ends.
 
     They drop the tensors that they have sent, which takes the interpreter's lock; a thread that asks for it while the

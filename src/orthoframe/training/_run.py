@@ -1,37 +1,41 @@
-"""A run from its settings to its report."""
+"""A run from its settings to its verdict."""
 
 import functools
-import os
 import platform
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import torch
 
-from orthoframe._files import write_atomic, write_json
 from orthoframe._version import __version__
-from orthoframe.batches import RunCertificate
+from orthoframe.batches import BatchPlan, RunCertificate
 from orthoframe.data import Data, Progress
-from orthoframe.errors import Option, OrthoframeError, Part
+from orthoframe.errors import Option, OptionError, OrthoframeError, Part
 from orthoframe.geometry import LinearClassifier, NearestCentre
-from orthoframe.training._checkpoint import Checkpoint
+from orthoframe.runs import Architecture, EpochRecord, RunEnvironment, RunFolder, TrainedEncoder, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._encoder_file import Architecture, TrainedEncoder, save_encoder
 from orthoframe.training._evaluation import Evaluation
-from orthoframe.training._folder import CHECKPOINT, PREVIOUS, RunFolder
+from orthoframe.training._fields import AUTO
 from orthoframe.training._loop import Loop, NonFiniteLoss
-from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start
-from orthoframe.training._records import NON_FINITE_FILE, EpochRecord, RunEnvironment
+from orthoframe.training._objectives import Objective
+from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start_processes
+from orthoframe.training._recipes import data_of
+from orthoframe.training._resume import check_checkpoint, check_settings
 from orthoframe.training._settings import Settings
+from orthoframe.training._sources import image_kind, reading_options
 from orthoframe.training._stopping import refusals_named, signals_heard, stopped
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
-from orthoframe.training._unused import check_used
 
-_SAVE_SECONDS = 15.0  # between two checkpoints
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+SAVE_SECONDS = 15.0
+"""Between two checkpoints."""
 
 
 class Interrupted(Exception):
@@ -61,7 +65,7 @@ class RunListener:
     on_data: Progress = _nothing
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunResult:
     """How a run ended."""
 
@@ -80,9 +84,11 @@ def train(
     listener: RunListener | None = None,
     *,
     data: Data | None = None,
-    report: bool = True,
+    plan: BatchPlan | None = None,
+    report: Callable[[Path], None] | None = None,
     code: bool = False,
     spent: float = 0.0,
+    save_seconds: float = SAVE_SECONDS,
 ) -> RunResult | None:
     """Train, and keep everything in a folder.
 
@@ -92,11 +98,13 @@ def train(
         settings: What to do.
         out: The folder; it must not have a run in it.
         listener: Receives progress.
-        data: Images from Python instead of those that `settings.data` names; `as_data` makes them of a `Dataset` of
+        data: Images from Python, in place of those that the settings name; `as_data` makes them of a `Dataset` of
             torch.
-        report: Whether to write `report.html` and `figures/training.png` at the end.
-        code: Whether a Python function may be called that the encoder of `settings.init` names as its backbone.
-        spent: Seconds of `settings.minutes` that are gone already.
+        plan: Batches of your own, in place of those that `settings.batches` describes; of the training images.
+        report: Called with the folder at the end, such as `orthoframe.reporting.write_run_report`.
+        code: Whether a Python function may be called that the encoder to start from names as its backbone.
+        spent: Seconds of `minutes` that are gone already.
+        save_seconds: Between two checkpoints.
 
     Returns:
         How it ended; None in processes other than the first.
@@ -107,11 +115,13 @@ def train(
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
-    check_used(settings, data)
-    # Absolute paths, because it may be resumed from elsewhere.
+    if settings.encoder.init not in (AUTO, None) and settings.encoder.features not in (AUTO, None):
+        raise OptionError(Option("features"), " is decided by ", Option("init"), "; leave it out")
     if data is not None:
-        settings = replace(settings, data=data.name)
-    return _run(settings.absolute(), RunFolder(Path(out)), False, listener or RunListener(), report, data, code, spent)
+        settings = _with_data(settings, data)
+    # Absolute paths, because it may be resumed from elsewhere.
+    start = _Start(settings.absolute(), RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
+    return _run(start, listener or RunListener(), report, save_seconds, time.monotonic() - spent)
 
 
 def resume(
@@ -119,35 +129,70 @@ def resume(
     listener: RunListener | None = None,
     *,
     data: Data | None = None,
-    report: bool = True,
+    plan: BatchPlan | None = None,
+    objective: Objective | None = None,
+    report: Callable[[Path], None] | None = None,
     code: bool = False,
+    save_seconds: float = SAVE_SECONDS,
 ) -> RunResult | None:
     """Resume the run in a folder, with the settings that it has; see `train`.
 
     A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
     of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
+    What came from Python (`data`, `plan`, an `objective` of your own) has to be given again.
 
     With `code`, a Python function that the settings name as their backbone is imported and called; a folder from
     somebody else may name any.
     """
     folder = RunFolder(Path(out))
-    return _run(folder.settings(), folder, True, listener or RunListener(), report, data, code)
+    settings = folder.read_config(lambda config: _settings_of(config, objective))
+    start = _Start(settings, folder, resumed=True, data=data, plan=plan, code=code)
+    return _run(start, listener or RunListener(), report, save_seconds, time.monotonic())
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What a run starts from."""
+
+    settings: Settings
+    folder: RunFolder
+    resumed: bool
+    data: Data | None
+    plan: BatchPlan | None
+    code: bool
+
+
+def _settings_of(config: dict[str, Any], objective: Objective | None) -> Settings:
+    settings = Settings.from_dict(config, objective)
+    settings.check()
+    return settings
+
+
+def _with_data(settings: Settings, data: Data) -> Settings:
+    """Settings for images from Python, which are read already."""
+    images = settings.images
+    if images.data not in (data_of(settings.recipe), data.name):
+        raise OptionError(Option("data", images.data), " and images from Python; leave one of them out")
+    for name in sorted(reading_options(type(images))):
+        if getattr(images, name) is not AUTO:
+            where = ", because the images from Python are ready; give it to load_data or as_data"
+            raise OptionError(Option(name), " has no effect", where)
+    options = {name: value for name, value in images.asked().items() if name != "data"}
+    return replace(settings, images=image_kind(data.name)(data=data.name, **options))
 
 
 def _run(
-    settings: Settings,
-    folder: RunFolder,
-    resumed: bool,
+    start: _Start,
     listener: RunListener,
-    report: bool,
-    data: Data | None,
-    code: bool,
-    spent: float = 0.0,
+    report: Callable[[Path], None] | None,
+    save_seconds: float,
+    begun: float,
 ) -> RunResult | None:
-    """From the settings to the report, in each of the processes that share the run."""
-    begun = time.monotonic() - spent
+    """From the settings to the verdict, in each of the processes that share the run."""
+    settings, folder, resumed = start.settings, start.folder, start.resumed
     before = folder.environment() if resumed else None
-    processes = find_processes(settings.devices if before is None else before.processes, resumed)
+    devices, precision = (getattr(settings.machine.with_usual(), name) for name in ("devices", "precision"))
+    processes = find_processes(devices if before is None else before.processes, resumed)
     with refusals_named(folder.path), ExitStack() as held:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
         task, checkpoint, refusal = None, None, None
@@ -155,90 +200,108 @@ def _run(
         try:
             if not resumed:
                 folder.check_free()
-            check_precision(settings.precision)
+            check_precision(precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
-                folder.load_checkpoint(lambda found: found.check_settings(settings))
-            task = make_task(settings, processes.count, listener.on_data, data, code=code, resumed=resumed)
+                folder.load_checkpoint(lambda each: check_settings(each, settings))
+            task = make_task(
+                settings,
+                processes.count,
+                listener.on_data,
+                start.data,
+                plan=start.plan,
+                code=start.code,
+                resumed=resumed,
+            )
             if processes.first:
                 held.enter_context(folder.opened(resumed))
             if resumed:
-                checkpoint, complaints = folder.load_checkpoint(functools.partial(Checkpoint.check, task=task))
+                checkpoint, complaints = folder.load_checkpoint(functools.partial(check_checkpoint, task=task))
         except OrthoframeError as error:
             refusal = error
-        fabric = start(processes, settings.precision, refusal)
+        fabric = start_processes(processes, precision, refusal)
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
 
-        if settings.minutes is not None:
-            left = 60 * settings.minutes - (time.monotonic() - begun)
-            planned = fabric.broadcast(epochs_in(left, task, fabric, report=report))
-            task = task.lasting(planned.epochs)
-            if not planned.fits:
-                minutes = max(0.1, (time.monotonic() - begun + planned.seconds) / 60)
-                need = f" is too short: one epoch takes about {minutes:.1f} minutes with the start and the report, "
-                listener.on_note((Option("minutes", settings.minutes), need, "and is trained anyway"))
-        settings, certified = task.settings, task.certificate()
+        minutes = settings.schedule.minutes
+        if minutes not in (AUTO, None):
+            task = _fitted_to_time(task, minutes, begun, fabric, listener, has_report=report is not None)
+        certified = task.certificate()
         loop = Loop(task, fabric)
         if checkpoint is not None:
             loop.restore(checkpoint)
         for complaint in complaints:
             listener.on_note((f"{complaint}; resuming from the previous one",))
         if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
-            os.replace(folder.path / PREVIOUS, folder.path / CHECKPOINT)
+            folder.restore_previous()
         versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
-        environment = RunEnvironment(processes.count, fabric.device.type, settings.precision, versions)
+        environment = RunEnvironment(processes.count, fabric.device.type, precision, versions)
         for note in _notes(loop, before, environment):
             listener.on_note(note)
-        if fabric.global_rank == 0:
-            if not resumed:  # not earlier: a start that failed leaves no run behind
-                write_json(folder.path / "config.json", settings.to_dict())
-            write_json(folder.path / "run.json", asdict(environment))
-            if not settings.linear_classifier:  # which compares no rows with each other
-                about = {"epochs": certified.epochs, "conclusive": certified.conclusive}
-                write_json(folder.path / "certificate.json", {**certified.certificate.to_dict(), **about})
-        listener.on_start(task, certified, loop.epoch_floor() if loop.objective.has_floor else None)
+        if fabric.global_rank == 0:  # not earlier: a start that failed leaves no run behind
+            config = None if resumed else task.settings.to_dict()
+            folder.write_start(config, environment, certified if task.settings.objective.has_certificate else None)
+        listener.on_start(task, certified, loop.epoch_floor() if loop.criterion.has_floor else None)
 
-        _train(loop, folder, listener)
+        _train(loop, folder, listener, save_seconds)
         if fabric.global_rank != 0:
             return None
 
         evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-        save_encoder(folder.path, _handed_out(task, evaluation))
-        write_json(folder.path / "verdict.json", asdict(diagnosis.record()))
-        if report:
-            _write_report(folder.path)
-        records = tuple(loop.state.records)
-        return RunResult(folder.path, settings, environment, certified, records, evaluation, diagnosis)
+        save_encoder(folder.path, _trained_encoder(task, evaluation))
+        folder.write_verdict(diagnosis.record())
+        if report is not None:
+            _write_report(report, folder.path)
+        return RunResult(
+            folder=folder.path,
+            settings=task.settings,
+            environment=environment,
+            certificate=certified,
+            records=tuple(loop.state.records),
+            evaluation=evaluation,
+            diagnosis=diagnosis,
+        )
 
 
-def _handed_out(task: Task, found: Evaluation) -> TrainedEncoder:
+def _fitted_to_time(
+    task: Task, minutes: float, begun: float, fabric: "Fabric", listener: RunListener, *, has_report: bool
+) -> Task:
+    """The task for as many epochs as there is time for."""
+    left = 60 * minutes - (time.monotonic() - begun)
+    planned = fabric.broadcast(epochs_in(left, task, fabric, report=has_report))
+    if not planned.fits:
+        needed = max(0.1, (time.monotonic() - begun + planned.seconds) / 60)
+        why = f" is too short: one epoch takes about {needed:.1f} minutes with start-up and report; "
+        listener.on_note((Option("minutes", minutes), why, "training one epoch anyway"))
+    return task.with_epochs(planned.epochs)
+
+
+def _trained_encoder(task: Task, evaluation: Evaluation) -> TrainedEncoder:
     """The encoder, and what others need to use it."""
-    settings, rule = task.settings, found.rule
-    assert settings.head is not None  # it is decided with the task
-    made = Architecture(
-        settings.model,
-        settings.width,
-        settings.head,
-        settings.features,
-        settings.activation,
-        getattr(task.encoder.backbone, "config", None),
-        settings.head_norm,
+    made, rule = task.settings.encoder, evaluation.rule
+    architecture = Architecture(
+        model=made.model,
+        width=made.width,
+        head=made.head,
+        features=made.features,
+        activation=made.activation,
+        backbone=getattr(task.encoder.backbone, "config", None),
+        head_norm=made.head_norm,
     )
     shares, adjust = None, 0.0
     if isinstance(rule, NearestCentre) and rule.shares is not None:
         shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
     return TrainedEncoder(
-        task.encoder,
-        found.centres,
-        task.train.classes,
-        task.preparation,
-        task.normaliser,
-        made,
-        found.calibration,
-        shares,
-        adjust,
-        rule if isinstance(rule, LinearClassifier) else None,
+        encoder=task.encoder,
+        centres=evaluation.centres,
+        classes=task.train.classes,
+        preparation=task.preparation,
+        normaliser=task.normaliser,
+        architecture=architecture,
+        calibration=evaluation.calibration,
+        shares=shares,
+        adjust=adjust,
+        classifier=rule if isinstance(rule, LinearClassifier) else None,
     )
 
 
@@ -250,17 +313,17 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
     if loop.local_statistics:
         note = "BatchNorm statistics are per process, each of which has a part of every batch"
         notes.append((f"{note} ({now.processes} processes); SyncBatchNorm needs GPUs",))
-    precision = loop.task.settings.precision
+    precision = loop.task.settings.machine.precision
     if precision_is_emulated(precision, now.device):
         slow = " is emulated, because this processor has no bfloat16 instructions; "
         notes.append((Option("precision", precision), slow, Option("precision", "32"), " is many times faster"))
     return notes
 
 
-def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
+def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: float) -> None:
     """Epoch after epoch, with a checkpoint from time to time and at the end."""
     saved, first = time.monotonic(), loop.fabric.global_rank == 0
-    epochs, told = loop.task.settings.num_epochs, loop.state.epoch
+    epochs, announced = loop.task.settings.schedule.epochs, loop.state.epoch
 
     def save() -> None:
         nonlocal saved
@@ -275,7 +338,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
         if loop.cold:
             listener.on_note(loop.cold)
             loop.cold = ()
-        due = time.monotonic() - saved > _SAVE_SECONDS
+        due = time.monotonic() - saved > save_seconds
         if not loop.may_save(due or stop.is_set()):
             return
         if loop.any_process(stop.is_set()):
@@ -294,13 +357,13 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
         while loop.state.epoch < epochs:
             try:
                 record = loop.run_epoch(on_step)
-                if record.epoch > told:
+                if record.epoch > announced:
                     listener.on_epoch(record)
-                    told = record.epoch
+                    announced = record.epoch
             except NonFiniteLoss as error:
-                if not loop.careful:
+                if not loop.checks_every_loss:
                     # Weights have been spoiled since. Once more from the last checkpoint, up to that step.
-                    loop.careful = True
+                    loop.checks_every_loss = True
                     last = loop.fabric.broadcast(folder.load_checkpoint()[0] if first else None)
                     assert last is not None  # a run starts with one
                     loop.restore(last)
@@ -308,20 +371,12 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener) -> None:
                 if not first:
                     raise
                 folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
-                file = folder.path / NON_FINITE_FILE
-                write_json(file, asdict(error.batch))
-                raise NonFiniteLoss(error.batch, file) from None
+                raise NonFiniteLoss(error.batch, folder.write_non_finite(error.batch)) from None
         save()
 
 
-def _write_report(path: Path) -> None:
+def _write_report(report: Callable[[Path], None], path: Path) -> None:
     try:
-        from orthoframe.reporting import read_run, training_figure, write_report
-
-        run = read_run(path)
-        write_atomic(path / "report.html", lambda file: write_report([run], file))
-        os.makedirs(path / "figures", exist_ok=True)
-        figure = training_figure(run)
-        write_atomic(path / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
+        report(path)
     except Exception as error:  # of any kind: an import without memory does not always end with a MemoryError
         raise stopped(path, "the report cannot be written", error, f"everything else is in {path}") from error

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,34 +11,39 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
-from orthoframe.data import (
-    Augment,
-    Data,
-    LabelledImages,
-    Normaliser,
-    Preparation,
-    Progress,
-    imbalanced_indices,
-)
+from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
 from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
-from orthoframe.losses import make_frame
-from orthoframe.options import is_own_data
-from orthoframe.training._defaults import after_loading, before_loading
-from orthoframe.training._fingerprint import DataFingerprint
-from orthoframe.training._objective import Network
+from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
+from orthoframe.training._criteria import Criterion, Outputs, Problem
+from orthoframe.training._fields import AUTO
+from orthoframe.training._resolve import resolve
 from orthoframe.training._settings import Settings
-from orthoframe.training._start import Start
-from orthoframe.training._task_data import chosen_indices, load_task_data, make_augmentation, make_normaliser
+from orthoframe.training._start import extended_encoder, known_classes_first
 
 _MEASURED = 10_000  # image files that are measured during training, about
 
 
-@dataclass(frozen=True)
+class Network(nn.Module):
+    """An encoder, and a linear classifier on its backbone where one learns: images to outputs."""
+
+    def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None) -> None:
+        super().__init__()
+        self.encoder, self.classifier = encoder, classifier
+
+    def forward(self, images: Tensor) -> Outputs:
+        """Unit features, and the scores of the classifier."""
+        if self.classifier is None:
+            return Outputs(self.encoder(images), None)
+        features = self.encoder.backbone(images)
+        return Outputs(self.encoder.head(features), self.classifier(features))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Task:
     """What is trained, on what, in which batches."""
 
-    settings: Settings
+    settings: Settings  # all of them decided
     data: DataFingerprint  # of all images, before some were chosen
     images: int  # for training, before some were chosen
     left_out: tuple[str, ...]  # files in the folder of the data that are not taken
@@ -61,7 +67,7 @@ class Task:
     @property
     def encoder_name(self) -> str:
         """The model, or the backbone that takes its place."""
-        return self.settings.model or str(getattr(self.encoder.backbone, "name", "encoder"))
+        return self.settings.encoder.model or str(getattr(self.encoder.backbone, "name", "encoder"))
 
     def network(self) -> Network:
         """Everything that is trained."""
@@ -72,15 +78,28 @@ class Task:
 
         A checkpoint numbers their momentum in this order, in which those of a backbone come last.
         """
-        settings, backbone, weights = self.settings, list(self.encoder.backbone.parameters()), self.network()
-        if settings.backbone_lr is None:
+        schedule, backbone, weights = self.settings.schedule, list(self.encoder.backbone.parameters()), self.network()
+        if schedule.backbone_lr is None:
             return [{"params": list(weights.parameters()), "share": 1.0}]
         of_backbone = {id(weight) for weight in backbone}
         others = [weight for weight in weights.parameters() if id(weight) not in of_backbone]
         groups = [{"params": others, "share": 1.0}]
-        if settings.backbone_lr:
-            groups.append({"params": backbone, "share": settings.backbone_lr / settings.lr})
+        if schedule.backbone_lr:
+            groups.append({"params": backbone, "share": schedule.backbone_lr / schedule.lr})
         return groups
+
+    def criterion(self, device: torch.device, processes: int) -> Criterion:
+        """The loss, on a device that outputs are on, for as many processes as share each batch."""
+        problem = Problem(
+            num_classes=len(self.train.classes),
+            dim=self.encoder.out_features,
+            shares=self.shares(),
+            prototypes=self.prototypes,
+            epochs=self.settings.schedule.epochs,
+            device=device,
+            processes=processes,
+        )
+        return self.settings.objective.criterion(problem)
 
     def shares(self) -> NDArray[np.float64]:
         """The part of all rows that each class has in the batches, `[k]`.
@@ -88,83 +107,81 @@ class Task:
         A class without images, which an encoder to start from may know, has as much as the smallest, so that rows of
         others are still told apart from it.
         """
-        found = self.plan.shares()
-        shares: NDArray[np.float64] = np.full(len(self.train.classes), found.min())
-        shares[np.asarray(self.plan.labels.names)] = found
+        planned = self.plan.shares()
+        shares: NDArray[np.float64] = np.full(len(self.train.classes), planned.min())
+        shares[np.asarray(self.plan.labels.names)] = planned
         shares /= shares.sum()
         return shares
 
     def notes(self) -> list[tuple[Part, ...]]:
         """What the user may not expect: images that are left out, classes that are not looked at."""
         notes: list[tuple[Part, ...]] = []
-        if len(self.train) < self.images and is_own_data(self.settings.data):
+        images = self.settings.images
+        if len(self.train) < self.images and images.is_own:
             notes.append((f"kept {len(self.train):,} of {self.images:,} training images",))
         if self.left_out:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
-            notes.append((f"left out {files} not taken for an image of a class, such as {self.left_out[0]}",))
-        for part, images in (("validation", self.validation), ("test", self.test)):
-            counts = [] if images is None else images.class_counts
+            notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
+        for part, labelled in (("validation", self.validation), ("test", self.test)):
+            counts = [] if labelled is None else labelled.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
             if absent:
                 seen = f"{len(counts) - len(absent)} of {len(counts)}"
                 named = brief(", ".join(absent), 80)
                 notes.append((f"no {part} images of {named}: balanced {part} accuracy is over {seen} classes",))
-        if self.settings.classifier_leaves and self.validation is None:
+        if self.settings.objective.classifier_leaves and self.validation is None:
             blind = "without validation images the verdict cannot say what settling onto the frame costs; "
             notes.append((blind, Option("validation", 0.1), " holds some out"))
-        wanted, fewest = self.settings.test_images, min(filter(None, self.test.class_counts), default=0)
-        if wanted is not None and fewest < wanted:
-            name = self.test.classes[self.test.class_counts.index(fewest)]
-            notes.append((Option("test_images", wanted), f" is more than there are of {brief(name, 60)}: {fewest}"))
-        ratio, largest, smallest = self.settings.ratio, max(self.class_counts), min(self.class_counts)
-        if self.settings.imbalance != "none" and largest < ratio * smallest:
+        fewest = min(filter(None, self.test.class_counts), default=0)
+        if images.test_images is not None and fewest < images.test_images:
+            name = brief(self.test.classes[self.test.class_counts.index(fewest)], 60)
+            notes.append(
+                (f"class {name} has {fewest} test images, fewer than ", Option("test_images", images.test_images))
+            )
+        largest, smallest = max(self.class_counts), min(self.class_counts)
+        if images.imbalance != "none" and largest < images.ratio * smallest:
             sizes = f"the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
-            notes.append((Option("ratio", ratio), f" is not reached: {sizes}"))
+            notes.append((Option("ratio", images.ratio), f" is not reached: {sizes}"))
         return notes
 
-    def lasting(self, epochs: int) -> "Task":
+    def with_epochs(self, epochs: int) -> "Task":
         """The same task for another number of epochs, which is now decided."""
-        settings = replace(self.settings, epochs=epochs, minutes=None)
+        settings = self.settings.with_epochs(epochs)
         return replace(self, settings=settings, plan=_plan(settings, self.train))
 
     def certificate(self) -> RunCertificate:
         """What the batches of the run guarantee; about the fewest views, because more are at least as good."""
-        settings, plan = self.settings, self.plan
-        names = [self.train.classes[c] for c in plan.labels.names]
-        return certify_run(
-            plan,
-            settings.num_epochs,
-            denominator=settings.denominator,
-            prototypes=settings.prototypes,
-            frame=settings.loss == "frame",
-            names=names,
-        )
+        names = [self.train.classes[c] for c in self.plan.labels.names]
+        options = self.settings.objective.certificate_options()
+        return certify_run(self.plan, self.settings.schedule.epochs, names=names, **options)
 
-    def looked_at(self) -> LabelledImages:
+    def measured_subset(self) -> LabelledImages:
         """The training images that are measured during training: of many files as many as the others of each class."""
-        if not is_own_data(self.settings.data) or len(self.train) <= _MEASURED:
+        if not self.settings.images.is_own or len(self.train) <= _MEASURED:
             return self.train
         counts = [min(count, _MEASURED // len(self.train.classes) + 1) for count in self.class_counts]
-        return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.seed))
+        return self.train.subset(imbalanced_indices(self.train.labels, counts, seed=self.settings.machine.seed))
 
 
 def make_task(
-    settings: Settings,
+    asked: Settings,
     processes: int = 1,
     progress: Progress | None = None,
-    given: Data | None = None,
+    data: Data | None = None,
     *,
+    plan: BatchPlan | None = None,
     code: bool = False,
     resumed: bool = False,
 ) -> Task:
-    """Load the data, make it imbalanced, plan the batches and make the encoder.
+    """Load the data, decide what was left open, choose images, plan the batches and make the encoder.
 
     Args:
-        settings: What to do.
+        asked: What to do.
         processes: How many processes share each batch.
         progress: Called while data is downloaded or read; see `load_data`.
-        given: Data that is there already.
+        data: Images from Python, in place of those that the settings name.
+        plan: Batches of somebody's own, in place of those that the settings describe.
         code: Whether a Python function may be called that a file names as its backbone: that of a trained encoder to
             start from, or the settings of a run that is resumed.
         resumed: Whether the settings come from a file, and not from the caller.
@@ -172,108 +189,141 @@ def make_task(
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
     """
-    settings.check()
-    asked, settings = settings, before_loading(settings)
+    asked.check()
+    seed = 0 if asked.machine.seed is AUTO else asked.machine.seed
     try:
-        start = None if settings.init is None else Start.of(settings, code)
-        settings = settings if start is None else start.settings
-        backbone = None if settings.backbone is None else _backbone(settings, code or not resumed)
-        fixed = start.trained.image_shape if start is not None else None if backbone is None else backbone.image_shape
-        data = given or load_task_data(settings, progress, image_shape=fixed)
-        if data.own_validation and asked.validation is not None and not resumed:
+        trained = None if asked.encoder.init in (AUTO, None) else load_encoder(Path(asked.encoder.init), code=code)
+        backbone = None
+        if asked.encoder.backbone not in (AUTO, None):
+            backbone = _backbone(asked.encoder.backbone, seed, code or not resumed)
+        shape = trained.image_shape if trained is not None else None if backbone is None else backbone.image_shape
+        images = asked.images
+        if trained is not None:  # files get their size as those of the encoder did
+            images = images.filled({"fit": trained.preparation.fit})
+        data = data or images.load(progress, image_shape=shape, seed=seed)
+        if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
-        data = data if start is None else start.data(data)
-        chosen = chosen_indices(settings, data)
-        whole = len(chosen) == len(data.train)  # then a subset would only be a copy
-        train, test = data.train if whole else data.train.subset(chosen), data.test
-        if settings.test_images is not None:
-            there = [min(count, settings.test_images) for count in test.class_counts]
-            test = test.subset(imbalanced_indices(test.labels, there, seed=settings.seed))
-        settings = after_loading(settings, data, train.class_counts)
-        shape = train.image_shape
-        k = len(train.classes)
-        directions = None
-        if start is not None:
-            encoder, directions, normaliser = start.grown(k, settings.seed)
-            wider = settings.head == "linear" and encoder.out_features
-            new = k > len(start.trained.classes)
-            bound = settings.prototypes or (new and settings.loss == "supcon")  # the frame term has them anyway
-            settings = replace(settings, features=wider or None, prototypes=bound)
-        else:
-            normaliser = make_normaliser(train, settings.data)
-            if backbone is not None:
-                normaliser = Normaliser(backbone.mean, backbone.std)
-            encoder = make_frame_encoder(
-                settings.model,
-                shape,
-                backbone=backbone,
-                width=settings.width,
-                head=settings.head or "linear",
-                features=settings.features,
-                head_norm=settings.head_norm,
-                activation=settings.activation,
-                num_classes=None if settings.linear_classifier else k,
-                seed=settings.seed,
-            )
-        if settings.backbone_lr == 0:
+        data = data if trained is None else known_classes_first(trained, data)
+        settings = resolve(asked, data, trained)
+        train, test = _chosen(settings, data)
+        encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
+        settings = settings if trained is None else _started(settings, encoder, len(train.classes), trained)
+        if settings.schedule.backbone_lr == 0:
             encoder.freeze_backbone()
-        plan = _plan(settings, train)
+        plan = _plan(settings, train) if plan is None else _checked_plan(plan, train)
         _check_batch_norm(plan, encoder, processes)
     except OrthoframeError:
         raise
     except (ValueError, OSError) as error:
-        raise TrainingError(f"{settings.data}: {error}") from error
-    classifier = None
-    if settings.linear_classifier or settings.classifier.largest:
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(settings.seed)
-            classifier = nn.Linear(encoder.backbone.out_features, k)
-    prototypes = None
-    if settings.prototypes or settings.loss == "frame":
-        prototypes = make_frame(k, encoder.out_features) if directions is None else directions
+        raise TrainingError(f"{asked.images.data}: {error}") from error
+    objective, num_classes = settings.objective, len(train.classes)
+    prototypes = objective.prototypes_of(num_classes, encoder.out_features)
     return Task(
-        settings,
-        DataFingerprint.of(data),
-        len(data.train),
-        data.left_out,
-        train,
-        data.validation,
-        test,
-        data.preparation,
-        normaliser,
-        make_augmentation(settings, shape[1]),
-        plan,
-        encoder,
-        classifier,
-        prototypes,
-        directions,
+        settings=settings,
+        data=DataFingerprint.of(data),
+        images=len(data.train),
+        left_out=data.left_out,
+        train=train,
+        validation=data.validation,
+        test=test,
+        preparation=data.preparation,
+        normaliser=normaliser,
+        augment=settings.images.augmentation(train.image_shape[1]),
+        plan=plan,
+        encoder=encoder,
+        classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
+        prototypes=prototypes if prototypes is None or directions is None else directions,
+        directions=directions,
     )
+
+
+def _chosen(settings: Settings, data: Data) -> tuple[LabelledImages, LabelledImages]:
+    """The training and the test images that are kept."""
+    seed, train, test = settings.machine.seed, data.train, data.test
+    sizes = settings.images.class_sizes(data)
+    if sizes != train.class_counts:  # otherwise a subset would only be a copy
+        train = train.subset(imbalanced_indices(train.labels.numpy(), sizes, seed=seed))
+    if settings.images.test_images is not None:
+        most = [min(count, settings.images.test_images) for count in test.class_counts]
+        test = test.subset(imbalanced_indices(test.labels, most, seed=seed))
+    return train, test
+
+
+def _encoder(
+    settings: Settings, train: LabelledImages, trained: TrainedEncoder | None, backbone: Backbone | None
+) -> tuple[FrameEncoder, Normaliser, Tensor | None]:
+    """The encoder, the scale of its pixels, and directions of the classes `[k, dim]` where it knows some."""
+    num_classes, seed = len(train.classes), settings.machine.seed
+    if trained is not None:
+        encoder, directions = extended_encoder(trained, num_classes, seed)
+        return encoder, trained.normaliser, directions
+    made = settings.encoder
+    encoder = make_frame_encoder(
+        made.model,
+        train.image_shape,
+        backbone=backbone,
+        width=made.width,
+        head=made.head,
+        features=made.features,
+        head_norm=made.head_norm,
+        activation=made.activation,
+        num_classes=num_classes if settings.objective.has_head else None,
+        seed=seed,
+    )
+    if backbone is not None:
+        return encoder, Normaliser(backbone.mean, backbone.std), None
+    return encoder, settings.images.normaliser(train), None
+
+
+def _started(settings: Settings, encoder: FrameEncoder, num_classes: int, trained: TrainedEncoder) -> Settings:
+    """What a trained encoder decides once it has room for all classes."""
+    features = encoder.out_features if settings.encoder.head == "linear" else None
+    settings = replace(settings, encoder=replace(settings.encoder, features=features))
+    if num_classes > len(trained.classes):
+        settings = replace(settings, objective=settings.objective.with_new_classes())
+    return settings
+
+
+def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
+    """A linear classifier of the backbone's features."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(settings.machine.seed)
+        return nn.Linear(encoder.backbone.out_features, num_classes)
 
 
 def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
-    size = settings.batch_size
-    if settings.scheme == "weighted":  # as many batches, but none that is too short for BatchNorm
+    batches, size = settings.batches, settings.batches.batch_size
+    if batches.scheme == "weighted":  # as many batches, but none that is too short for BatchNorm
         size = math.ceil(len(train) / math.ceil(len(train) / size))
     return BatchPlan(
         train.labels.numpy(),
-        None if settings.scheme == "full" else size,
-        scheme=settings.scheme,
-        binding=settings.binding,
-        power=settings.power,
-        seed=settings.seed,
-        views=settings.views_in(settings.num_epochs - 1),
-        bound_examples=settings.bound_examples,
-        bound_classes=settings.bound_classes,
+        None if batches.scheme == "full" else size,
+        scheme=batches.scheme,
+        binding=batches.binding,
+        power=batches.power,
+        seed=settings.machine.seed,
+        views=settings.views_in(settings.schedule.epochs - 1),
+        bound_examples=batches.bound_examples,
+        bound_classes=batches.bound_classes,
     )
 
 
-def _backbone(settings: Settings, code: bool) -> Backbone:
-    """Somebody else's network; a Python function is called only if that is allowed."""
-    assert settings.backbone is not None
-    if not (code or settings.backbone.startswith("hf:")):
-        name = brief(settings.backbone, 60)
-        raise OptionError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
-    return load_backbone(settings.backbone, seed=settings.seed)
+def _checked_plan(plan: BatchPlan, train: LabelledImages) -> BatchPlan:
+    """A plan of somebody's own, if it is one of these images."""
+    classes = torch.tensor(plan.labels.names)[torch.from_numpy(plan.labels.classes)]
+    if not torch.equal(classes, train.labels.cpu()):
+        raise OptionError(
+            f"the plan is not of these {len(train)} training images; make it of their labels, in their order"
+        )
+    return plan
+
+
+def _backbone(name: str, seed: int, code: bool) -> Backbone:
+    """A network of others; a Python function is called only if that is allowed."""
+    if not (code or name.startswith("hf:")):
+        shown = brief(name, 60)
+        raise OptionError(f"the backbone {shown} is Python code, and is run only if you allow it: use ", Option("code"))
+    return load_backbone(name, seed=seed)
 
 
 def _check_batch_norm(plan: BatchPlan, encoder: FrameEncoder, processes: int) -> None:

@@ -50,13 +50,13 @@ def epochs_in(seconds: float, task: Task, fabric: "Fabric", *, report: bool = Tr
     start = time.perf_counter()
     step, look = _seconds_per_step(Loop(trial, fabric), _TRIAL * seconds), _seconds_per_look(trial)
     # There is another look at the end, with all training images and the test images.
-    last = look * (len(task.train) + len(task.test)) / max(1, len(task.looked_at())) + _REPORT * report
+    last = look * (len(task.train) + len(task.test)) / max(1, len(task.measured_subset())) + _REPORT * report
     left = _SPARE * (seconds - (time.perf_counter() - start))
     steps = len(task.plan.batches(0))
     most = max(1, int((left - last) / (steps * step)))
 
     def needed(epochs: int) -> float:
-        looks = epochs // replace(task.settings, epochs=epochs).measured_every + 1
+        looks = epochs // task.settings.with_epochs(epochs).measured_every + 1
         return epochs * steps * step + looks * look + last
 
     while most > 1 and needed(most) > left:
@@ -84,4 +84,4 @@ def _seconds_per_look(task: Task) -> float:
     few, start = task.train.subset(np.arange(number)), time.perf_counter()
     encode(task.encoder, few, task.normaliser)
     others = len(task.test) if task.validation is None else len(task.validation)
-    return (time.perf_counter() - start) / number * (len(task.looked_at()) + others)
+    return (time.perf_counter() - start) / number * (len(task.measured_subset()) + others)

@@ -1,4 +1,4 @@
-"""What a run was made of, settings and data, and what has changed since."""
+"""Digests of the images of a run, which tell whether they have changed since."""
 
 import hashlib
 import json
@@ -11,32 +11,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe.data import Data
-from orthoframe.errors import brief
-from orthoframe.training._settings import Settings
-
-# Where the data is, how many processes share the run or decode images, how much memory they take: not what is computed.
-_MAY_CHANGE = ("data_dir", "devices", "workers", "memory")
-_SHOWN = 4  # settings that an error lists
-
-
-def changed_settings(then: Settings, now: Settings) -> str:
-    """What the settings of a run say now that they did not say then; empty if a run may go on with them.
-
-    Examples:
-        >>> changed_settings(Settings(), Settings(lr=0.2, devices=2))
-        'lr is 0.2 (it was 0.1)'
-    """
-    old, new = then.to_dict(), now.to_dict()
-    for settings in (old, new):
-        settings["data"] = settings["data"].partition(":")[0]  # not its path: data that was moved is the same
-    names = [name for name in new if new[name] != old[name] and name not in _MAY_CHANGE]
-
-    def value(settings: dict[str, Any], name: str) -> str:
-        return brief(json.dumps(settings[name]), 30)
-
-    words = [f"{name} is {value(new, name)} (it was {value(old, name)})" for name in names[:_SHOWN]]
-    return brief(", ".join([*words, f"and {len(names) - _SHOWN} more"] if len(names) > _SHOWN else words), 180)
-
 
 @dataclass(frozen=True)
 class DataFingerprint:

@@ -1,4 +1,4 @@
-"""The folder of a run: its one writer, its files, its checkpoints, and the encoder that is handed out."""
+"""The folder of a run: its files, their one writer, and the checkpoints."""
 
 import csv
 import errno
@@ -9,19 +9,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import json_ready, locked, parsed, read_small, write_atomic
+from orthoframe._files import json_ready, locked, parsed, read_small, write_atomic, write_json
+from orthoframe.batches import RunCertificate
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
-from orthoframe.training._checkpoint import Checkpoint
-from orthoframe.training._records import COLUMNS, NON_FINITE_FILE, EpochRecord, RunEnvironment
-from orthoframe.training._settings import Settings
+from orthoframe.runs._checkpoint import Checkpoint
+from orthoframe.runs._records import COLUMNS, EpochRecord, NonFiniteBatch, RunEnvironment, VerdictRecord
 
+CONFIG, ENVIRONMENT, CERTIFICATE, VERDICT = "config.json", "run.json", "certificate.json", "verdict.json"
+METRICS, GEOMETRY = "metrics.csv", "geometry.jsonl"
 CHECKPOINT, PREVIOUS = "checkpoint.bin", "checkpoint.previous.bin"
+NON_FINITE = "nan-batch.json"
 
-
+_T = TypeVar("_T")
 _environment = msgspec.json.Decoder(RunEnvironment)
 
 
@@ -34,7 +37,7 @@ class RunFolder:
     def check_free(self) -> None:
         """Refuse a folder that has a run in it, or that cannot be looked into."""
         try:
-            taken = (self.path / "config.json").exists()
+            taken = (self.path / CONFIG).exists()
         except OSError as error:
             raise TrainingError(*unwritable(self.path, error, "out")) from None
         if taken:
@@ -59,33 +62,58 @@ class RunFolder:
             if not ours:
                 other = (", or choose another ", Option("out")) if not resumed else ()
                 raise TrainingError(f"{self.path}: another process is training into it; wait", *other)
-            (self.path / NON_FINITE_FILE).unlink(missing_ok=True)  # of the attempt before
+            (self.path / NON_FINITE).unlink(missing_ok=True)  # of the attempt before
             if not resumed:
                 self.check_free()  # now that nobody else can start one
             yield
 
-    def settings(self) -> Settings:
-        """The settings of the run that is in the folder."""
-        file = self.path / "config.json"
+    def read_config(self, parse: Callable[[dict[str, Any]], _T]) -> _T:
+        """The settings of the run that is in the folder, as `parse` makes them of the flat options in `config.json`."""
+        file = self.path / CONFIG
         try:
-            data = parsed(json.loads, read_small(file))
-            if not isinstance(data, dict):
+            config = parsed(json.loads, read_small(file))
+            if not isinstance(config, dict):
                 raise ValueError("it is not an object")
-            settings = Settings.from_dict(data)
-            settings.check()
+            return parse(config)
         except FileNotFoundError:
             raise TrainingError(f"{file}: there is no run to resume") from None
         except (OSError, ValueError, TypeError) as error:
             raise TrainingError(f"{file}: not the settings of a run ({brief(error)})") from None
-        return settings
 
     def environment(self) -> RunEnvironment | None:
         """What the run used before; None if it was killed before it could say, or the file is broken."""
         try:
-            found = parsed(_environment.decode, read_small(self.path / "run.json"))
+            environment = parsed(_environment.decode, read_small(self.path / ENVIRONMENT))
         except (OSError, ValueError):
             return None
-        return found if found.processes > 0 else None
+        return environment if environment.processes > 0 else None
+
+    def write_start(
+        self, config: dict[str, Any] | None, environment: RunEnvironment, certificate: RunCertificate | None
+    ) -> None:
+        """Write what is known before the first step.
+
+        Args:
+            config: The settings; None for a run that is resumed, which has them already.
+            environment: What the run uses.
+            certificate: What its batches guarantee; None for a loss that compares no rows with each other.
+        """
+        if config is not None:
+            write_json(self.path / CONFIG, config)
+        write_json(self.path / ENVIRONMENT, asdict(environment))
+        if certificate is not None:
+            scope = {"epochs": certificate.epochs, "conclusive": certificate.conclusive}
+            write_json(self.path / CERTIFICATE, {**certificate.certificate.to_dict(), **scope})
+
+    def write_verdict(self, verdict: VerdictRecord) -> None:
+        """Write how the run ended."""
+        write_json(self.path / VERDICT, asdict(verdict))
+
+    def write_non_finite(self, batch: NonFiniteBatch) -> Path:
+        """Write which batch stopped the run; the file."""
+        file = self.path / NON_FINITE
+        write_json(file, asdict(batch))
+        return file
 
     def write_metrics(self, records: Sequence[EpochRecord], measurements: Sequence[dict[str, Any]]) -> None:
         """Write what was measured so far."""
@@ -93,9 +121,9 @@ class RunFolder:
         writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
         writer.writeheader()
         writer.writerows(json_ready(asdict(record)) for record in records)  # None becomes an empty entry
-        write_atomic(self.path / "metrics.csv", table.getvalue())
+        write_atomic(self.path / METRICS, table.getvalue())
         lines = (json.dumps(json_ready(entry)) + "\n" for entry in measurements)
-        write_atomic(self.path / "geometry.jsonl", "".join(lines))
+        write_atomic(self.path / GEOMETRY, "".join(lines))
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, and keep the one before it.
@@ -107,6 +135,10 @@ class RunFolder:
         if (self.path / CHECKPOINT).exists():
             os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
         os.replace(fresh, self.path / CHECKPOINT)
+
+    def restore_previous(self) -> None:
+        """Put the previous checkpoint in the place of the newest, which is broken: the next save keeps this one."""
+        os.replace(self.path / PREVIOUS, self.path / CHECKPOINT)
 
     def load_checkpoint(self, check: Callable[[Checkpoint], None] | None = None) -> tuple[Checkpoint | None, list[str]]:
         """The newest checkpoint that is whole, None if there is none yet; and a sentence for each broken one.

@@ -1,4 +1,4 @@
-"""A run folder, decoded into the records of `training`."""
+"""A run folder, decoded into its records."""
 
 import csv
 import math
@@ -13,18 +13,19 @@ from typing import Any, TypeVar
 import msgspec
 
 from orthoframe._files import count_entries, csv_rows, few_entries, parsed, read_small
-from orthoframe.errors import InputError, brief
+from orthoframe.errors import InputError, Option, brief, spelled
 from orthoframe.geometry import Accuracy
-from orthoframe.options import LINEAR_LOSSES
-from orthoframe.training import (
-    NON_FINITE_FILE,
+from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
+from orthoframe.runs._records import (
+    Cause,
+    CauseRecord,
     CertificateRecord,
+    Ending,
     EpochRecord,
     Measurement,
     RunEnvironment,
     TestRecord,
     VerdictRecord,
-    unfinished,
 )
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
@@ -70,13 +71,10 @@ class Run:
         return next(((kind, each) for kind, each in found.items() if each is not None), ("training", None))
 
     @property
-    def rule(self) -> str:
+    def classifier(self) -> str:
         """What classifies images, in words."""
-        weight = self.config.get("classifier", 0.0)
-        last = weight[-1] if isinstance(weight, list) and weight else weight
-        beside = isinstance(last, int | float) and last > 0
-        linear = beside or self.config.get("probe") is True or self.config.get("loss") in LINEAR_LOSSES
-        return "linear classifier" if linear else "nearest centre"
+        test = self.verdict.test
+        return "classifier" if test is None or test.classifier is None else test.classifier
 
     def column(self, name: str) -> list[tuple[int, float]]:
         """Epoch and value, for each epoch that has a finite value."""
@@ -103,19 +101,19 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     path = Path(folder)
     if not os.path.isdir(path):  # False for what the system refuses to look at
         raise InputError(f"{path}: there is no such folder; {_HINT}")
-    config = _read_json(path / "config.json", dict[str, Any])
-    epochs = _read_epochs(path / "metrics.csv")
-    if (path / "verdict.json").exists():
-        verdict = _read_json(path / "verdict.json", VerdictRecord)
+    config = _read_json(path / CONFIG, dict[str, Any])
+    epochs = _read_epochs(path / METRICS)
+    if (path / VERDICT).exists():
+        verdict = _read_json(path / VERDICT, VerdictRecord)
         if not epochs:
             raise InputError(f"{path / 'metrics.csv'}: there is no epoch, although the run has ended")
     else:
-        non_finite = (path / NON_FINITE_FILE).exists()
-        verdict = unfinished(path, len(epochs), config.get("epochs", len(epochs)), non_finite=non_finite)
-    measurements = _read_measurements(path / "geometry.jsonl")
+        non_finite = (path / NON_FINITE).exists()
+        verdict = _unfinished(path, len(epochs), config.get("epochs", len(epochs)), non_finite)
+    measurements = _read_measurements(path / GEOMETRY)
     if verdict.test is not None:
-        _check_test(verdict.test, measurements, str(path / "verdict.json"))
-    certificate, environment = path / "certificate.json", path / "run.json"
+        _check_test(verdict.test, measurements, str(path / VERDICT))
+    certificate, environment = path / CERTIFICATE, path / ENVIRONMENT
     return Run(
         name=path.resolve().name or str(path),
         config=config,
@@ -125,6 +123,20 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
         verdict=verdict,
         environment=_read_json(environment, RunEnvironment) if environment.exists() else None,
     )
+
+
+def _unfinished(folder: Path, epochs_done: int, epochs: int, non_finite: bool) -> VerdictRecord:
+    """Stands in for the verdict of a run that has not finished, or whose loss was not finite."""
+    if non_finite:
+        ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
+        advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])
+        after = f"; {NON_FINITE} has the batch"
+    else:
+        ending, cause, after = Ending.NOT_FINISHED, Cause.NOT_FINISHED, ""
+        advice = f"resume the run in {folder}"
+    sentence = f"Not finished: after epoch {epochs_done} of {epochs} {ending.sentence}{after}."
+    causes = (CauseRecord(cause, cause.sentence, advice),)
+    return VerdictRecord(sentence=sentence, reached=False, signature=None, ending=ending, causes=causes)
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:

@@ -1,10 +1,9 @@
-"""The files of a run folder as typed records: training writes them, and `msgspec` decodes them elsewhere."""
+"""The files of a run folder as typed records: the folder writes them, and `msgspec` decodes them."""
 
 from dataclasses import dataclass, fields
-from pathlib import Path
 
 from orthoframe.batches import ClassReport
-from orthoframe.errors import Coded, Option, spelled
+from orthoframe.errors import Coded
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.losses import Gap
 
@@ -16,7 +15,7 @@ class EpochRecord:
     epoch: int  # from 1
     seconds: float
     lr: float  # of the last step
-    temperature: float
+    temperature: float | None  # None for a loss without one
     loss: float  # the mean over the batches of the epoch, as are the next three
     floor: float | None = None
     gap: float | None = None
@@ -118,13 +117,9 @@ class CertificateRecord:
     conclusive: bool = True  # whether it is about all batches of the run
 
 
-NON_FINITE_FILE = "nan-batch.json"
-"""What stopped a run whose loss was not finite: a `NonFiniteBatch`."""
-
-
 @dataclass(frozen=True)
 class NonFiniteBatch:
-    """A batch whose loss was not finite."""
+    """`nan-batch.json`: a batch whose loss was not finite, which stopped the run."""
 
     loss: str  # nan or inf
     step: int  # from 1, in its epoch
@@ -246,6 +241,7 @@ class TestRecord:
     accuracy: Accuracy
     confusion: Confusion
     calibration_error: float | None = None  # of confidences; None without validation images
+    classifier: str | None = None  # which classified them, such as `nearest centre`; earlier versions did not say
 
 
 @dataclass(frozen=True)
@@ -264,16 +260,3 @@ class VerdictRecord:
     def label(self) -> str:
         """Signature and ending in a few words."""
         return ", ".join(part.replace("-", " ") for part in (self.signature, self.ending) if part is not None)
-
-
-def unfinished(folder: Path, epochs_done: int, epochs: int, *, non_finite: bool) -> VerdictRecord:
-    """Stands in for the verdict of an unfinished run; `non_finite`: the loss was not finite."""
-    if non_finite:
-        ending, cause = Ending.NON_FINITE, Cause.NON_FINITE
-        advice = spelled(["a smaller ", Option("lr"), " or ", Option("precision", "32"), ", in a new run"])
-        after = f"; {NON_FINITE_FILE} has the batch"
-    else:
-        ending, cause, after = Ending.NOT_FINISHED, Cause.NOT_FINISHED, ""
-        advice = f"resume the run in {folder}"
-    sentence = f"Not finished: after epoch {epochs_done} of {epochs} {ending.sentence}{after}."
-    return VerdictRecord(sentence, False, None, ending, (CauseRecord(cause, cause.sentence, advice),))

@@ -1,0 +1,116 @@
+"""Groups of settings: fields with a usual value and a range, left to `resolve` until a user decides them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, Final, Literal, Self, get_args, get_origin, get_type_hints
+
+from orthoframe.errors import Option, OptionError, brief
+from orthoframe.options import check_choice, check_count, check_number, check_size
+from orthoframe.training._schedules import Ramp
+
+
+class _Auto:
+    """The value of a field that is not decided yet."""
+
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+AUTO: Final[Any] = _Auto()
+"""Not decided: `resolve` takes the recipe's value, or what suits the data, or the usual one."""
+BEYOND = 1e38  # float32 ends at 3.4e38
+
+
+def usual(value: Any = AUTO, **limits: Any) -> Any:
+    """A field of a group.
+
+    Args:
+        value: What it is unless the user, the recipe or the data decide otherwise; AUTO if one of them must.
+        **limits: Of a number, as `check_number` and `check_count` take them.
+    """
+    return field(default=AUTO, metadata={"usual": value, "limits": limits})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Settings that belong together; each field is AUTO until it is decided."""
+
+    def __post_init__(self) -> None:
+        for name, kind in type_hints(type(self)).items():
+            value = getattr(self, name, AUTO)
+            if isinstance(kind, type) and issubclass(kind, Ramp) and value is not AUTO:
+                object.__setattr__(self, name, kind.of(value))
+
+    def __repr__(self) -> str:
+        decided = ", ".join(f"{name}={value!r}" for name, value in self.asked().items())
+        return f"{type(self).__name__}({decided})"
+
+    def asked(self) -> dict[str, Any]:
+        """What is decided, by name."""
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return {name: value for name, value in values if value is not AUTO}
+
+    def filled(self, values: Mapping[str, Any]) -> Self:
+        """The same, with these values where nothing is decided; others in the mapping are not for this group."""
+        return replace(self, **{name: values[name] for name in undecided(self) if name in values})
+
+    def with_usual(self) -> Self:
+        """The same, with the usual value of each field that is not decided."""
+        usual_values = {each.name: each.metadata.get("usual", AUTO) for each in fields(self)}
+        return self.filled({name: value for name, value in usual_values.items() if value is not AUTO})
+
+    def check(self) -> None:
+        """Refuse values that are not allowed, or that contradict others of the group.
+
+        Raises:
+            OptionError: With a sentence that names the setting.
+        """
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if value is not AUTO:
+                _check_value(each.name, value, type_hints(type(self))[each.name], each.metadata.get("limits", {}))
+
+
+def undecided(group: Group) -> list[str]:
+    """Names of the fields that are AUTO."""
+    return [each.name for each in fields(group) if getattr(group, each.name) is AUTO]
+
+
+def usual_value(group: type[Group], name: str) -> Any:
+    """The usual value of a field; AUTO if it has none."""
+    return next(each.metadata.get("usual", each.default) for each in fields(group) if each.name == name)
+
+
+def type_hints(group: type[Group]) -> dict[str, Any]:
+    """The types of the fields."""
+    names = {each.name for each in fields(group)}
+    return {name: kind for name, kind in get_type_hints(group).items() if name in names}
+
+
+def _check_value(name: str, value: Any, kind: Any, limits: dict[str, Any]) -> None:
+    """Refuse a value that is not of the field's type, or not within its limits."""
+    kinds = [each for each in (get_args(kind) if get_origin(kind) is not Literal else ()) if each is not type(None)]
+    optional = type(None) in get_args(kind)
+    if optional and value is None:
+        return
+    single = kinds[0] if optional and len(kinds) == 1 else kind
+    if get_origin(single) is Literal:
+        check_choice(name, value, single)
+    elif single is bool:
+        if not isinstance(value, bool):
+            raise OptionError(Option(name), f" must be true or false, not {value!r}")
+    elif single is int:
+        check = check_count if limits.get("least") == 0 else check_size
+        check(name, value, limits.get("least", 1))
+    elif single is float:
+        check_number(name, value, **limits)
+    elif single is str:
+        if not isinstance(value, str):
+            raise OptionError(Option(name), f" must be a name, not {brief(repr(value), 60)}")
+    elif single is Path:
+        if not isinstance(value, Path | str):
+            raise OptionError(Option(name), f" must be a folder, not {value!r}")
+    elif isinstance(single, type) and issubclass(single, Ramp):
+        for number in (value.first, value.last):
+            check_number(name, number, **limits)

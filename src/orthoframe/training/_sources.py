@@ -1,0 +1,301 @@
+"""Settings of the images: where they come from, which of them are kept, and how they are augmented."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from orthoframe.errors import Option, OptionError
+from orthoframe.options import Fit, Imbalance, check_image_size, has_data_dir
+from orthoframe.training._fields import AUTO, Group, usual, usual_value
+
+if TYPE_CHECKING:
+    from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Progress
+
+_COUNTED = 5000  # image files whose pixels give mean and deviation
+_ADVISED = 0.1  # the fraction held out for validation that messages advise
+_BALANCED = 1.0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ImageSettings(Group):
+    """Images of any kind."""
+
+    is_own: ClassVar[bool]
+    """Whether they are the user's own, which are taken as they are, and not a benchmark set."""
+    usual_validation: ClassVar[float]
+    usual_imbalance: ClassVar[Imbalance]
+
+    data: str = usual("digits")
+    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class), csv:FILE or npz:FILE."""
+    validation: float = usual(least=0, below=1)
+    """Fraction of training images held out for validation (default: 0.1 of your own, none of others)."""
+    imbalance: Imbalance = usual()
+    """Which classes are made small: the second half (step), gradually more (long-tail), or none (default: none for your
+    own images, step for the benchmark sets)."""
+    ratio: float = usual(10.0, least=1)
+    """Size of the largest class divided by that of the smallest, where classes are made small."""
+    majority: int | None = usual(None)
+    """Samples of the largest class (default: all)."""
+    test_images: int | None = usual(None)
+    """Test images per class (default: all)."""
+    augment: bool = usual(True)
+    """Shift images at random; photographs and clothes of the benchmark sets are also flipped."""
+    flip: bool = usual(False)
+    """Also flip images horizontally at random; photographs and clothes of the benchmark sets are flipped anyway."""
+
+    def check(self) -> None:
+        super().check()
+        imbalance = self.usual_imbalance if self.imbalance is AUTO else self.imbalance
+        if imbalance == "none" and self.ratio not in (AUTO, _BALANCED, usual_value(ImageSettings, "ratio")):
+            if self.imbalance is AUTO:
+                why = ", because your own images are taken as they are"
+                raise OptionError(Option("ratio"), " needs ", Option("imbalance", "step"), why)
+            raise OptionError(Option("imbalance", "none"), " has no ", Option("ratio"), "; leave one of them out")
+        if self.augment is False and self.flip is True:
+            raise OptionError(Option("flip"), " is a part of augmentation; leave one of them out")
+
+    def decided(self) -> Self:
+        """The same, with everything decided."""
+        kinds = {"validation": self.usual_validation, "imbalance": self.usual_imbalance}
+        return self.filled(kinds).with_usual()
+
+    def absolute(self) -> Self:
+        """The same with absolute paths."""
+        return self
+
+    def reading(self) -> dict[str, Any]:
+        """Arguments of `load_data` that this kind of data has."""
+        return {}
+
+    def load(
+        self,
+        progress: "Progress | None" = None,
+        *,
+        image_shape: tuple[int, int, int] | None = None,
+        seed: int,
+        download: bool = True,
+    ) -> "Data":
+        """Read the images, before some of them are chosen; files in a shape that an encoder needs."""
+        from orthoframe.data import load_data
+
+        settings = self.decided()
+        arguments = settings.reading()
+        if image_shape is not None:
+            arguments = {**arguments, **settings._shaped(image_shape)}
+        return load_data(
+            settings.data,
+            validation=settings.validation,
+            seed=seed,
+            download=download,
+            progress=progress,
+            **arguments,
+        )
+
+    def _shaped(self, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+        """Arguments of `load_data` for images of this shape; arrays have theirs already."""
+        return {}
+
+    def class_sizes(self, data: "Data") -> list[int]:
+        """How many training images are kept of each class."""
+        k, available = len(data.train.classes), data.train.class_counts
+        if k < 2:
+            raise OptionError(Option("data", self.data), f" has {k} class; a frame needs 2 or more")
+        sizes = self._profile(available)
+        largest = max(sizes)
+        if largest < 2 and self.imbalance == "none":
+            raise OptionError(
+                f"the largest class has {largest} image left for training, and the loss needs 2 to compare; more "
+                "images are needed, or a smaller ",
+                Option("validation"),
+            )
+        if largest < 2:
+            raise OptionError(
+                f"the largest class would have {largest} image, and the loss needs 2 to compare; use a larger ",
+                *(Option("majority"), " or a smaller ", Option("ratio")),
+            )
+        for name, size, most in zip(data.train.classes, sizes, available, strict=True):
+            if size > most:
+                raise OptionError(
+                    Option("majority", self.majority), f" asks for {size} images of class {name}, which has {most}"
+                )
+        return sizes
+
+    def _profile(self, available: Sequence[int]) -> list[int]:
+        k, largest = len(available), self.majority
+        if self.imbalance == "none":
+            return list(available) if largest is None else [largest] * k
+        from orthoframe.data import long_tail_counts, step_counts
+
+        profile = step_counts if self.imbalance == "step" else long_tail_counts
+        if largest is None:  # the most that every class has, in these proportions
+            shares = profile(k, 10**9, self.ratio)
+            largest = min(int(n) * 10**9 // share for n, share in zip(available, shares, strict=True))
+        return profile(k, max(1, largest), self.ratio)
+
+    def normaliser(self, train: "LabelledImages") -> "Normaliser":
+        """Mean and deviation of the training images."""
+        from orthoframe.data import Normaliser
+
+        return Normaliser.of(train)
+
+    def augmentation(self, height: int) -> "Augment":
+        """How images of this height are augmented."""
+        from orthoframe.data import Augment, default_augmentation
+
+        if not self.augment:
+            return Augment(0, flip=False)
+        augment = default_augmentation(self.data, height)
+        return replace(augment, flip=augment.flip or self.flip)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class BenchmarkImages(ImageSettings):
+    """A benchmark set, which is embedded or downloaded."""
+
+    is_own = False
+    usual_validation = 0.0
+    usual_imbalance = "step"
+
+    data_dir: Path | None = usual(None)
+    """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
+
+    def check(self) -> None:
+        super().check()
+        if self.data_dir not in (AUTO, None) and not has_data_dir(self.data):
+            raise OptionError(
+                Option("data_dir"), " is for data sets that are downloaded, not for ", Option("data", self.data)
+            )
+
+    def absolute(self) -> Self:
+        return self if self.data_dir in (AUTO, None) else replace(self, data_dir=Path(absolute_path(self.data_dir)))
+
+    def reading(self) -> dict[str, Any]:
+        return {"folder": self.data_dir}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OwnImages(ImageSettings):
+    """The user's own images, which are taken as they are."""
+
+    is_own = True
+    usual_validation = _ADVISED
+    usual_imbalance = "none"
+
+    def absolute(self) -> Self:
+        kind, _, path = self.data.partition(":")
+        return replace(self, data=f"{kind}:{absolute_path(path)}") if path else self
+
+    def normaliser(self, train: "LabelledImages") -> "Normaliser":
+        """Of many images a part is enough, and the same part whether they are held in memory or not."""
+        import numpy as np
+
+        if len(train) > _COUNTED:
+            train = train.subset(np.linspace(0, len(train) - 1, _COUNTED).astype(np.int64))
+        return super().normaliser(train)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ArrayImages(OwnImages):
+    """Arrays of pixels in an .npz file."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class PythonImages(OwnImages):
+    """Images that were passed from Python."""
+
+    def absolute(self) -> Self:
+        return self
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ImageFiles(OwnImages):
+    """Image files, which have sizes of their own and are decoded."""
+
+    size: tuple[int, int] | None = usual(None)
+    """Height and width that image files get (default: chosen from them)."""
+    fit: Fit = usual("pad")
+    """How image files get their size: pad (nothing is lost or distorted), crop or stretch."""
+    workers: int | None = usual(None, least=0)
+    """Processes that decode image files (default: one per core)."""
+    memory: float | None = usual(None, least=0)
+    """Hold decoded images in memory if they fit into this many GiB; otherwise stream them (default: a quarter of
+    all)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        size: Any = self.size
+        if isinstance(size, list):  # as JSON has it
+            object.__setattr__(self, "size", tuple(size))
+
+    def check(self) -> None:
+        super().check()
+        if self.size not in (AUTO, None):
+            check_image_size(self.size)
+
+    def reading(self) -> dict[str, Any]:
+        return {"size": self.size, "fit": self.fit, "workers": self.workers, "memory": self.memory}
+
+    def _shaped(self, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+        channels, height, width = image_shape
+        if self.size not in (None, (height, width)):
+            raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
+        return {"size": (height, width), "channels": channels}
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FolderImages(ImageFiles):
+    """A folder with one sub-folder per class."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TableImages(ImageFiles):
+    """Image files that a table lists."""
+
+    path_column: str = usual("path")
+    """In a CSV file, the column of image files, relative to it."""
+    label_column: str = usual("label")
+    """In a CSV file, the column of class names."""
+    split_column: str | None = usual(None)
+    """In a CSV file, the column that says train, validation or test (default: a part of each class is held out)."""
+    group_column: str | None = usual(None)
+    """In a CSV file, the column of groups, such as videos, that stay together when images are held out."""
+
+    def reading(self) -> dict[str, Any]:
+        from orthoframe.data import Columns
+
+        columns = Columns(self.path_column, self.label_column, self.split_column, self.group_column)
+        return {**super().reading(), "columns": columns}
+
+
+IMAGE_KINDS: dict[str, type[ImageSettings]] = {
+    "folder": FolderImages,
+    "csv": TableImages,
+    "npz": ArrayImages,
+    "dataset": PythonImages,
+}
+"""Kinds of a user's own images, by the word before the colon of their name; other names are benchmark sets."""
+
+
+def image_kind(data: str) -> type[ImageSettings]:
+    """The settings of data, by its name.
+
+    Examples:
+        >>> image_kind("folder:photos").__name__, image_kind("mnist").__name__
+        ('FolderImages', 'BenchmarkImages')
+    """
+    if not isinstance(data, str):
+        raise OptionError(Option("data"), f" must be a string, not {data!r}")
+    return IMAGE_KINDS.get(data.partition(":")[0], BenchmarkImages)
+
+
+def reading_options(kind: type[ImageSettings]) -> set[str]:
+    """Settings that decide how images are read, and so have no effect on images from Python."""
+    own = {each.name for each in fields(kind)} - {each.name for each in fields(ImageSettings)}
+    return own | {"validation"}
+
+
+def absolute_path(path: str | Path) -> str:
+    """The path, whatever folder the process is in later."""
+    return os.path.abspath(os.path.expanduser(path))
