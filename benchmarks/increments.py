@@ -1,8 +1,9 @@
 """New classes for a trained encoder: FashionMNIST, five classes and then five more.
 
 An encoder is trained on the first five classes. Then it is given the other five, with `init`, three ways: without any
-image of the old classes; with 20 of each; and with 20 of each, class-balanced batches and a frozen backbone. Beside them: retraining from scratch on all images, and on the images of the last two ways. Accuracy is
-measured on the whole test set, for the old and the new classes. Settings were chosen on seed 0, which is not shown.
+image of the old classes; with 20 of each; and with 20 of each, class-balanced batches and a frozen backbone. Beside
+them: retraining from scratch on all images, and on the images of the last two ways. Accuracy is measured on the whole
+test set, for the old and the new classes. Settings were chosen on seed 0, which is not shown.
 
     python benchmarks/increments.py --json docs/results/increments.json
 """

@@ -71,9 +71,9 @@ def frame_loss(
 
         f_i = -log softmax_y(h_i.W_c/tau + log q_c),
 
-    in which the margin m is subtracted from the cosine of its class: h_i.W_y - m. For non-negative features, each term is smallest where
-    its row is W_y, and there alone; see `frame_floor`. So every row has its optimum by itself, no two examples have to
-    meet in a batch, and any list of batches leads to the frame.
+    in which the margin m is subtracted from the cosine of its class: h_i.W_y - m. For non-negative features, each term
+    is smallest where its row is W_y, and there alone; see `frame_floor`. So every row has its optimum by itself, no two
+    examples have to meet in a batch, and any list of batches leads to the frame.
 
     Args:
         features: `[rows, dim]`; divided by their norms. A row that is not longer than 1e-12 counts as zero.
