@@ -1,9 +1,9 @@
 """New classes for a trained encoder: FashionMNIST, five classes and then five more.
 
 An encoder is trained on the first five classes. Then it is given the other five, with `init`, three ways: without any
-image of the old classes; with 20 of each; and with 20 of each in batches that show all classes equally often, the
-backbone frozen. Beside them: retraining from scratch on all images, and on those that the last two ways have. Accuracy
-is that of the whole test set, on the old and on the new classes. Settings were chosen on seed 0, which is not shown.
+image of the old classes; with 20 of each; and with 20 of each, class-balanced batches and a frozen backbone. Beside
+them: retraining from scratch on all images, and on the images of the last two ways. Accuracy is measured on the whole
+test set, for the old and the new classes. Settings were chosen on seed 0, which is not shown.
 
     python benchmarks/increments.py --json docs/results/increments.json
 """
@@ -60,7 +60,7 @@ def write(path: Path, data: Data, counts: dict[int, int], seed: int) -> str:
     return f"npz:{path}"
 
 
-def judged(run: Path, data: Data) -> dict[str, float]:
+def accuracy(run: Path, data: Data) -> dict[str, float]:
     """Accuracy on the test images of the old and of the new classes, and on all."""
     trained, pixels, labels = load_encoder(run), next(data.test.batches([np.arange(len(data.test))])), data.test.labels
     numbers = torch.tensor([trained.classes.index(name) for name in data.test.classes])
@@ -73,10 +73,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
-    data = load_data("fashion-mnist", given.data_dir)
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    data = load_data("fashion-mnist", arguments.data_dir)
+    accuracies: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for seed in SEEDS:
         with tempfile.TemporaryDirectory() as temporary:
             here = Path(temporary)
@@ -84,21 +84,18 @@ def main() -> None:
             kept = dict.fromkeys(range(5), KEPT) | new
             files = {"old": old, "new": new, "kept": kept, "all": old | new}
             names = {name: write(here / f"{name}.npz", data, counts, seed) for name, counts in files.items()}
-            train(Settings.of(recipe="plain", **BASE, data=names["old"], seed=seed), here / "first", report=False)
+            train(Settings.of(recipe="plain", **BASE, data=names["old"], seed=seed), here / "first")
             for number, (way, (images, settings)) in enumerate(WAYS.items()):
                 init = None if "scratch" in way else here / "first"
-                train(
-                    Settings.of(recipe="plain", **settings, data=names[images], seed=seed, init=init),
-                    here / str(number),
-                    report=False,
-                )
-                found[way].append(judged(here / str(number), data))
+                options = {**settings, "data": names[images], "seed": seed, "init": init}
+                train(Settings.of(recipe="plain", **options), here / str(number))
+                accuracies[way].append(accuracy(here / str(number), data))
     print("| way | old classes | new classes | all |\n|---|---:|---:|---:|")
-    for way, results in found.items():
+    for way, results in accuracies.items():
         means = (statistics.fmean(result[part] for result in results) for part in ("old", "new", "all"))
         print(f"| {way} | {' | '.join(f'{mean:.3f}' for mean in means)} |")
-    if given.json:
-        given.json.write_text(json.dumps(found, indent=1) + "\n")
+    if arguments.json:
+        arguments.json.write_text(json.dumps(accuracies, indent=1) + "\n")
 
 
 if __name__ == "__main__":

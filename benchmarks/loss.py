@@ -29,8 +29,9 @@ from pytorch_metric_learning.losses import SupConLoss as MetricLearningLoss
 from torch import Tensor
 
 from orthoframe import frame_loss, make_frame, supcon_loss
+from orthoframe.options import TEMPERATURE
 
-DIM, CLASSES, TEMPERATURE, THREADS = 128, 10, 0.1, 2
+DIM, CLASSES, THREADS = 128, 10, 2
 LARGE = 65536
 # What must hold (rows: contender: largest ratio); a figure that is missed is printed with an exclamation mark.
 LIMITS: dict[int, dict[str, float]] = {
@@ -183,8 +184,8 @@ def ratios(best: dict[str, float]) -> dict[str, float]:
         "lean": ("lean textbook",),
         "compiled lean": ("compiled lean textbook",),
     }
-    found = {kind: [best[name] for name in names if name in best] for kind, names in kinds.items()}
-    return {kind: best["ours"] / min(times) for kind, times in found.items() if times}
+    peers = {kind: [best[name] for name in names if name in best] for kind, names in kinds.items()}
+    return {kind: best["ours"] / min(times) for kind, times in peers.items() if times}
 
 
 def judged(ratio: float, limit: float | None) -> str:
@@ -244,12 +245,12 @@ def main() -> None:
     sizes: dict[str, dict[str, dict[str, float]]] = {}
     for rows in LIMITS:
         best = best_times(contenders(rows), arguments.seconds)
-        found = ratios(best)
+        of_peers = ratios(best)
         cells = []
         for name in ("eager", "compiled", "products", "lean", "compiled lean"):
-            cells.append(judged(found[name], LIMITS[rows].get(name)) if name in found else "")
+            cells.append(judged(of_peers[name], LIMITS[rows].get(name)) if name in of_peers else "")
         print(f"| {rows} | {best['ours']:.2f} | {' | '.join(cells)} |", flush=True)
-        sizes[str(rows)] = {"milliseconds": best, "ratios": found}
+        sizes[str(rows)] = {"milliseconds": best, "ratios": of_peers}
     times = best_times(family(), arguments.seconds)
     limits = {**{name: limit for name, (_, limit) in FAMILY.items()}, "frame term": FRAME_LIMIT}
     print(f"\n| {FAMILY_ROWS} rows | ms | of `all` |\n|---|---|---|")

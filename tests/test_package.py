@@ -140,15 +140,11 @@ def test_the_command_line_lives_in_one_room():
 
 
 def test_names_are_used_once():
-    """A class has its name alone, and no file of a room differs from another by a plural.
-
-    Only the callbacks of Lightning and Hugging Face, of which a script imports one, share a name.
-    """
+    """No two classes share a name, and no file of a room differs from another by a plural."""
     classes = defaultdict(list)
     for path, tree in TREES.items():
         assert path.with_name(f"{path.stem}s.py") not in TREES, path
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 classes[node.name].append(str(path))
-    classes.pop("GeometryCallback")
     assert {name: where for name, where in classes.items() if len(where) > 1} == {}

@@ -1,7 +1,6 @@
 """One range of temperatures: refused outside of it everywhere, and harmless inside."""
 
 import math
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -21,8 +20,8 @@ from orthoframe import (
 )
 from orthoframe.cli import main
 from orthoframe.errors import OptionError
-from orthoframe.losses import GapMeter, _tiles
-from orthoframe.options import Denominator, check_temperature
+from orthoframe.losses import GapMeter
+from orthoframe.options import check_temperature
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.training import Settings, TemperatureSchedule
 
@@ -75,39 +74,3 @@ def test_a_schedule_stays_between_its_ends(first, last, epochs):
     schedule = TemperatureSchedule(first, last)
     for epoch in range(epochs):
         assert min(first, last) <= schedule.at(epoch, epochs) <= max(first, last)
-
-
-@given(
-    st.lists(st.integers(0, 3), min_size=1, max_size=12),
-    st.lists(st.integers(0, 4), max_size=6),
-    st.floats(math.log(1e-3), math.log(1e3)).map(lambda value: min(max(math.exp(value), 1e-3), 1e3)),
-    st.sampled_from([torch.float32, torch.float64]),
-    st.sampled_from(Denominator.__args__),
-    st.sampled_from([2, _tiles.TILE]),
-    st.sampled_from(["random", "collapsed", "opposite", "orthogonal", "zero"]),
-    st.floats(-11, 30),
-    st.integers(0, 2**31 - 1),
-)
-def test_loss_and_gradient_are_finite(labels, key_labels, temperature, dtype, denominator, tile, kind, length, seed):
-    random = torch.Generator().manual_seed(seed)
-    total = len(labels) + len(key_labels)
-    classes = torch.tensor(labels + key_labels)
-    rows = {
-        "random": lambda: torch.randn(total, 5, generator=random, dtype=torch.float64),
-        "collapsed": lambda: torch.ones(total, 5),
-        "opposite": lambda: torch.ones(total, 5) * (1 - 2 * (classes % 2))[:, None],
-        "orthogonal": lambda: torch.eye(5)[classes],
-        "zero": lambda: torch.eye(5)[classes] * torch.rand(total, 1, generator=random).round(),
-    }[kind]()
-    rows = (rows * 10.0**length).to(dtype)
-    features, keys = (part.clone().requires_grad_() for part in (rows[: len(labels)], rows[len(labels) :]))
-    # Small tiles and blocks, none of them kept, as large batches have them.
-    with mock.patch.multiple(_tiles, TILE=tile, BLOCK=tile * total, KEEP_BYTES=0 if tile == 2 else _tiles.KEEP_BYTES):
-        for options in ({"reduction": "mean"}, {"reduction": "none"}):
-            options |= {"temperature": temperature, "denominator": denominator}
-            loss = supcon_loss(
-                features, classes[: len(labels)], keys=keys, key_labels=classes[len(labels) :], **options
-            )
-            assert loss.isfinite().all()
-            for gradient in torch.autograd.grad(loss.sum(), (features, keys)):
-                assert gradient.isfinite().all()

@@ -12,10 +12,10 @@ from orthoframe.errors import Option, OptionError, brief
 _LAUNCHERS = (("RANK", "WORLD_SIZE", "LOCAL_RANK"), ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"))
 
 
-def rank_and_world_size() -> tuple[int, int]:
-    """The rank of this process and how many there are; (0, 1) without `torch.distributed`."""
+def rank_and_world_size(group: "dist.ProcessGroup | None" = None) -> tuple[int, int]:
+    """The rank of this process in a group (None: all) and the size of the group; (0, 1) without `torch.distributed`."""
     if dist.is_available() and dist.is_initialized():
-        return dist.get_rank(), dist.get_world_size()
+        return dist.get_rank(group), dist.get_world_size(group)
     return 0, 1
 
 

@@ -1,10 +1,12 @@
 """The gap that a listener hears is that of the definition."""
 
+import numpy as np
 import pytest
 import torch
 
 from orthoframe import FrameLoss, SupConLoss, frame_floor, loss_floor
 from orthoframe.callbacks import GapListener, GeometryRecorder
+from orthoframe.losses import GapMeter
 
 
 def rows(seed, count=12):
@@ -65,6 +67,17 @@ def test_a_buffer_for_labels_may_be_used_again():
     expected = float(loss_floor(labels))
     labels.zero_()
     assert listener.read().floor == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+@pytest.mark.parametrize("loss", [SupConLoss(), FrameLoss(3, 5, supcon=0.5)])
+def test_labels_of_any_kind_that_the_loss_takes(loss, kind):
+    labels, key_labels = [0, 1, 2, 0, 1, 2], [2, 1]
+    listener, meter = GapListener(loss), GapMeter.of(loss)
+    features, _ = rows(0, len(labels))
+    value = loss(features, kind(labels), torch.eye(5)[:2], kind(key_labels))
+    meter.add(value, labels, key_labels)
+    assert listener.read() == meter.read()
 
 
 def test_the_frame_term_and_a_weight_that_changes():

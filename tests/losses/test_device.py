@@ -7,9 +7,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orthoframe import FrameLoss, SupConLoss, supcon_loss
-from orthoframe.losses._autograd import _SupConTotal
-from orthoframe.losses._batch import LossSpec
-from orthoframe.losses._terms import Inputs, all_gradients, all_terms
+from orthoframe.losses._autograd import _SupConGradients, _SupConTerms, _SupConTotal
+from orthoframe.losses._batch import LossInputs, LossSpec
 
 FAMILY = [
     {"denominator": denominator, "margin": margin, "class_weights": weights}
@@ -68,20 +67,24 @@ def test_a_step_on_a_gpu_without_values(options, compare):
     with FakeTensorMode(), Indexing():
         features, keys = (torch.empty(n, 4, device="cuda") for n in (6, 5))
         labels, key_labels = (torch.empty(n, device="cuda", dtype=torch.int64) for n in (6, 5))
-        given = {"keys": keys, "key_labels": key_labels, "compare": compare, **options_on("cuda", options)}
+        options_there = {"keys": keys, "key_labels": key_labels, "compare": compare, **options_on("cuda", options)}
         for tau in (0.1, torch.empty((), device="cuda"), torch.empty(6, device="cuda")):
-            assert supcon_loss(features, labels, temperature=tau, **given).shape == ()
-            assert supcon_loss(features, labels, temperature=tau, reduction="none", **given).shape == (6,)
+            assert supcon_loss(features, labels, temperature=tau, **options_there).shape == ()
+            assert supcon_loss(features, labels, temperature=tau, reduction="none", **options_there).shape == (6,)
             learnt = tau if isinstance(tau, torch.Tensor) else None
-            weights = given["class_weights"]
-            inputs = Inputs(torch.cat([features, keys]), learnt, torch.cat([labels, key_labels]), weights, weights, 6)
+            weights = options_there["class_weights"]
+            inputs = LossInputs(
+                torch.cat([features, keys]), learnt, torch.cat([labels, key_labels]), weights, weights, 6
+            )
             spec = LossSpec(None if learnt is not None else tau, options["denominator"], options["margin"], compare)
             spec = spec._replace(key_gradient=True)
-            *_, of_rows, of_temperatures = _SupConTotal.forward(*inputs, *spec, True, True, True)
-            assert of_rows.shape == (11, 4)
-            assert of_temperatures.shape == ((0,) if learnt is None else learnt.shape)
-            values, _, denominators = all_terms(*inputs, *spec)
-            assert all_gradients(values, denominators, *inputs, *spec)[0].shape == (11, 4)
+            *_, row_gradient, temperature_gradient = _SupConTotal.forward(
+                *inputs, spec, mean=True, skip=True, learns=True
+            )
+            assert row_gradient.shape == (11, 4)
+            assert temperature_gradient.shape == ((0,) if learnt is None else learnt.shape)
+            values, _, sums = _SupConTerms.forward(*inputs, spec)
+            assert _SupConGradients.forward(values, sums, *inputs, spec)[0].shape == (11, 4)
 
 
 def test_modules_on_a_gpu_without_values():
@@ -99,11 +102,11 @@ def test_modules_on_a_gpu_without_values():
 def test_no_value_is_read_in_a_step(options, normalize):
     features = torch.randn(6, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     labels, reads = torch.tensor([0, 0, 1, 1, 2, 1]), Reads()
-    given = options_on("cpu", options)
+    on_cpu = options_on("cpu", options)
     with reads:
-        supcon_loss(features, labels, normalize=normalize, **given).backward()
-        supcon_loss(features, labels, normalize=normalize, reduction="none", **given).sum().backward()
-        supcon_loss(features, labels, temperature=torch.tensor(0.1), **given).backward()
+        supcon_loss(features, labels, normalize=normalize, **on_cpu).backward()
+        supcon_loss(features, labels, normalize=normalize, reduction="none", **on_cpu).sum().backward()
+        supcon_loss(features, labels, temperature=torch.tensor(0.1), **on_cpu).backward()
     assert reads.count == 0
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import SupConLoss, supcon_loss
-from orthoframe.losses import _symmetric, _tiles
+from orthoframe.losses import _general, _symmetric
 
 DENOMINATORS = ("all", "sincere", "negatives", "class-average")
 
@@ -45,14 +45,14 @@ def gradients(loss, features, labels, options, **more):
         learnt["features"], labels, **{**options, **{n: v for n, v in learnt.items() if n != "features"}}, **more
     )
     weights = torch.linspace(1, 2, value.numel(), dtype=torch.float64).view(value.shape)
-    found = torch.autograd.grad(
+    grads = torch.autograd.grad(
         (value * weights).sum(), list(learnt.values()), allow_unused=True, materialize_grads=True
     )
-    return value.detach(), *found
+    return value.detach(), *grads
 
 
-def agree(found, expected):
-    for one, other in zip(found, expected, strict=True):
+def agree(results, expected):
+    for one, other in zip(results, expected, strict=True):
         assert torch.allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
@@ -62,7 +62,7 @@ def agree(found, expected):
 )
 def test_equals_the_loops(case, reduction, singletons, tile):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_tiles, "TILE", tile)
+        patch.setattr(_symmetric, "TILE", tile)
         more = {"reduction": reduction, "singletons": singletons}
         agree(gradients(supcon_loss, *case, **more), gradients(reference.supcon_loss, *case, **more))
 
@@ -72,7 +72,7 @@ def test_equals_the_loops(case, reduction, singletons, tile):
 def test_the_general_way_equals_the_loops(case, reduction):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_symmetric, "is_symmetric", lambda *_: False)
-        patch.setattr(_tiles, "BLOCK", 16)
+        patch.setattr(_general, "BLOCK", 16)
         agree(
             gradients(supcon_loss, *case, reduction=reduction),
             gradients(reference.supcon_loss, *case, reduction=reduction),
@@ -91,7 +91,7 @@ def test_temperatures_as_tensors(case, each, reduction):
     learnt, expected = tau.clone().requires_grad_(), tau.clone().requires_grad_()
     value = supcon_loss(features, labels, temperature=learnt, reduction=reduction, **options)
 
-    rest = {name: given for name, given in options.items() if name != "singletons"}
+    rest = {name: value for name, value in options.items() if name != "singletons"}
     terms = [
         reference.supcon_loss(features, labels, temperature=t, reduction="none", **rest)[i]
         for i, t in enumerate(expected.expand(len(features)))
@@ -101,10 +101,10 @@ def test_temperatures_as_tensors(case, each, reduction):
         weights = options.get("anchor_weights", torch.ones(4, dtype=torch.float64))[labels]
         slow = slow.sum() / weights.sum()
     assert torch.allclose(value, slow, rtol=1e-10, atol=1e-12)
-    found, wanted = (
+    fast_gradient, slow_gradient = (
         torch.autograd.grad(result.sum() + 0 * t.sum(), t)[0] for result, t in ((value, learnt), (slow, expected))
     )
-    assert torch.allclose(found, wanted, rtol=1e-9, atol=1e-11)
+    assert torch.allclose(fast_gradient, slow_gradient, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("denominator", DENOMINATORS)
@@ -138,7 +138,7 @@ def test_the_two_ways_agree_at_tile_borders():
                 options |= {"key_labels": key_labels, "margin": 0.0 if denominator == "negatives" else 0.5}
                 for tile in (8, 1024):
                     with pytest.MonkeyPatch.context() as patch:
-                        patch.setattr(_tiles, "TILE", tile)
+                        patch.setattr(_symmetric, "TILE", tile)
                         fast = gradients(supcon_loss, features, labels, options)
                         patch.setattr(_symmetric, "is_symmetric", lambda *_: False)
                         safe = gradients(supcon_loss, features, labels, options)
@@ -147,7 +147,7 @@ def test_the_two_ways_agree_at_tile_borders():
 
 
 def test_a_margin_is_a_weight_of_the_own_class():
-    """e^(-m/tau), beside a constant: what THEORY says of margins, in the case of two classes of equal weights."""
+    """A margin m multiplies the exponentials of positives by e^(-m/tau), and adds the constant m/tau."""
     features = torch.randn(6, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels, tau, margin = torch.tensor([0, 0, 0, 0, 0, 1]), 0.2, 0.3
     plain = supcon_loss(features, labels, temperature=tau, margin=margin)

@@ -7,7 +7,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.processes import start
 
 import reference
 from orthoframe import (
@@ -21,7 +20,6 @@ from orthoframe import (
     frame_loss,
     loss_floor,
     make_frame,
-    supcon_loss,
 )
 from orthoframe.errors import OptionError
 
@@ -165,30 +163,6 @@ def test_errors(arguments, options, message):
 def test_too_few_dimensions():
     with pytest.raises(OptionError, match="dim must be at least 3, the number of classes, not 2"):
         make_frame(3, 2)
-
-
-def rank_gradient(rank, supcon):
-    """The gradient of a layer after DDP's average, with batches of different sizes."""
-    torch.manual_seed(0)
-    features, labels = torch.rand(7, 6), torch.tensor([0, 1, 2, 0, 1, 2, 2])
-    layer = torch.nn.Linear(6, 6)
-    parallel = torch.nn.parallel.DistributedDataParallel(layer)
-    part = slice(0, 2) if rank == 0 else slice(2, 7)
-    FrameLoss(3, 6, supcon=supcon)(parallel(features[part]), labels[part]).backward()
-    return layer.weight.grad.tolist()
-
-
-@pytest.mark.parametrize("supcon", [0.0, 0.5])
-def test_two_processes_are_one(supcon, tmp_path):
-    torch.manual_seed(0)
-    features, labels = torch.rand(7, 6), torch.tensor([0, 1, 2, 0, 1, 2, 2])
-    layer = torch.nn.Linear(6, 6)
-    found = frame_loss(layer(features), labels, make_frame(3, 6))
-    if supcon:
-        found = found + supcon * supcon_loss(layer(features), labels)
-    found.backward()
-    for gradient in start(rank_gradient, 2, tmp_path, supcon):
-        assert torch.allclose(torch.tensor(gradient), layer.weight.grad, atol=1e-6)
 
 
 def test_a_schedule_sets_the_weight():

@@ -92,8 +92,8 @@ def test_nothing_is_read_from_a_device_before_it_must_be(monkeypatch):
     monkeypatch.setattr(_gap, "_is_remote", lambda labels: isinstance(labels, torch.Tensor))
     to_list = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: read.append("losses") or to_list(tensor))
-    count = _gap.count_classes
-    monkeypatch.setattr(_gap, "count_classes", lambda *labels: read.append("labels") or count(*labels))
+    count = _gap.classes_of_labels
+    monkeypatch.setattr(_gap, "classes_of_labels", lambda *labels: read.append("labels") or count(*labels))
     meter, labels = GapMeter(1.0), torch.tensor([0, 0, 1, 1])
     for temperature in (1.0, 0.5, 0.1):
         meter.temperature = temperature
@@ -153,7 +153,7 @@ def test_state_round_trip_gives_the_same_bytes():
 
 
 def test_bounds_are_computed_once_for_equal_class_counts(monkeypatch):
-    _gap._bounds.cache_clear()
+    _gap._cached_bounds.cache_clear()
     calls = []
     monkeypatch.setattr(_gap, "loss_floor", lambda **options: calls.append(options) or loss_floor(**options))
     meter = GapMeter()
@@ -225,7 +225,7 @@ def test_options_may_change_in_place_after_a_batch(monkeypatch):
 
 
 def test_a_loss_whose_floor_is_not_known():
-    with pytest.raises(TypeError, match="the floor is known of SupConLoss and FrameLoss, not of Linear"):
+    with pytest.raises(TypeError, match="the floor is known for SupConLoss and FrameLoss, not for Linear"):
         GapMeter.of(torch.nn.Linear(2, 2))
 
 

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import reference
 from orthoframe import loss_floor, supcon_loss
+from orthoframe.losses import _general, _symmetric
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 
@@ -40,6 +43,45 @@ def test_float32_is_stable(denominator, temperature, rows):
     unit = 4e-7 / temperature
     assert abs(loss - exact) <= unit + 1e-6 * abs(exact)
     assert torch.allclose(gradient, exact_gradient, rtol=1e-4, atol=min(1.0, 4 * unit) / temperature / 24 + 1e-7)
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=1, max_size=12),
+    st.lists(st.integers(0, 4), max_size=6),
+    st.floats(math.log(1e-3), math.log(1e3)).map(lambda value: min(max(math.exp(value), 1e-3), 1e3)),
+    st.sampled_from([torch.float32, torch.float64]),
+    st.sampled_from(DENOMINATORS),
+    st.sampled_from([2, _symmetric.TILE]),
+    st.sampled_from(["random", "collapsed", "opposite", "orthogonal", "zero"]),
+    st.floats(-11, 30),
+    st.integers(0, 2**31 - 1),
+)
+def test_loss_and_gradient_are_finite(labels, key_labels, temperature, dtype, denominator, tile, kind, length, seed):
+    random = torch.Generator().manual_seed(seed)
+    total = len(labels) + len(key_labels)
+    classes = torch.tensor(labels + key_labels)
+    rows = {
+        "random": lambda: torch.randn(total, 5, generator=random, dtype=torch.float64),
+        "collapsed": lambda: torch.ones(total, 5),
+        "opposite": lambda: torch.ones(total, 5) * (1 - 2 * (classes % 2))[:, None],
+        "orthogonal": lambda: torch.eye(5)[classes],
+        "zero": lambda: torch.eye(5)[classes] * torch.rand(total, 1, generator=random).round(),
+    }[kind]()
+    rows = (rows * 10.0**length).to(dtype)
+    features, keys = (part.clone().requires_grad_() for part in (rows[: len(labels)], rows[len(labels) :]))
+    # Small tiles and blocks, none of them kept, as large batches have them.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_symmetric, "TILE", tile)
+        patch.setattr(_general, "BLOCK", tile * total)
+        patch.setattr(_symmetric, "KEEP_BYTES", 0 if tile == 2 else _symmetric.KEEP_BYTES)
+        for options in ({"reduction": "mean"}, {"reduction": "none"}):
+            options |= {"temperature": temperature, "denominator": denominator}
+            loss = supcon_loss(
+                features, classes[: len(labels)], keys=keys, key_labels=classes[len(labels) :], **options
+            )
+            assert loss.isfinite().all()
+            for gradient in torch.autograd.grad(loss.sum(), (features, keys)):
+                assert gradient.isfinite().all()
 
 
 @pytest.mark.parametrize("temperature", [0.001, 0.1])

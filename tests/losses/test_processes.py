@@ -34,6 +34,7 @@ CASES = {
         lambda: SupConLoss(learnt(), margin=0.2, class_weights=WEIGHTS, anchor_weights=WEIGHTS, denominator="sincere"),
         False,
     ),
+    "frame alone": (lambda: FrameLoss(3, DIM), False),
     "frame": (lambda: FrameLoss(3, DIM, learnt(), supcon=0.7, margin=0.2, shares=[1, 2, 3]), False),
 }
 

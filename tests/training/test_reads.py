@@ -32,7 +32,7 @@ class Reads(TorchDispatchMode):
 @pytest.fixture
 def no_floors(monkeypatch):
     """Floors are computed on the CPU from counts, whatever the device: they wait for nothing."""
-    monkeypatch.setattr("orthoframe.losses._gap.LossOptions.bounds", lambda *_: (0.0, 1.0))
+    monkeypatch.setattr("orthoframe.losses.LossOptions.bounds", lambda *_: (0.0, 1.0))
 
 
 def loop_of(**options):

@@ -1,4 +1,4 @@
-"""Geometry and gap of a training that something else runs: what the callbacks for Lightning and Hugging Face share."""
+"""Geometry and gap of a training loop of somebody else; the callbacks for Lightning and Hugging Face share this."""
 
 from orthoframe.callbacks._gap import GapListener
 from orthoframe.callbacks._recorder import GeometryRecorder, evaluating, shared_rows

@@ -1,4 +1,4 @@
-"""Measure a model between training epochs, without a trace in the training, and keep the history."""
+"""Measure a model between training epochs, leaving the training as it was, and keep the history."""
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ from orthoframe.geometry import Geometry
 from orthoframe.losses import FrameLoss, SupConLoss
 from orthoframe.options import check_count, check_size
 
-# Without gradients this fits wherever a training batch does.
+# Without gradients, this fits into memory wherever a training batch does.
 _BATCH_SIZE = 128
 
 
@@ -42,12 +42,12 @@ class GeometryRecorder:
         self._listener: GapListener | None = None
 
     def start(self, model: nn.Module) -> None:
-        """Start listening to the loss, given or found in the model."""
+        """Start listening to the loss: the one passed, or the only one that the model contains."""
         self.stop()
-        found = [module for module in model.modules() if isinstance(module, SupConLoss | FrameLoss)]
-        parts = [module.contrastive for module in found if isinstance(module, FrameLoss)]
-        found = [module for module in found if not any(module is part for part in parts)]
-        loss = self._loss or (found[0] if len(found) == 1 else None)
+        losses = [module for module in model.modules() if isinstance(module, SupConLoss | FrameLoss)]
+        parts = [loss.contrastive for loss in losses if isinstance(loss, FrameLoss)]
+        losses = [loss for loss in losses if not any(loss is part for part in parts)]
+        loss = self._loss or (losses[0] if len(losses) == 1 else None)
         self._listener = None if loss is None else GapListener(loss)
 
     def stop(self) -> None:
@@ -57,7 +57,7 @@ class GeometryRecorder:
             self._listener = None
 
     def reset(self) -> None:
-        """Drop the losses heard so far, those of an epoch that was not measured."""
+        """Drop the losses of an epoch that was not measured."""
         if self._listener is not None:
             self._listener.reset()
 
@@ -66,9 +66,9 @@ class GeometryRecorder:
         return bool(self.history) and self.history[-1]["epoch"] == epoch
 
     def measure(self, epoch: float, parts: Iterable[tuple[Tensor, Tensor]]) -> dict[str, float]:
-        """Measure the rows of all processes after an epoch, given batches `(features, labels)` of this process.
+        """Measure the rows of all processes after an epoch, from batches `(features, labels)` of this process.
 
-        Returns the numbers under their logging names.
+        Returns the numbers by the names under which they are logged.
         """
         self.geometry = _geometry(parts, self.num_classes)
         numbers = {"delta_of": self.geometry.delta_of, "beta_nc": self.geometry.beta_nc}
@@ -109,7 +109,7 @@ def shared_rows(data: Any, collate: Callable[[list[Any]], Any] | None = None, wo
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode without gradients; afterwards modes and random number generators are as they were."""
+    """Evaluation mode without gradients; modes and random number generators are restored afterwards."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -122,7 +122,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _geometry(parts: Iterable[Any], num_classes: int) -> Geometry:
-    """The geometry of batches `(features, labels)`, which come from functions of users."""
+    """The geometry of batches `(features, labels)`, which functions of users return."""
     from orthoframe.geometry import GeometryMetric  # torchmetrics is slow to import
 
     metric: GeometryMetric | None = None

@@ -1,8 +1,7 @@
 """The supervised contrastive loss and the frame term, their floors and gaps, their form across processes."""
 
-from orthoframe.losses._floor import collapsed_loss, loss_floor
+from orthoframe.losses._floors import collapsed_loss, frame_collapsed, frame_floor, loss_floor
 from orthoframe.losses._frame import FrameLoss, frame_loss, make_frame
-from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
 from orthoframe.losses._gap import Gap, GapMeter, LossOptions
 from orthoframe.losses._rates import angle_bound, decay_rate, fastest_temperature
 from orthoframe.losses._supcon import SupConLoss, supcon_loss

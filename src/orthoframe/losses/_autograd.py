@@ -1,4 +1,9 @@
-"""The loss as differentiable operations: a term for each anchor, or their sum or mean."""
+"""The loss as differentiable operations: a term for each anchor, or their sum or mean.
+
+Eager code calls autograd Functions. torch.compile gets the same terms as operators: it must not look inside, because it
+would unroll the loops over tiles. On a GPU the operators read no value, so that CUDA graphs can record them; only the
+one that refuses singletons has to.
+"""
 
 import inspect
 from typing import Any, NoReturn
@@ -6,144 +11,165 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from orthoframe.losses import _tiles
-from orthoframe.losses._batch import LossSpec
-from orthoframe.losses._operators import refuse_operator, save_inputs, terms_operator
-from orthoframe.losses._terms import (
-    FIELDS,
-    Inputs,
-    all_gradients,
-    all_terms,
-    anchor_shares,
-    divisor,
-    refuse_missing,
-    terms_backward,
-    terms_forward,
-)
+from orthoframe.losses import _symmetric
+from orthoframe.losses._batch import LossInputs, LossSpec
+from orthoframe.losses._terms import anchor_shares, backward_terms, forward_terms, positive_count, term_gradients
 
 
-def supcon_terms(inputs: Inputs, spec: LossSpec) -> tuple[Tensor, Tensor]:
+def supcon_terms(inputs: LossInputs, spec: LossSpec) -> tuple[Tensor, Tensor]:
     """Term of each anchor, 0 where it has none, and whether it has none."""
-    run = terms_operator if torch.compiler.is_compiling() else _SupConTerms.apply
-    values, missing, _ = run(*inputs, *spec)  # type: ignore[no-untyped-call]
+    if torch.compiler.is_compiling():
+        values, missing, _ = _terms_operator(*inputs, *spec)
+    else:
+        values, missing, _ = _SupConTerms.apply(*inputs, spec)  # type: ignore[no-untyped-call]
     return values, missing
 
 
-def supcon_total(inputs: Inputs, spec: LossSpec, *, mean: bool, skip: bool) -> tuple[Tensor, Tensor, Tensor]:
+def supcon_total(inputs: LossInputs, spec: LossSpec, *, mean: bool, skip: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Sum or mean of the terms, the sum of weights that a mean divides by, and which anchors have no term.
 
     `skip` says that these are not counted. Faster than summing `supcon_terms`.
     """
     if torch.compiler.is_compiling():
-        values, missing, _ = terms_operator(*inputs, *spec)
+        values, missing, _ = _terms_operator(*inputs, *spec)
         count = anchor_shares(inputs, missing, skip, values).sum()
-        return values.sum() / divisor(count) if mean else values.sum(), count, missing
-    learns = torch.is_grad_enabled() and (inputs.rows.requires_grad or _learns(inputs.temperatures))
-    found: tuple[Tensor, Tensor, Tensor] = _SupConTotal.apply(*inputs, *spec, mean, skip, learns)[:3]  # type: ignore[no-untyped-call]
-    return found
+        return values.sum() / positive_count(count) if mean else values.sum(), count, missing
+    learns = torch.is_grad_enabled() and (_needs_gradient(inputs.rows) or _needs_gradient(inputs.temperatures))
+    total, count, missing, *_ = _SupConTotal.apply(*inputs, spec, mean, skip, learns)  # type: ignore[no-untyped-call]
+    return total, count, missing
 
 
 def refuse_singletons(values: Tensor, missing: Tensor, labels: Tensor, spec: LossSpec) -> Tensor:
     """The values; a `ValueError` if an anchor has no term. This waits for the device."""
     if torch.compiler.is_compiling():
-        checked: Tensor = refuse_operator(values, missing, labels, spec.compare)
+        checked: Tensor = _refuse_operator(values, missing, labels, spec.compare)
         return checked
-    refuse_missing(missing, labels, spec.compare)
+    _refuse_missing(missing, labels, spec.compare)
     return values
 
 
-def _learns(tensor: Tensor | None) -> bool:
-    return tensor is not None and tensor.requires_grad
-
-
-_ARGUMENTS = len(Inputs._fields + LossSpec._fields)
-
-
 class _SupConTotal(torch.autograd.Function):
-    """The sum or mean; its gradient is known at once, up to a factor."""
+    """The sum or mean. Its gradient is computed in the forward pass, up to a factor."""
 
     @staticmethod
-    def forward(*arguments: Any) -> tuple[Tensor, ...]:
-        *given, mean, skip, learns = arguments
-        inputs, spec = Inputs(*given[:FIELDS]), LossSpec(*given[FIELDS:])
-        batch, terms = terms_forward(inputs, spec, _tiles.KEEP_BYTES if learns else 0)
-        total = terms.values.sum()
-        if batch.complete and inputs.anchor_weights is None:
-            count = total.new_full((), inputs.num_anchors)
-            weight = 1.0 / max(1, inputs.num_anchors) if mean else 1.0
+    def forward(
+        rows: Tensor,
+        temperatures: Tensor | None,
+        labels: Tensor,
+        class_weights: Tensor | None,
+        anchor_weights: Tensor | None,
+        num_anchors: int,
+        spec: LossSpec,
+        mean: bool,
+        skip: bool,
+        learns: bool,
+    ) -> tuple[Tensor, ...]:
+        """The total, the sum of weights, which anchors have no term, and the gradients of rows and temperatures."""
+        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
+        values, batch, denominators = forward_terms(inputs, spec, _symmetric.KEEP_BYTES if learns else 0)
+        total = values.sum()
+        if batch.complete and anchor_weights is None:
+            count = total.new_full((), num_anchors)
+            weight = 1.0 / max(1, num_anchors) if mean else 1.0
             total *= weight
-            weights = torch.full_like(terms.values, weight)
+            weights = torch.full_like(values, weight)
         else:
-            weights = anchor_shares(inputs, batch.missing, skip, terms.values)
+            weights = anchor_shares(inputs, batch.missing, skip, values)
             count = weights.sum()
             if mean:
-                total /= divisor(count)
-                weights = weights / divisor(count)
+                total /= positive_count(count)
+                weights = weights / positive_count(count)
             if not skip:
                 weights = weights.masked_fill(batch.missing, 0.0)
-        gradients: tuple[Tensor | None, Tensor | None] = None, None
+        row_gradient = temperature_gradient = None
         if learns:
-            gradients = terms_backward(inputs, batch, spec, weights, terms, by_class=True)
-        empty = total.new_empty(0)
-        return total, count, batch.missing, *(empty if each is None else each for each in gradients)
+            row_gradient, temperature_gradient = term_gradients(
+                inputs, batch, spec, weights, denominators, equal_in_class=True
+            )
+        return total, count, batch.missing, _or_empty(row_gradient, total), _or_empty(temperature_gradient, total)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         rows, temperatures, *_, learns = inputs
-        ctx.mark_non_differentiable(*output[1:])
+        _, count, missing, row_gradient, temperature_gradient = output
+        ctx.mark_non_differentiable(count, missing, row_gradient, temperature_gradient)
         ctx.set_materialize_grads(False)  # no zeros for these
         if learns:
-            ctx.save_for_backward(rows, temperatures, *output[3:])
+            ctx.save_for_backward(rows, temperatures, row_gradient, temperature_gradient)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad is None:
-            return (None,) * (_ARGUMENTS + 3)
-        rows, temperatures, of_rows, of_temperatures = ctx.saved_tensors
+            return (None,) * 10
+        rows, temperatures, row_gradient, temperature_gradient = ctx.saved_tensors
         if torch.is_grad_enabled():  # with create_graph=True or torch.func
-            of_rows, of_temperatures = _Constant.apply(of_rows, of_temperatures, rows, temperatures)  # type: ignore[no-untyped-call]
-        second = None if temperatures is None else of_temperatures * grad
-        return of_rows * grad, second, *(None,) * (_ARGUMENTS + 1)
+            row_gradient, temperature_gradient = _Constant.apply(row_gradient, temperature_gradient, rows, temperatures)  # type: ignore[no-untyped-call]
+        return row_gradient * grad, None if temperatures is None else temperature_gradient * grad, *(None,) * 8
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        *given, mean, skip, learns = _with_gradients(arguments)
-        learns = learns or _learns(given[0]) or _learns(given[1])
-        return _mapped(_SupConTotal, info, dims, (*given, mean, skip, learns), 5)
+        *inputs, spec, mean, skip, learns = arguments
+        learns = learns or _needs_gradient(inputs[0]) or _needs_gradient(inputs[1])
+        return _one_by_one(_SupConTotal, info, dims, (*inputs, _with_keys(spec, inputs[0]), mean, skip, learns))
 
 
 class _SupConTerms(torch.autograd.Function):
     """The term of each anchor, which anchors have none, and the denominators."""
 
     @staticmethod
-    def forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
-        return all_terms(*arguments)
+    def forward(
+        rows: Tensor,
+        temperatures: Tensor | None,
+        labels: Tensor,
+        class_weights: Tensor | None,
+        anchor_weights: Tensor | None,
+        num_anchors: int,
+        spec: LossSpec,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
+        values, batch, denominators = forward_terms(inputs, spec, keep_bytes=0)
+        return values, batch.missing, denominators.sums
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.mark_non_differentiable(*output[1:])
+        *tensors, ctx.num_anchors, ctx.spec = inputs
+        _, missing, sums = output
+        ctx.mark_non_differentiable(missing, sums)
         ctx.set_materialize_grads(False)
-        save_inputs(ctx, inputs, output)
+        ctx.save_for_backward(*tensors, sums)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad is None:
-            return (None,) * _ARGUMENTS
-        *tensors, denominators = ctx.saved_tensors
-        found = _SupConGradients.apply(grad, denominators, *tensors, *ctx.rest)  # type: ignore[no-untyped-call]
-        return found[0], None if tensors[1] is None else found[1], *(None,) * len(tensors[2:] + ctx.rest)
+            return (None,) * 7
+        *tensors, sums = ctx.saved_tensors
+        row_gradient, temperature_gradient = _SupConGradients.apply(grad, sums, *tensors, ctx.num_anchors, ctx.spec)  # type: ignore[no-untyped-call]
+        return row_gradient, None if tensors[1] is None else temperature_gradient, *(None,) * 5
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        return _mapped(_SupConTerms, info, dims, _with_gradients(arguments), 3)
+        *inputs, spec = arguments
+        return _one_by_one(_SupConTerms, info, dims, (*inputs, _with_keys(spec, inputs[0])))
 
 
 class _SupConGradients(torch.autograd.Function):
-    """Of the terms."""
+    """Gradients of rows and temperatures (empty if those are no tensor), given the gradient of the terms."""
 
     @staticmethod
-    def forward(*arguments: Any) -> tuple[Tensor, Tensor]:
-        return all_gradients(*arguments)
+    def forward(
+        grad: Tensor,
+        sums: Tensor,
+        rows: Tensor,
+        temperatures: Tensor | None,
+        labels: Tensor,
+        class_weights: Tensor | None,
+        anchor_weights: Tensor | None,
+        num_anchors: int,
+        spec: LossSpec,
+    ) -> tuple[Tensor, Tensor]:
+        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
+        row_gradient, temperature_gradient = backward_terms(inputs, spec, grad, sums)
+        return row_gradient, _or_empty(temperature_gradient, grad)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -155,7 +181,7 @@ class _SupConGradients(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
-        return _mapped(_SupConGradients, info, dims, arguments, 2)
+        return _one_by_one(_SupConGradients, info, dims, arguments)
 
 
 class _Constant(torch.autograd.Function):
@@ -164,8 +190,10 @@ class _Constant(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(of_rows: Tensor, of_temperatures: Tensor, rows: Tensor, temperatures: Tensor) -> tuple[Tensor, Tensor]:
-        return of_rows.clone(), of_temperatures.clone()
+    def forward(
+        row_gradient: Tensor, temperature_gradient: Tensor, rows: Tensor, temperatures: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        return row_gradient.clone(), temperature_gradient.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -176,31 +204,133 @@ class _Constant(torch.autograd.Function):
         _refuse_second_derivative()
 
 
+# torch asks for the signature at every call, to bind the arguments; binding them to their names takes longer than many
+# an operation of a small batch.
+_functions: tuple[Any, ...] = (_SupConTotal, _SupConTerms, _SupConGradients)
+for _function in _functions:
+    _function.forward.__signature__ = inspect.signature(lambda *arguments: None)
+
+
 def _refuse_second_derivative() -> NoReturn:
     raise RuntimeError("the supervised contrastive loss has no second derivative")
 
 
-# torch asks for the signature at every call, and to find it out takes longer than many an operation.
-for _function in (_SupConTotal, _SupConTerms):
-    _function.forward.__signature__ = inspect.signature(_function.forward)  # type: ignore[attr-defined]
+def _needs_gradient(tensor: Tensor | None) -> bool:
+    return tensor is not None and tensor.requires_grad
 
 
-_KEY_GRADIENT = FIELDS + LossSpec._fields.index("key_gradient")
+def _or_empty(tensor: Tensor | None, like: Tensor) -> Tensor:
+    return like.new_empty(0) if tensor is None else tensor
 
 
-def _with_gradients(arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_keys(spec: LossSpec, rows: Tensor) -> LossSpec:
     """Keys get a gradient if rows do: inside of `vmap` tensors do not say that they require one."""
-    wanted = arguments[_KEY_GRADIENT] or _learns(arguments[0])
-    return *arguments[:_KEY_GRADIENT], wanted, *arguments[_KEY_GRADIENT + 1 :]
+    return spec._replace(key_gradient=spec.key_gradient or _needs_gradient(rows))
 
 
-def _mapped(
-    function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...], outputs: int
-) -> tuple[Any, Any]:
-    """One batch after another: each is a large computation of its own."""
-    moved = [each if dim is None else each.movedim(dim, 0) for each, dim in zip(arguments, dims, strict=True)]
+def _one_by_one(function: Any, info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> tuple[Any, Any]:
+    """The rule for `vmap`: one batch after another, because each is a large computation of its own."""
+    pairs = list(zip(arguments, dims, strict=True))
     results = [
-        function.apply(*(each if dim is None else each[i] for each, dim in zip(moved, dims, strict=True)))
+        function.apply(*(each.select(dim, i) if isinstance(dim, int) else each for each, dim in pairs))
         for i in range(info.batch_size)
     ]
-    return tuple(torch.stack(parts) for parts in zip(*results, strict=True)), (0,) * outputs
+    outputs = tuple(torch.stack(parts) for parts in zip(*results, strict=True))
+    return outputs, (0,) * len(outputs)
+
+
+# Operators take no tuples: their arguments are the fields of `LossInputs` and then of `LossSpec`.
+_INPUTS = (
+    "Tensor rows, Tensor? temperatures, Tensor labels, Tensor? class_weights, Tensor? anchor_weights, SymInt anchors"
+)
+_SPEC = "float? temperature, str denominator, float margin, str compare, bool normalize, bool key_gradient"
+_UNSAFE = (torch.Tag.cudagraph_unsafe,)
+
+
+def _inputs_and_spec(fields: tuple[Any, ...]) -> tuple[LossInputs, LossSpec]:
+    length = len(LossInputs._fields)
+    return LossInputs(*fields[:length]), LossSpec(*fields[length:])
+
+
+@torch.library.custom_op(
+    "orthoframe::supcon_terms", mutates_args=(), schema=f"({_INPUTS}, {_SPEC}) -> (Tensor, Tensor, Tensor)"
+)
+def _terms_operator(*fields: Any) -> tuple[Tensor, Tensor, Tensor]:
+    inputs, spec = _inputs_and_spec(fields)
+    return _SupConTerms.forward(*inputs, spec)
+
+
+@_terms_operator.register_fake
+def _(*fields: Any) -> tuple[Tensor, Tensor, Tensor]:
+    inputs, spec = _inputs_and_spec(fields)
+    rows, anchors = inputs.rows, inputs.num_anchors
+    shape = (2, anchors) if spec.denominator == "sincere" else (anchors,)
+    return rows.new_empty(anchors), rows.new_empty(anchors, dtype=torch.bool), rows.new_empty(shape)
+
+
+@torch.library.custom_op(
+    "orthoframe::supcon_gradients",
+    mutates_args=(),
+    schema=f"(Tensor grad, Tensor sums, {_INPUTS}, {_SPEC}) -> (Tensor, Tensor)",
+)
+def _gradients_operator(grad: Tensor, sums: Tensor, *fields: Any) -> tuple[Tensor, Tensor]:
+    inputs, spec = _inputs_and_spec(fields)
+    return _SupConGradients.forward(grad, sums, *inputs, spec)
+
+
+@_gradients_operator.register_fake
+def _(grad: Tensor, sums: Tensor, *fields: Any) -> tuple[Tensor, Tensor]:
+    inputs, _ = _inputs_and_spec(fields)
+    temperatures = None if inputs.temperatures is None else torch.empty_like(inputs.temperatures)
+    return torch.empty_like(inputs.rows), _or_empty(temperatures, grad)
+
+
+def _save_fields(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    (*tensors, ctx.num_anchors), ctx.spec = _inputs_and_spec(inputs)
+    ctx.save_for_backward(*tensors, output[2])
+
+
+def _operator_backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    *tensors, sums = ctx.saved_tensors
+    row_gradient, temperature_gradient = _gradients_operator(grad, sums, *tensors, ctx.num_anchors, *ctx.spec)
+    return row_gradient, None if tensors[1] is None else temperature_gradient, *(None,) * (4 + len(ctx.spec))
+
+
+_terms_operator.register_autograd(_operator_backward, setup_context=_save_fields)
+
+
+@torch.library.custom_op("orthoframe::refuse_singletons", mutates_args=(), tags=_UNSAFE)
+def _refuse_operator(values: Tensor, missing: Tensor, labels: Tensor, compare: str) -> Tensor:
+    _refuse_missing(missing, labels, compare)
+    return values.clone()
+
+
+@_refuse_operator.register_fake
+def _(values: Tensor, missing: Tensor, labels: Tensor, compare: str) -> Tensor:
+    return torch.empty_like(values)
+
+
+_refuse_operator.register_autograd(lambda _, grad: (grad, None, None, None))
+
+
+def _refuse_missing(missing: Tensor, labels: Tensor, compare: str) -> None:
+    """Raise a `ValueError` that names the first anchor without a term, if there is one; this waits for the device."""
+    if not bool(missing.any()):
+        return
+    position = int(missing.nonzero()[0, 0])
+    label, columns = int(labels[position]), labels if compare == "all" else labels[len(missing) :]
+    size = int((columns == label).sum())
+    if size > (compare == "all"):
+        raise ValueError(
+            f'every row of the batch is of class {label}, so denominator="negatives" has nothing to sum over, and '
+            'singletons="error"; use "skip" or another denominator, or put a second class into the batch'
+        )
+    if compare == "keys":
+        raise ValueError(
+            f"class {label} (position {position}) has no key and therefore no positive, and "
+            'singletons="error"; use "skip", or give a key of each class'
+        )
+    raise ValueError(
+        f"class {label} has 1 row in the batch (position {position}) and therefore no positive, and "
+        'singletons="error"; use "skip", or bind the class so that each batch has two of its rows'
+    )

@@ -68,8 +68,8 @@ def _(features: Tensor, labels: Tensor, learns: bool, numbers: list[float], word
 def refuse_batch(features: Any, group: Group) -> None:
     """Tell the other processes that this one has no batch for them."""
     # A refused batch may not be a tensor at all, and NCCL takes only tensors of its own device.
-    own = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
-    device = features.device if isinstance(features, Tensor) else torch.device(own)
+    usual = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
+    device = features.device if isinstance(features, Tensor) else torch.device(usual)
     _all_gather(torch.tensor(Header(0, 0, 0, 0, 0, refused=1, total=0), device=device), group)
 
 
@@ -102,14 +102,14 @@ def _(features: Tensor, labels: Tensor, headers: Tensor, group: str) -> tuple[Te
 def _return_gradients(grad: Tensor, headers: Tensor, rows: int, group: str) -> Tensor:
     """Each gradient to the owner of its row: `[rows, dim]`, sums over the other processes."""
     among, sizes = _group(group), headers[:, 0].tolist()
-    own, sent = dist.get_rank(among), grad.new_zeros(len(sizes), max(sizes), grad.shape[1])
+    own_rank, sent = dist.get_rank(among), grad.new_zeros(len(sizes), max(sizes), grad.shape[1])
     start = 0
     for rank, size in enumerate(sizes):
-        if rank != own:
+        if rank != own_rank:
             sent[rank, :size] = grad[start : start + size]
             start += size
     dist.all_reduce(sent, group=among)  # older versions of gloo have no reduce-scatter
-    return sent[own, :rows].clone()
+    return sent[own_rank, :rows].clone()
 
 
 _return_gradients_operator = torch.library.custom_op(
@@ -176,7 +176,7 @@ def _name(group: Group) -> str:
 
 
 def _group(name: str) -> Group:
-    """The group of that name; that all share a batch is only supposed if none was given."""
+    """The group of that name; without a name, all processes are supposed to share a batch."""
     if name:
         return next(group for group in _groups() if group.group_name == name)
     if smaller := _sub_groups():
@@ -188,11 +188,6 @@ def _group(name: str) -> Group:
     return None
 
 
-def num_processes(group: Group) -> int:
-    """How many processes there are in a group; 1 without `torch.distributed`."""
-    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
-
-
 def _sub_groups() -> list[int]:
     """Sizes of the groups of several, but not all processes that this process is in."""
     sizes = {group.size() for group in _groups()}
@@ -200,7 +195,7 @@ def _sub_groups() -> list[int]:
 
 
 def _groups() -> list[dist.ProcessGroup]:
-    """Those that this process is in."""
+    """The groups that this process is in."""
     return list(dist.distributed_c10d._world.pg_map)  # torch has no public list of them
 
 

@@ -1,4 +1,4 @@
-"""The frame term: each row pulled to its class's place in a fixed orthogonal frame, on its own."""
+"""The frame term: each row is pulled to the row of its class in a fixed orthogonal frame, by itself."""
 
 import math
 from typing import Any
@@ -8,13 +8,22 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from orthoframe._processes import rank_and_world_size
 from orthoframe._rows import Weights, feature_tensor, positive_array, unit_rows
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._distributed import num_processes, sum_over_processes
-from orthoframe.losses._frame_floor import check_labels
-from orthoframe.losses._inputs import RowLabels, Rows, checked_rows, checked_temperature
+from orthoframe.losses._batch import RowLabels, Rows, checked_rows, checked_temperature
+from orthoframe.losses._distributed import sum_over_processes
+from orthoframe.losses._floors import check_frame_labels
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import Reduction, check_choice, check_margin, check_number, check_size, check_temperature
+from orthoframe.options import (
+    TEMPERATURE,
+    Reduction,
+    check_choice,
+    check_margin,
+    check_number,
+    check_size,
+    check_temperature,
+)
 
 _NO_LABEL = torch.iinfo(torch.int64).min  # cross-entropy would leave out rows of class -100
 
@@ -51,7 +60,7 @@ def frame_loss(
     labels: RowLabels,
     frame: Rows,
     *,
-    temperature: float | Tensor = 0.1,
+    temperature: float | Tensor = TEMPERATURE,
     shares: Weights | None = None,
     margin: float = 0.0,
     reduction: Reduction = "mean",
@@ -62,9 +71,9 @@ def frame_loss(
 
         f_i = -log softmax_y(h_i.W_c/tau + log q_c),
 
-    in which the cosine of the own class counts as h_i.W_y - m. For non-negative features, each term is smallest where
-    its row is W_y, and there alone; see `frame_floor`. So every row has its optimum by itself, no two examples have to
-    meet in a batch, and any list of batches leads to the frame.
+    in which the margin m is subtracted from the cosine of its class: h_i.W_y - m. For non-negative features, each term
+    is smallest where its row is W_y, and there alone; see `frame_floor`. So every row has its optimum by itself, no two
+    examples have to meet in a batch, and any list of batches leads to the frame.
 
     Args:
         features: `[rows, dim]`; divided by their norms. A row that is not longer than 1e-12 counts as zero.
@@ -72,7 +81,7 @@ def frame_loss(
         frame: `[k, dim]`, non-negative orthogonal rows, divided by their norms: `make_frame`.
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all rows or one for each.
         shares: `[k]`, positive; only their ratios count. `BatchPlan.shares()` has those of a plan. Equal by default.
-        margin: m, from -1 to 10, what is taken off the cosine of the own class.
+        margin: m, from -1 to 10, subtracted from the cosine of the row's class.
         reduction: `"mean"`, `"sum"` or `"none"`.
 
     Returns:
@@ -141,22 +150,23 @@ def _frame_terms(
         cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)
         try:
             if margin:
-                own = classes[:, None]
-                cosines = cosines.scatter_add(1, own, cosines.new_full(own.shape, -margin))
-            each = isinstance(temperature, Tensor) and temperature.ndim
-            logits = cosines / (temperature[:, None] if each else temperature)  # type: ignore[index]
+                columns = classes[:, None]
+                cosines = cosines.scatter_add(1, columns, cosines.new_full(columns.shape, -margin))
+            if isinstance(temperature, Tensor) and temperature.ndim:
+                temperature = temperature[:, None]
+            logits = cosines / temperature
             if prior is not None:
                 logits = logits + prior.to(logits)
             if reduction == "mean" and not len(rows):
                 return logits.sum()
             return F.cross_entropy(logits, classes, ignore_index=_NO_LABEL, reduction=reduction)
-        except (IndexError, RuntimeError):  # looked at only now: to look means to wait for a GPU
-            check_labels(classes, len(frame))
+        except (IndexError, RuntimeError):  # labels are checked only now, because reading them waits for a GPU
+            check_frame_labels(classes, len(frame))
             raise
 
 
 class FrameLoss(nn.Module):
-    """Mean frame term, and a part of the supervised contrastive loss if wanted.
+    """Mean frame term, and optionally a weighted supervised contrastive loss.
 
     Both have the orthogonal frame as their only optimum for non-negative features; their sum has the sum of their
     floors. Under `torch.distributed` with several processes the mean is over the rows of all of them, after
@@ -168,8 +178,8 @@ class FrameLoss(nn.Module):
         temperature: tau of both parts, from 0.001 to 1e6; or a tensor with one value, which may be a parameter. May be
             set at any time.
         supcon: The weight of the contrastive loss; 0 leaves it out. A schedule sets the attribute of that name.
-        shares: `[k]`, of the rows that are seen of each class; equal by default.
-        margin: What is taken off the cosine of the own class, in the frame term, and off those of positives, in the
+        shares: `[k]`, the share of each class in the rows that are seen; equal by default.
+        margin: Subtracted from the cosine of the row's class in the frame term, and from those of positives in the
             contrastive part.
         gather: Whether the contrastive part compares rows with those of other processes.
         group: The processes that share a batch, as in `SupConLoss`; all of them by default.
@@ -192,7 +202,7 @@ class FrameLoss(nn.Module):
         self,
         num_classes: int,
         dim: int,
-        temperature: float | Tensor = 0.1,
+        temperature: float | Tensor = TEMPERATURE,
         supcon: float = 0.0,
         *,
         shares: Weights | None = None,
@@ -208,7 +218,7 @@ class FrameLoss(nn.Module):
 
     @property
     def temperature(self) -> float | Tensor:
-        """Of both parts."""
+        """The temperature of both parts."""
         return self.contrastive.temperature
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -219,7 +229,7 @@ class FrameLoss(nn.Module):
 
     @property
     def margin(self) -> float:
-        """Of both parts."""
+        """The margin of both parts."""
         return self.contrastive.margin
 
     @margin.setter
@@ -230,7 +240,8 @@ class FrameLoss(nn.Module):
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; keys are for the contrastive part, as in `SupConLoss`."""
-        group, processes = self.contrastive.group, num_processes(self.contrastive.group)
+        group = self.contrastive.group
+        _, processes = rank_and_world_size(group)
         reduction = "sum" if processes > 1 else "mean"
         try:
             rows, classes = checked_rows(features, labels, "features", "labels")
@@ -259,7 +270,7 @@ def log_shares(shares: Weights | None, num_classes: int) -> Tensor:
     """`[k]`, logarithms of the shares, which then sum to 1.
 
     Raises:
-        ValueError: For shares that are not one per class, or not positive; those on a GPU are not looked at.
+        ValueError: For shares that are not one per class, or not positive; those on a GPU are not checked.
     """
     if shares is None:
         return torch.full((num_classes,), -math.log(num_classes), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""How far the loss of an epoch was above its floor."""
+"""How far the mean loss of an epoch was above its floor."""
 
 import math
 from dataclasses import dataclass
@@ -10,37 +10,28 @@ import torch
 from torch import Tensor
 
 from orthoframe._rows import Weights
-from orthoframe.losses._floor import (
+from orthoframe.losses._floors import (
     AnyLabels,
-    anchor_weights_of,
+    classes_of_labels,
     collapsed_loss,
-    count_classes,
+    frame_collapsed,
+    frame_floor,
     loss_floor,
-    weights_of,
 )
 from orthoframe.losses._frame import FrameLoss
-from orthoframe.losses._frame_floor import frame_collapsed, frame_floor
 from orthoframe.losses._supcon import SupConLoss
 from orthoframe.options import (
+    TEMPERATURE,
     Compare,
     Denominator,
-    Reduction,
     Singletons,
     check_choice,
     check_margin,
     check_temperature,
 )
 
-_NAMES = (
-    "temperature",
-    "denominator",
-    "singletons",
-    "margin",
-    "class_weights",
-    "anchor_weights",
-    "compare",
-    "reduction",
-)
+_NAMES = ("temperature", "denominator", "singletons", "margin", "compare", "reduction")
+_CONTRASTIVE = (*_NAMES, "class_weights", "anchor_weights")
 
 
 @dataclass(frozen=True)
@@ -84,27 +75,25 @@ class LossOptions:
 
     @classmethod
     def of(cls, loss: object) -> "LossOptions":
-        """Those of a loss module, in tensors of their own: a schedule may change them at any time."""
-        loss = getattr(loss, "_orig_mod", loss)  # of a module that is compiled
+        """Copies of the options of a loss module: a schedule may change them at any time."""
+        loss = getattr(loss, "_orig_mod", loss)  # the module that torch.compile has wrapped
         if isinstance(loss, FrameLoss):
             frame = {name: _copied(getattr(loss, name)) for name in ("temperature", "margin")}
             frame |= {"num_classes": len(loss.frame), "shares": loss.log_shares.exp()}
             return cls(cls.of(loss.contrastive).contrastive, float(loss.supcon), frame)
         if not isinstance(loss, SupConLoss | GapMeter):
-            raise TypeError(f"the floor is known of SupConLoss and FrameLoss, not of {type(loss).__name__}")
-        return cls({name: _copied(getattr(loss, name)) for name in _NAMES})
+            raise TypeError(f"the floor is known for SupConLoss and FrameLoss, not for {type(loss).__name__}")
+        return cls({name: _copied(getattr(loss, name)) for name in _CONTRASTIVE})
 
     @property
     def is_remote(self) -> bool:
-        """Whether an option is on a device, which reading it would wait for."""
+        """Whether reading an option would wait for a device."""
         return any(map(_is_remote, [*self.contrastive.values(), *(self.frame or {}).values()]))
 
     def cpu(self) -> "LossOptions":
         """The same, off the device."""
-        parts = [
-            part and {name: _local(value) for name, value in part.items()} for part in (self.contrastive, self.frame)
-        ]
-        return LossOptions(parts[0] or {}, self.supcon, parts[1])
+        frame = None if self.frame is None else _on_cpu(self.frame)
+        return LossOptions(_on_cpu(self.contrastive), self.supcon, frame)
 
     def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
         """Floor of one batch, from the classes of its rows and keys, and its loss if all features coincide."""
@@ -150,7 +139,7 @@ class GapMeter:
 
     def __init__(
         self,
-        temperature: float = 0.1,
+        temperature: float = TEMPERATURE,
         denominator: Denominator = "all",
         singletons: Singletons = "skip",
         *,
@@ -232,32 +221,25 @@ class GapMeter:
 def _contrastive_bounds(
     labels: AnyLabels, key_labels: AnyLabels | None, options: dict[str, Any]
 ) -> tuple[float, float]:
-    found, rows, keys = count_classes(labels, key_labels)
-    on_exponentials = weights_of(options["class_weights"], found.names, "class_weights")
-    on_anchors = anchor_weights_of(options["anchor_weights"], found.names, rows)
-    columns = (column.tolist() for column in (rows, keys, on_exponentials, on_anchors))
-    classes = tuple(sorted(zip(*columns, strict=True)))  # nothing else matters
-    singletons: Singletons = "skip" if options["singletons"] == "error" else options["singletons"]
-    temperature, margin = float(options["temperature"]), float(options["margin"])
-    reduction: Reduction = "sum" if options["reduction"] == "sum" else "mean"
-    return _bounds(classes, temperature, options["denominator"], margin, options["compare"], singletons, reduction)
+    batch = classes_of_labels(labels, key_labels, options["class_weights"], options["anchor_weights"])
+    columns = (column.tolist() for column in (batch.rows, batch.keys, batch.class_weights, batch.anchor_weights))
+    return _cached_bounds(
+        tuple(sorted(zip(*columns, strict=True))),
+        temperature=float(options["temperature"]),
+        denominator=options["denominator"],
+        margin=float(options["margin"]),
+        compare=options["compare"],
+        singletons="skip" if options["singletons"] == "error" else options["singletons"],
+        reduction="sum" if options["reduction"] == "sum" else "mean",
+    )
 
 
 @lru_cache(maxsize=4096)
-def _bounds(
-    classes: tuple[tuple[int, int, float, float], ...],
-    temperature: float,
-    denominator: Denominator,
-    margin: float,
-    compare: Compare,
-    singletons: Singletons,
-    reduction: Reduction,
-) -> tuple[float, float]:
+def _cached_bounds(classes: tuple[tuple[int, int, float, float], ...], **options: Any) -> tuple[float, float]:
+    """Bounds of a batch from the rows, keys, class weight and anchor weight of its classes, in any order."""
     names = ("class_counts", "key_counts", "class_weights", "anchor_weights")
-    batch: dict[str, Any] = {name: [entry[i] for entry in classes] for i, name in enumerate(names)}
-    batch |= {"temperature": temperature, "denominator": denominator, "margin": margin}
-    batch |= {"compare": compare, "singletons": singletons, "reduction": reduction}
-    return float(loss_floor(**batch)), float(collapsed_loss(**batch))
+    options |= {name: [entry[i] for entry in classes] for i, name in enumerate(names)}
+    return float(loss_floor(**options)), float(collapsed_loss(**options))
 
 
 def _frame_bounds(labels: AnyLabels, options: dict[str, Any]) -> tuple[float, float]:
@@ -269,8 +251,8 @@ def _is_remote(value: object) -> bool:
     return isinstance(value, Tensor) and value.device.type != "cpu"
 
 
-def _local(value: Any) -> Any:
-    return value.cpu() if isinstance(value, Tensor) else value
+def _on_cpu(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value.cpu() if isinstance(value, Tensor) else value for name, value in options.items()}
 
 
 def _copied(value: Any) -> Any:

@@ -1,14 +1,17 @@
 """Denominators and their gradient in blocks of some anchors by all columns, with maxima subtracted.
 
-Each pair of anchors is computed twice, and positives are found by masks: slower than the symmetric way, but right at
-tiny temperatures, for temperatures of each anchor, for rows that are not unit, and without a look at any value.
+Each pair of anchors is computed twice, and positives are found by masks: slower than `_symmetric`, but right at tiny
+temperatures, for one temperature per anchor, for rows that are not unit, and without reading any value.
 """
 
 import torch
 from torch import Tensor
 
 from orthoframe.losses._batch import Batch, LossSpec
-from orthoframe.losses._tiles import block_elements
+
+# Elements of a block, some anchors x all columns: 8 MiB of float32. On a GPU each operation costs a launch, and pieces
+# of 64 MiB are little of its memory; a guess, not measured.
+BLOCK, _GPU_BLOCK = 2**21, 2**24
 
 
 def forward(batch: Batch, spec: LossSpec, scales: Tensor) -> tuple[Tensor, Tensor]:
@@ -21,13 +24,13 @@ def forward(batch: Batch, spec: LossSpec, scales: Tensor) -> tuple[Tensor, Tenso
     for part in _parts(batch):
         logits, positives = _logits(batch, part, spec, scales)
         plain = logits.clone() if spec.denominator == "sincere" else logits
-        sums[part] = logits.masked_fill_(positives, -torch.inf).logsumexp(1) if _apart(spec) else logits.logsumexp(1)
+        sums[part] = (logits.masked_fill_(positives, -torch.inf) if _sums_negatives(spec) else logits).logsumexp(1)
         if spec.denominator == "sincere":
             each = torch.where(positives, torch.logaddexp(plain, sums[part, None]), 0.0)
             logs[part] = each.sum(1) / batch.positives[part]
         else:
             logs[part] = sums[part]
-    return logs, sums.repeat(2, 1) if spec.denominator == "sincere" else sums  # the shape that the other way has
+    return logs, sums.repeat(2, 1) if spec.denominator == "sincere" else sums  # the shape that `_symmetric` has
 
 
 def backward(
@@ -37,7 +40,7 @@ def backward(
     columns = batch.rows[batch.first_column :]
     reach = batch.rows.shape[0] if spec.key_gradient else batch.num_anchors
     targets = gradient[batch.first_column : reach]
-    of_scales = scales.new_empty(scales.shape)
+    scale_gradient = scales.new_empty(scales.shape)
     if spec.denominator == "sincere":
         log_sums = log_sums[0]
     for part in _parts(batch):
@@ -47,34 +50,35 @@ def backward(
         finite = torch.where(torch.isneginf(sums), torch.inf, sums)
         if spec.denominator == "sincere":
             count = batch.positives[part, None]
-            own = torch.where(positives, torch.sigmoid(logits - sums), 0.0) / count
-            # Not 1 - own.sum(): near the optimum that difference is all rounding.
+            near = torch.where(positives, torch.sigmoid(logits - sums), 0.0) / count
+            # Not 1 - near.sum(): near the optimum that difference is all rounding.
             rest = torch.where(positives, torch.sigmoid(sums - logits), 0.0).sum(1, keepdim=True) / count
-        if _apart(spec):
+        if _sums_negatives(spec):
             logits.masked_fill_(positives, -torch.inf)
         pull = logits.sub_(finite).exp_()
         if spec.denominator == "sincere":
-            pull.mul_(rest).add_(own)
+            pull.mul_(rest).add_(near)
         pull *= weights[part, None]
         pulled = torch.mm(pull, columns)
-        of_scales[part] = torch.linalg.vecdot(batch.rows[part], pulled)
+        scale_gradient[part] = torch.linalg.vecdot(batch.rows[part], pulled)
         if spec.margin:
-            of_scales[part] -= spec.margin * torch.where(positives, pull, 0.0).sum(1)
+            scale_gradient[part] -= spec.margin * torch.where(positives, pull, 0.0).sum(1)
         gradient[part].addcmul_(pulled, scales[part, None])
         pull *= scales[part, None]
         targets.addmm_(pull[:, : targets.shape[0]].T, batch.rows[part])
-    return of_scales
+    return scale_gradient
 
 
-def _apart(spec: LossSpec) -> bool:
-    """Whether the own class is not in the sum over the negatives."""
+def _sums_negatives(spec: LossSpec) -> bool:
+    """Whether the sum leaves out the class of the anchor."""
     return spec.denominator in ("negatives", "sincere")
 
 
 def _parts(batch: Batch) -> list[slice]:
     """The anchors of each block."""
     columns = batch.rows.shape[0] - batch.first_column
-    height, anchors = max(1, block_elements(batch.rows.device) // max(1, columns)), batch.num_anchors
+    elements = BLOCK if batch.rows.device.type == "cpu" else _GPU_BLOCK
+    height, anchors = max(1, elements // max(1, columns)), batch.num_anchors
     return [slice(i, min(i + height, anchors)) for i in range(0, anchors, height)]
 
 
@@ -89,10 +93,10 @@ def _logits(batch: Batch, part: slice, spec: LossSpec, scales: Tensor) -> tuple[
     if batch.weights is not None:
         logits += batch.weights[start:].log()
     shift = scales[part] * -spec.margin if spec.margin else None
-    factors = None if _apart(spec) else batch.own_factors(spec)
+    factors = None if _sums_negatives(spec) else batch.positive_factors(spec)
     if factors is not None:
-        own = factors.log().index_select(0, batch.classes[part])
-        shift = own if shift is None else shift + own
+        logs = factors.log().index_select(0, batch.classes[part])
+        shift = logs if shift is None else shift + logs
     if shift is not None:
         logits += torch.where(positives, shift[:, None], 0.0)
     return logits, positives

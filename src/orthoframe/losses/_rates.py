@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Denominator, check_margin, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_temperature
 
 Number = float | Tensor
 
@@ -16,7 +16,7 @@ def angle_bound(
     positives: Number,
     negatives: Number,
     *,
-    temperature: float = 0.1,
+    temperature: float = TEMPERATURE,
     denominator: Denominator = "all",
     margin: float = 0.0,
     own_weight: Number = 1.0,
@@ -68,7 +68,7 @@ def decay_rate(
     positives: Number,
     negatives: Number,
     *,
-    temperature: float = 0.1,
+    temperature: float = TEMPERATURE,
     denominator: Denominator = "all",
     margin: float = 0.0,
     own_weight: Number = 1.0,
@@ -147,8 +147,8 @@ def fastest_temperature(
     """
     room = 1.0 - check_margin(margin, denominator)
     if denominator == "negatives" or room <= 0:
-        given = Option("denominator", denominator) if denominator == "negatives" else Option("margin", margin)
-        raise OptionError(given, " has no fastest temperature: its forces grow without bound as the temperature falls")
+        option = Option("denominator", denominator) if denominator == "negatives" else Option("margin", margin)
+        raise OptionError(option, " has no fastest temperature: its forces grow without bound as the temperature falls")
     from scipy.special import lambertw  # here, because importing orthoframe should not load scipy
 
     near, far = _doubles(positives, negatives)

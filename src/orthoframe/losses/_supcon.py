@@ -1,4 +1,4 @@
-"""The supervised contrastive loss: a function of one batch, and a module that is exact across processes."""
+"""The supervised contrastive loss: a function for one batch, and a module that is exact across processes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -7,28 +7,23 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from orthoframe._processes import rank_and_world_size
 from orthoframe._rows import Weights
 from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
-from orthoframe.losses._batch import LossSpec
-from orthoframe.losses._distributed import (
-    exchange_headers,
-    gather_others,
-    num_processes,
-    refuse_batch,
-    sum_over_processes,
-)
-from orthoframe.losses._inputs import (
+from orthoframe.losses._batch import (
     HALF,
+    CheckedBatch,
+    LossSpec,
     RowLabels,
     Rows,
     checked_batch,
     checked_temperature,
     checked_weights,
-    joined,
-    joined_inputs,
+    join_rows,
 )
-from orthoframe.losses._terms import refuse_labels
+from orthoframe.losses._distributed import exchange_headers, gather_others, refuse_batch, sum_over_processes
 from orthoframe.options import (
+    TEMPERATURE,
     Compare,
     Denominator,
     Reduction,
@@ -38,6 +33,8 @@ from orthoframe.options import (
     check_temperature,
 )
 
+_WEIGHTS = ("class_weights", "anchor_weights")
+
 
 def supcon_loss(
     features: Rows,
@@ -46,7 +43,7 @@ def supcon_loss(
     keys: Rows | None = None,
     key_labels: RowLabels | None = None,
     compare: Compare = "all",
-    temperature: float | Tensor = 0.1,
+    temperature: float | Tensor = TEMPERATURE,
     denominator: Denominator = "all",
     margin: float = 0.0,
     class_weights: Weights | None = None,
@@ -88,7 +85,7 @@ def supcon_loss(
         temperature: tau, from 0.001 to 1e6; or a tensor, one for all anchors or one for each `[rows]`, which gets a
             gradient if it requires one. The values of a tensor are not checked, and it takes the slower general way.
         denominator: `"all"` (the paper's), `"sincere"`, `"negatives"` or `"class-average"`; see `Denominator`.
-        margin: m, from -1 to 10, what is taken off the cosines of positives. Not for `denominator="negatives"`, where
+        margin: m, from -1 to 10, subtracted from the cosines of positives. Not for `denominator="negatives"`, where
             it would only add a constant.
         class_weights: `[k]`, indexed by label, from 1e-6 to 1e6. Those in a tensor on a GPU are not checked.
         anchor_weights: `[k]`, likewise; the mean is weighted.
@@ -115,38 +112,32 @@ def supcon_loss(
         tensor(0.)
     """
     _check_options(denominator, singletons, compare, margin, reduction)
-    features, labels, keys, key_labels = checked_batch(features, labels, keys, key_labels, compare)
-    temperature = checked_temperature(temperature, labels)
+    batch = checked_batch(features, labels, keys, key_labels, compare)
+    temperature = checked_temperature(temperature, batch.labels)
     weights = [
-        None if given is None else checked_weights(given, name, features.device)
-        for name, given in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True)
+        None if values is None else checked_weights(values, name, batch.features.device)
+        for name, values in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True)
     ]
-    spec = _spec(temperature, denominator, float(margin), compare, normalize)
-    return _single_loss(features, labels, keys, key_labels, temperature, weights, spec, singletons, reduction)
+    spec = _loss_spec(temperature, denominator, float(margin), compare, normalize)
+    return _single_loss(batch, temperature, weights, spec, singletons, reduction)
 
 
 def _single_loss(
-    features: Tensor,
-    labels: Tensor,
-    keys: Tensor | None,
-    key_labels: Tensor | None,
+    batch: CheckedBatch,
     temperature: float | Tensor,
     weights: Sequence[Tensor | None],
     spec: LossSpec,
     singletons: str,
     reduction: str,
 ) -> Tensor:
-    """Loss of a checked batch in one process."""
-    spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
-    inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
+    """Loss of a batch in one process."""
+    spec = spec._replace(key_gradient=batch.keys is not None and batch.keys.requires_grad)
+    inputs = batch.inputs(temperature, weights)
     if reduction == "none":
         loss, missing = supcon_terms(inputs, spec)
     else:
         loss, _, missing = supcon_total(inputs, spec, mean=reduction == "mean", skip=singletons != "count")
     return refuse_singletons(loss, missing, inputs.labels, spec) if singletons == "error" else loss
-
-
-_WEIGHTS = ("class_weights", "anchor_weights")
 
 
 class _Shared(NamedTuple):
@@ -172,7 +163,7 @@ class SupConLoss(nn.Module):
         singletons: `"skip"`, `"count"` or `"error"`; a singleton is a row whose class has no other row in the joined
             batch and among the keys.
         gather: Whether to compare with the rows of other processes.
-        margin: What is taken off the cosines of positives.
+        margin: Subtracted from the cosines of positives.
         class_weights: `[k]`, weights of classes on exponentials; a buffer, which keeps its dtype.
         anchor_weights: `[k]`, weights of classes on anchors; likewise.
         compare: `"all"`, or `"keys"` for keys alone; then rows of other processes are not compared with.
@@ -198,7 +189,7 @@ class SupConLoss(nn.Module):
 
     def __init__(
         self,
-        temperature: float | Tensor = 0.1,
+        temperature: float | Tensor = TEMPERATURE,
         denominator: Denominator = "all",
         singletons: Singletons = "skip",
         gather: bool = True,
@@ -217,8 +208,8 @@ class SupConLoss(nn.Module):
         self.denominator, self.singletons, self.gather = denominator, singletons, gather
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
         self._shared = _Shared(group)
-        for name, given in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True):
-            weights = None if given is None else checked_weights(given, name, torch.device("cpu"))
+        for name, values in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True):
+            weights = None if values is None else checked_weights(values, name, torch.device("cpu"))
             self.register_buffer(name, weights)
 
     @property
@@ -229,8 +220,8 @@ class SupConLoss(nn.Module):
     def __setattr__(self, name: str, value: Any) -> None:
         # The temperature may become a number, a tensor (a buffer, which moves with the module) or a parameter.
         if name == "temperature":
-            for kept in (self.__dict__, self._buffers, self._parameters):
-                kept.pop(name, None)
+            for attributes in (self.__dict__, self._buffers, self._parameters):
+                attributes.pop(name, None)
             if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):
                 self.register_buffer(name, value)
                 return
@@ -248,48 +239,40 @@ class SupConLoss(nn.Module):
         self, features: Rows, labels: RowLabels, keys: Rows | None = None, key_labels: RowLabels | None = None
     ) -> Tensor:
         """Loss of the rows of this process; arguments as in `supcon_loss`. Keys are compared with these rows only."""
-        several = self.gather and num_processes(self.group) > 1
+        several = self.gather and rank_and_world_size(self.group)[1] > 1
         try:
             _check_options(self.denominator, self.singletons, self.compare, self.margin, self.reduction)
             batch = checked_batch(features, labels, keys, key_labels, self.compare)
-            temperature = checked_temperature(self.temperature, batch[1])
+            temperature = checked_temperature(self.temperature, batch.labels)
             weights = [self.class_weights, self.anchor_weights]
             if several and not torch.compiler.is_compiling():
-                refuse_labels(joined_inputs(*batch, temperature, weights))  # before the others wait for it
+                batch.inputs(temperature, weights).check_labels()  # before the others wait for it
         except Exception:  # whatever it is, the other processes must be told
             if several:
                 refuse_batch(features, self.group)
             raise
-        spec = _spec(temperature, self.denominator, self.margin, self.compare, self.normalize)
+        spec = _loss_spec(temperature, self.denominator, self.margin, self.compare, self.normalize)
         if several:
-            return self._across_processes(*batch, temperature, weights, spec)
-        return _single_loss(*batch, temperature, weights, spec, self.singletons, self.reduction)
+            return self._across_processes(batch, temperature, weights, spec)
+        return _single_loss(batch, temperature, weights, spec, self.singletons, self.reduction)
 
     def _across_processes(
-        self,
-        features: Tensor,
-        labels: Tensor,
-        keys: Tensor | None,
-        key_labels: Tensor | None,
-        temperature: float | Tensor,
-        weights: Sequence[Tensor | None],
-        spec: LossSpec,
+        self, batch: CheckedBatch, temperature: float | Tensor, weights: Sequence[Tensor | None], spec: LossSpec
     ) -> Tensor:
-        fixed = -1.0 if isinstance(temperature, Tensor) else temperature
+        number = -1.0 if isinstance(temperature, Tensor) else temperature
         words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
-        headers = exchange_headers(features, labels, [fixed, self.margin], words, self.group)
-        if features.dtype in HALF:
-            features = features.float()  # gradients are summed over processes, and would be rounded at each
+        headers = exchange_headers(batch.features, batch.labels, [number, self.margin], words, self.group)
+        if batch.features.dtype in HALF:  # gradients are summed over processes, and would be rounded at each
+            batch = batch._replace(features=batch.features.float())
         if self.compare == "all":
-            others, other_labels = gather_others(features, labels, headers, self.group)
-            if keys is not None and key_labels is not None:
-                others, other_labels = joined(others, other_labels, keys, key_labels)
-            keys, key_labels = others, other_labels
+            others, labels = gather_others(batch.features, batch.labels, headers, self.group)
+            if batch.keys is not None and batch.key_labels is not None:
+                others, labels = join_rows(others, labels, batch.keys, batch.key_labels)
+            batch = batch._replace(keys=others, key_labels=labels)
         if self.reduction == "none":
-            args = (features, labels, keys, key_labels, temperature, weights, spec)
-            return _single_loss(*args, self.singletons, "none")
-        spec = spec._replace(key_gradient=keys is not None and keys.requires_grad)
-        inputs = joined_inputs(features, labels, keys, key_labels, temperature, weights)
+            return _single_loss(batch, temperature, weights, spec, self.singletons, "none")
+        spec = spec._replace(key_gradient=batch.keys is not None and batch.keys.requires_grad)
+        inputs = batch.inputs(temperature, weights)
         total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
         sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group, headers)
         if self.singletons == "error" and bool(sums[1]):
@@ -302,14 +285,14 @@ class SupConLoss(nn.Module):
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
-        shown = {**self._options(), "gather": self.gather}
+        names = ("temperature", "denominator", "singletons", "margin", "compare", "reduction", "normalize", "gather")
         usual = {"margin": 0.0, "compare": "all", "reduction": "mean", "normalize": True}
-        return ", ".join(f"{name}={value!r}" for name, value in shown.items() if usual.get(name) != value)
+        options = {name: getattr(self, name) for name in names if getattr(self, name) != usual.get(name)}
+        return ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
 
-    def _options(self) -> dict[str, Any]:
-        names = ("temperature", "denominator", "singletons", "margin", "compare", "reduction", "normalize")
-        options = {name: getattr(self, name) for name in names}
-        return {name: "tensor" if isinstance(value, Tensor) else value for name, value in options.items()}
+
+def _shown(value: object) -> str:
+    return "'tensor'" if isinstance(value, Tensor) else repr(value)
 
 
 def _check_options(denominator: str, singletons: str, compare: str, margin: float, reduction: str) -> None:
@@ -319,6 +302,6 @@ def _check_options(denominator: str, singletons: str, compare: str, margin: floa
     check_choice("reduction", reduction, Reduction)
 
 
-def _spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
-    fixed = None if isinstance(temperature, Tensor) else float(temperature)
-    return LossSpec(fixed, denominator, margin, compare, normalize)
+def _loss_spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
+    number = None if isinstance(temperature, Tensor) else float(temperature)
+    return LossSpec(number, denominator, margin, compare, normalize)

@@ -2,9 +2,9 @@
 
 Similarities are symmetric, so only the tiles on and above the diagonal are computed, and each serves its rows and its
 columns; keys are columns of further tiles. A denominator is a weighted sum of a row of exponentials, in which those of
-the anchor's own class may have a factor. On a CPU the rows are sorted by class, so that such pairs are a few blocks of
-a tile; elsewhere, where blocks would have to be asked for, they are found by masks. No maximum is subtracted: this way
-is taken only where no exponential can leave the range of the dtype.
+positives may have a factor. On a CPU the rows are sorted by class, so that pairs of a class are a few blocks of a tile;
+elsewhere, where finding the blocks would wait for the device, masks select them. No maximum is subtracted:
+`is_symmetric` holds only if no exponential can leave the range of the dtype.
 """
 
 import math
@@ -15,7 +15,13 @@ import torch
 from torch import Tensor
 
 from orthoframe.losses._batch import Batch, LossSpec, first
-from orthoframe.losses._tiles import tile_rows
+
+# Rows and columns of a tile. On a CPU 1024 is near the fastest from 1,000 to 65,000 rows: such a tile of float32
+# (4 MiB) stays in a cache. On a GPU each operation costs a launch, and pieces of 64 MiB are little of its memory; a
+# guess, not measured.
+TILE, _GPU_TILE = 1024, 4096
+# Tiles kept from the forward to the backward pass; those that do not fit are computed again.
+KEEP_BYTES = 128 * 2**20
 
 # e^60 summed over any batch stays far inside float32, and so does its inverse; float64 reaches further.
 _LARGEST_EXPONENT = {torch.float32: 60.0, torch.float64: 600.0}
@@ -24,7 +30,7 @@ _LARGEST_LOG_WEIGHT = 14.0
 
 
 def is_symmetric(batch: Batch, spec: LossSpec) -> bool:
-    """Whether the batch can be computed in this way, as far as can be known without waiting for a device."""
+    """Whether the batch can be computed in tiles, as far as that can be decided without waiting for a device."""
     on_cpu = batch.rows.device.type == "cpu"
     if spec.temperature is None or (spec.denominator == "sincere" and not on_cpu):
         return False
@@ -55,14 +61,20 @@ def forward(grid: "Grid", keep_bytes: int) -> tuple[Tensor, Tensor, list[Tensor]
         _add(parts, i, tile.sum(1) if weights is None else torch.mv(tile, weights[j]))
         if i < j < grid.num_anchor_blocks:
             _add(parts, j, tile.sum(0) if weights is None else torch.mv(tile.T, weights[i]))
-    found = [part for part in parts if part is not None]
-    sums = found[0] if len(found) == 1 else torch.cat(found) if found else grid.rows.new_zeros(grid.anchors)
+    sums = _joined([part for part in parts if part is not None], grid)
     if grid.spec.denominator == "sincere":
         logs, inverses = _sincere_forward(grid, sums)
         return grid.unsorted(logs), torch.stack([sums, inverses]), tiles
     if grid.may_be_empty:  # then the anchor has no weight
         sums.masked_fill_(sums == 0, 1.0)
     return grid.unsorted(sums.log()), sums, tiles
+
+
+def _joined(blocks: list[Tensor], grid: "Grid") -> Tensor:
+    """`[anchors]`; zeros if anchors are compared with nothing."""
+    if not blocks:
+        return grid.rows.new_zeros(grid.anchors)
+    return blocks[0] if len(blocks) == 1 else torch.cat(blocks)
 
 
 def _add(parts: list[Tensor | None], i: int, values: Tensor) -> None:
@@ -114,7 +126,7 @@ def backward(gradient: Tensor, grid: "Grid", weights: Tensor, sums: Tensor, tile
 
 
 class Grid:
-    """The tiles of a batch: blocks of anchors and then of keys, sorted by class where own classes are treated apart."""
+    """The tiles of a batch: blocks of anchors and then of keys, sorted by class if positives have a factor."""
 
     def __init__(self, batch: Batch, spec: LossSpec) -> None:
         assert spec.temperature is not None
@@ -122,21 +134,22 @@ class Grid:
         self.rows, self.weights, self.classes = batch.rows, batch.weights, batch.classes
         self.positives = batch.positives
         self.order: Tensor | None = None
-        factors = batch.own_factors(spec)
+        factors = batch.positive_factors(spec)
         if spec.margin and spec.denominator not in ("negatives", "sincere"):
             factor = math.exp(-spec.margin / spec.temperature)
             factors = torch.full_like(batch.counts, factor) if factors is None else factors * factor
         if self.weights is not None and spec.compare == "keys":
             self.weights = torch.cat([self.weights.new_ones(self.anchors), self.weights[self.anchors :]])
         self._mask_factors = factors
-        # Denominators: of a row all by itself, of anchors without keys, of those whose own class does not count.
+        # Denominators of a single row, of anchors without keys, or without the rows of the anchor's class.
         self.may_be_empty = factors is not None or spec.compare == "keys" or batch.rows.shape[0] == 1
         self._factors: list[float] | None = None
         if factors is not None and batch.rows.device.type == "cpu":
             self._sort(factors)
+        self.tile_rows = TILE if batch.rows.device.type == "cpu" else _GPU_TILE
         self.blocks = self.split(self.rows)
         self.weight_blocks = None if self.weights is None else self.split(self.weights)
-        self.num_anchor_blocks = max(1, -(-self.anchors // tile_rows(batch.rows.device)))
+        self.num_anchor_blocks = max(1, -(-self.anchors // self.tile_rows))
 
     def _sort(self, factors: Tensor) -> None:
         parts = self.classes[: self.anchors], self.classes[self.anchors :]
@@ -159,7 +172,7 @@ class Grid:
 
     def split(self, rows: Tensor) -> tuple[Tensor, ...]:
         """Views of the anchors and then of the keys, at most a tile of rows each."""
-        step = tile_rows(rows.device)
+        step = self.tile_rows
         if rows.shape[0] == self.anchors:
             return (rows,) if self.anchors <= step else torch.split(rows, step)
         return *torch.split(rows[: self.anchors], step), *torch.split(rows[self.anchors :], step)
@@ -170,11 +183,9 @@ class Grid:
 
     def unsorted(self, values: Tensor) -> Tensor:
         """The opposite of `sorted`."""
-        return (
-            values
-            if self.order is None
-            else torch.empty_like(values).index_copy_(0, self.order[: self.anchors], values)
-        )
+        if self.order is None:
+            return values
+        return torch.empty_like(values).index_copy_(0, self.order[: self.anchors], values)
 
     def pairs(self) -> Iterator[tuple[int, int]]:
         """Blocks of the rows and of the columns of each tile."""
@@ -188,15 +199,15 @@ class Grid:
         return self.rows.new_empty(height, max(block.shape[0] for block in self.blocks))
 
     def tile(self, i: int, j: int, buffer: Tensor | None) -> Tensor:
-        """Exponentials e^(s_il/tau), with the factor of the own class, 0 where i = l, in the buffer if there is one."""
+        """Exponentials e^(s_il/tau), with the factor of positives, 0 where i = l, in the buffer if there is one."""
         tile = self._exponentials(self.blocks[i], self.blocks[j], buffer)
         if self._factors is not None:
-            for factor, rows, columns in self._own(i, j):
+            for factor, rows, columns in self._class_blocks(i, j):
                 tile[rows, columns].mul_(factor)
         elif self._mask_factors is not None:
-            own, other = self.split(self.classes)[i], self.split(self.classes)[j]
-            factors = self._mask_factors.index_select(0, own)[:, None]
-            tile *= torch.where(own[:, None] == other, factors, 1.0)
+            row_classes, column_classes = self.split(self.classes)[i], self.split(self.classes)[j]
+            factors = self._mask_factors.index_select(0, row_classes)[:, None]
+            tile *= torch.where(row_classes[:, None] == column_classes, factors, 1.0)
         return tile.fill_diagonal_(0.0) if i == j else tile
 
     def _exponentials(self, left: Tensor, right: Tensor, buffer: Tensor | None = None) -> Tensor:
@@ -205,25 +216,25 @@ class Grid:
         # exp2 is about twice as fast as exp on a CPU; the scale costs nothing inside the matrix product.
         return tile.addmm_(left, right.T, beta=0.0, alpha=1.0 / (self.temperature * math.log(2.0))).exp2_()
 
-    def _own(self, i: int, j: int) -> Iterator[tuple[float, slice, slice]]:
+    def _class_blocks(self, i: int, j: int) -> Iterator[tuple[float, slice, slice]]:
         """Where the pairs of each class are in a tile, and their factor."""
         assert self._factors is not None
-        step, keys = tile_rows(self.rows.device), j - self.num_anchor_blocks
+        step, keys = self.tile_rows, j - self.num_anchor_blocks
         starts, column = (self._anchor_starts, j * step) if keys < 0 else (self._key_starts, keys * step)
-        own, row = self._anchor_starts, i * step
+        row_starts, row = self._anchor_starts, i * step
         height, width = self.blocks[i].shape[0], self.blocks[j].shape[0]
-        for c in range(max(0, bisect_right(own, row) - 1), bisect_left(own, row + height)):
-            rows = slice(max(own[c] - row, 0), min(own[c + 1] - row, height))
+        for c in range(max(0, bisect_right(row_starts, row) - 1), bisect_left(row_starts, row + height)):
+            rows = slice(max(row_starts[c] - row, 0), min(row_starts[c + 1] - row, height))
             columns = slice(max(starts[c] - column, 0), min(starts[c + 1] - column, width))
             if rows.start < rows.stop and columns.start < columns.stop:
                 yield self._factors[c], rows, columns
 
-    def own_pairs(self) -> Iterator[tuple[slice, slice, Tensor]]:
+    def positive_pieces(self) -> Iterator[tuple[slice, slice, Tensor]]:
         """Pairs of anchors and positives in pieces: their places, and weighted exponentials with the margin.
 
         A piece of anchors with themselves has the anchor itself on its diagonal.
         """
-        step, factor = tile_rows(self.rows.device), math.exp(-self.spec.margin / self.temperature)
+        step, factor = self.tile_rows, math.exp(-self.spec.margin / self.temperature)
         for c in range(len(self._anchor_starts) - 1):
             anchors = _cut(self._anchor_starts[c], self._anchor_starts[c + 1], step)
             keys = _cut(self.anchors + self._key_starts[c], self.anchors + self._key_starts[c + 1], step)
@@ -238,7 +249,7 @@ class Grid:
 def _sincere_forward(grid: Grid, sums: Tensor) -> tuple[Tensor, Tensor]:
     """Means over positives of log(e + S) and of 1/(e + S), where S are the sums over negatives."""
     logs, inverses = torch.zeros_like(sums), torch.zeros_like(sums)
-    for rows, columns, piece in grid.own_pairs():
+    for rows, columns, piece in grid.positive_pieces():
         piece += sums[rows, None]
         if rows == columns:
             piece.fill_diagonal_(1.0)
@@ -252,7 +263,7 @@ def _sincere_forward(grid: Grid, sums: Tensor) -> tuple[Tensor, Tensor]:
 def _sincere_backward(total: Tensor, grid: Grid, weights: Tensor, sums: Tensor) -> None:
     """Add what pulls anchors and positives apart."""
     pulls, scale = weights / grid.positives, 1.0 / grid.temperature
-    for rows, columns, piece in grid.own_pairs():
+    for rows, columns, piece in grid.positive_pieces():
         if rows == columns:
             piece.fill_diagonal_(0.0)
         share = piece / (piece + sums[rows, None])
