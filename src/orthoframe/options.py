@@ -175,17 +175,16 @@ def has_files(name: str) -> bool:
 
 
 def check_choice(name: str, value: object, kind: Any) -> None:
-    """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
+    """Raise an `OptionError` for a value that is not in a `Literal`, or not a key of a table.
 
     Examples:
         >>> check_choice("head", "cubic", Head)
         Traceback (most recent call last):
         orthoframe.errors.OptionError: head must be one of 'linear', 'none', not 'cubic'
     """
-    if value not in get_args(kind):
-        raise OptionError(
-            Option(name), f" must be one of {', '.join(map(repr, get_args(kind)))}, not {brief(repr(value))}"
-        )
+    choices = get_args(kind) or tuple(kind)
+    if value not in choices:
+        raise OptionError(Option(name), f" must be one of {', '.join(map(repr, choices))}, not {brief(repr(value))}")
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:
