@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orthoframe._files import json_ready, locked, write_atomic, write_json
+from orthoframe._processes import LaunchedProcess
 from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
 from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, spelled
 from orthoframe.options import Loss, check_choice, check_count, check_number
@@ -160,3 +161,19 @@ def test_a_folder_has_one_writer(tmp_path):
     process.join(30)
     with locked(tmp_path, seconds=5) as ours:
         assert ours
+
+
+def test_which_process_this_is(monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    assert LaunchedProcess.here() == LaunchedProcess(3, 4, 1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert LaunchedProcess.here() == LaunchedProcess(1, 2, 0)
+    monkeypatch.setenv("RANK", "2")
+    with pytest.raises(OptionError, match="RANK must be below WORLD_SIZE, which is 2, not 2"):
+        LaunchedProcess.here()
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(OptionError, match="the environment variable RANK must be a whole number, not 'one'"):
+        LaunchedProcess.here()

@@ -4,7 +4,7 @@ import io
 import math
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -46,12 +46,12 @@ class StoredArray:
             data = parsed(lambda size: read_up_to(file, size), count)
         if len(data) < count:
             raise ValueError(f"it ends after {len(data)} of {count} bytes")
-        found = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
-        if self.dtype.kind == "U" and found.size:
+        array = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
+        if self.dtype.kind == "U" and array.size:
             points = np.frombuffer(data, self.dtype.byteorder.replace("=", "") + "u4")
             if points.max() > 0x10FFFF or ((points >> 11) == 0x1B).any():  # beyond Unicode, or half a character
                 raise ValueError("its strings are not Unicode text")
-        return found
+        return array
 
     def rows(self, together: int) -> Iterator[NDArray[Any]]:
         """The rows of an array `[rows, dim]` that is stored by rows, some at a time."""
@@ -103,8 +103,18 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         return readers[np.lib.format.read_magic(file)](file)
 
 
+def named_arrays(path: Path, names: Iterable[str]) -> dict[str, StoredArray]:
+    """The arrays of an `.npz` file that have one of these names, none of them read yet.
+
+    Raises:
+        ValueError: If the file is not an archive, or one of them is not a plain array.
+    """
+    archive = ArrayArchive(path)
+    return {name: archive[name] for name in names if name in archive.names}
+
+
 class ArrayArchive:
-    """The arrays of an `.npz` file by name; each is looked at when it is asked for.
+    """The arrays of an `.npz` file by name; a header is read when its array is asked for.
 
     Raises:
         ValueError: If the file is not an archive.

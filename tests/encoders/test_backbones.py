@@ -215,7 +215,7 @@ def test_what_is_not_an_image_model(models, tmp_path):
         "bert": "BertModel is not a model of images; give one that takes pixel_values",
         "mae": "its features differ from call to call",
         "pickled": "there is no model.safetensors in it; save it with model.save_pretrained",
-        "unprocessed": "there is no preprocessor_config.json in it, which says the size of images",
+        "unprocessed": "there is no preprocessor_config.json in it, which has the size of images",
         "half": "the checkpoint lacks embeddings",
         "small": r"it does not take images of shape \[2, 3, 24, 24\]",
         "empty": "transformers cannot use it",

@@ -11,7 +11,7 @@ from tests.fuzz.mutations import choice, mutated, mutated_json
 from tests.fuzz.mutations import npz as lying
 
 from orthoframe.cli._embeddings import read_table
-from orthoframe.embedding import Embedder, ImageList, embed
+from orthoframe.embedding import FeatureExtractor, ImageList, embed
 from orthoframe.errors import DataError, InputError
 
 REFUSALS = (DataError, InputError)
@@ -22,8 +22,17 @@ def prepare(folder):
     path = folder / "image.png"
     Image.new("RGB", (2, 2)).save(path)
     names, labels = tuple(f"{place}.png" for place in range(6)), np.arange(6) % 2
-    images = ImageList("images", (path,) * 6, names, labels, ("cat", "dög"), np.array(["train", "test"] * 3))
-    flat = Embedder("pixels", torch.nn.Flatten(), (3, 2, 2), 12, (0.0,) * 3, (1.0,) * 3)
+    images = ImageList(
+        source="images",
+        paths=(path,) * 6,
+        names=names,
+        labels=labels,
+        classes=("cat", "dög"),
+        splits=np.array(["train", "test"] * 3),
+    )
+    flat = FeatureExtractor(
+        name="pixels", network=torch.nn.Flatten(), image_shape=(3, 2, 2), dim=12, mean=(0.0,) * 3, std=(1.0,) * 3
+    )
     embed(images, flat, folder / "features", shard_size=3, workers=0)
     files = {file.name: file.read_bytes() for file in (folder / "features").iterdir()}
     rows = np.random.default_rng(0).normal(size=(6, 4))

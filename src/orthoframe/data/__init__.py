@@ -2,10 +2,9 @@
 
 from orthoframe.data._augment import Augment, default_augmentation
 from orthoframe.data._datasets import Progress, data_folder, load_data
-from orthoframe.data._finding import Found, find_images
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
-from orthoframe.data._listing import Columns, Listing, list_folder, list_table
+from orthoframe.data._listing import Columns, Listing, find_images, list_folder, list_table
 from orthoframe.data._preparation import IMAGE_ENDINGS, Preparation
 from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
 from orthoframe.data._torch import as_data
@@ -26,7 +25,6 @@ __all__ = [
     "Columns",
     "Listing",
     "find_images",
-    "Found",
     "list_folder",
     "list_table",
     "hold_out",

@@ -1,6 +1,7 @@
 """Which image files there are, of which class and for what: from folders, or from a table."""
 
 import csv
+import glob
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -263,3 +264,48 @@ def sorted_classes(names: set[str]) -> tuple[str, ...]:
     if all(name.isascii() and name.isdigit() and len(name) < 18 for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
+
+
+def find_images(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Find image files by their names, by folders, and by patterns such as `scans/*.png`.
+
+    Folders are searched at any depth, without hidden files and files without the ending of an image. A file that is
+    named is included whether it exists or not.
+
+    Returns:
+        The files in the order of `names`, and a sentence for each name that has none.
+
+    Examples:
+        >>> find_images(["scan.png", "none/*.png"])
+        ((PosixPath('scan.png'),), ('none/*.png: no file matches',))
+    """
+    paths: list[Path] = []
+    problems: list[str] = []
+    for name in map(os.path.expanduser, names):
+        matches = [name]
+        if glob.has_magic(name) and not os.path.lexists(name):
+            matches = sorted(glob.glob(name, recursive=True))
+            if not matches:
+                problems.append(f"{name}: no file matches")
+        for match in matches:
+            if not os.path.isdir(match):
+                paths.append(Path(match))
+                continue
+            images, unreadable = _images_below(match)
+            paths += images
+            problems += unreadable
+            if not images and not unreadable:
+                problems.append(f"{match}: there are no images in this folder ({', '.join(IMAGE_ENDINGS)})")
+    return tuple(paths), tuple(problems)
+
+
+def _images_below(folder: str) -> tuple[list[Path], list[str]]:
+    """All images of a folder and of the folders in it, and a sentence for each folder that cannot be read."""
+    errors: list[OSError] = []
+    images: list[Path] = []
+    for path, folders, files in os.walk(folder, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        images += [
+            Path(path, name) for name in files if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
+        ]
+    return sorted(images), [f"{error.filename}: {error.strerror}" for error in errors]
