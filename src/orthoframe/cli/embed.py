@@ -23,8 +23,8 @@ class EmbedCommand:
 
     Features come in shards, features-00000.npz and so on, with paths, and with labels, class names and splits if there
     are any; orthoframe fit and orthoframe measure read them. Run an interrupted command again to write the missing
-    shards. Under torchrun or srun each process writes its part of the shards. Exit status: 0 all images are embedded, 1 some
-    could not be read and are left out, 2 bad input. For example:
+    shards. Under torchrun or srun each process writes its part of the shards. Exit status: 0 all images are embedded,
+    1 some could not be read and are left out, 2 bad input. For example:
 
     orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features
 

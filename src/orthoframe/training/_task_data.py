@@ -44,7 +44,7 @@ def load_task_data(
         settings.data_dir,
         validation=settings.validation or 0.0,
         size=size,
-        channels=channels,
+        channels=channels if files else None,
         fit=settings.fit,
         columns=Columns(settings.path_column, settings.label_column, settings.split_column, settings.group_column),
         memory=settings.memory,
