@@ -71,7 +71,7 @@ def test_any_integers_or_strings_are_labels(tmp_path, labels, classes, numbers):
         ({"x": GREY, "y": LABELS / 2}, "y is float64"),
         (
             {"x": GREY, "y": np.array([{}] * 10)},
-            "not an .npz file of plain arrays \\(y: its entries are Python objects",
+            "of plain arrays \\(y: its entries are Python objects",
         ),
         (
             {"x_train": GREY, "y_train": LABELS, "x_test": GREY, "y_test": LABELS + 1},

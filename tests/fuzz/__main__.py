@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.fuzz.cases import TARGETS, module_of, tried
+from tests.fuzz.cases import TARGETS, tried
 from tests.fuzz.running import SECONDS, limit_memory, parts_of, run_parts
 
 _SHOWN = 10  # kinds of failures per target
@@ -58,7 +58,7 @@ def main():
 
 def shares(targets, cases):
     """How many cases each target gets: more where they take less time, and at least one."""
-    weights = {target: module_of(target).WEIGHT for target in targets}
+    weights = {target: TARGETS[target].weight for target in targets}
     whole = sum(weights.values())
     return {target: max(1, round(cases * weight / whole)) for target, weight in weights.items()}
 
@@ -97,7 +97,7 @@ def _replay(target, seed, case):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("valid", "case"):
         (folder / part).mkdir(parents=True)
-    valid = module_of(target).prepare((folder / "valid").absolute())
+    valid = TARGETS[target].prepare((folder / "valid").absolute())
     limit_memory()
     started = time.monotonic()
     failure = tried(target, seed, case, valid, (folder / "case").absolute())

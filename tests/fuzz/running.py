@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from tests.fuzz.cases import Failure, module_of, scratch, tried
+from tests.fuzz.cases import TARGETS, Failure, scratch, tried
 from tests.processes import forked
 
 MEMORY = 512 * 2**20
@@ -102,7 +102,7 @@ def _work(part, number, log):
         os.dup2(printed.fileno(), 2)
     with scratch() as folder, open(log, "w") as file:
         (folder / "valid").mkdir()
-        valid = module_of(part.target).prepare(folder / "valid")
+        valid = TARGETS[part.target].prepare(folder / "valid")
         limit_memory()
         (folder / "case").mkdir()
         for place in range(part.count):
