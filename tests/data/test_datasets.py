@@ -17,7 +17,7 @@ import torch
 from tests.data.reference_data import cifar_bytes, idx_bytes, write_idx
 
 from orthoframe.data import READERS, Columns, DataParts, LabelledImages, Normaliser, data_folder, load_data
-from orthoframe.data._datasets import SOURCES
+from orthoframe.data._sources import SOURCES
 from orthoframe.errors import DataError, Option, OptionError
 from orthoframe.options import DATA_KINDS, DataKind, has_files, is_own_data
 

@@ -14,7 +14,8 @@ import urllib3
 from filelock import FileLock
 
 from orthoframe._files import write_atomic
-from orthoframe.data._datasets import Progress, Source
+from orthoframe.data._datasets import Progress
+from orthoframe.data._sources import Source
 from orthoframe.errors import DataError
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
