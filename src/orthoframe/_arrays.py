@@ -1,4 +1,4 @@
-"""Arrays of numpy in files, read without believing what a header promises."""
+"""Arrays of numpy in files, read without trusting their headers."""
 
 import io
 import math
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from orthoframe._files import parsed, read_up_to
 from orthoframe.errors import brief
 
-_HEAD = 2**14  # bytes of a file that may belong to the header of an array; numpy takes at most 10,000
+_HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
-_LARGEST = 2**63  # bytes that no file has
+_LARGEST = 2**63  # bytes; no file is larger
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file of numpy whose header was read, and agrees with the number of bytes that follow it.
+    """An array in a file of numpy, whose header agrees with the number of bytes that follow it.
 
     Attributes:
         shape: Its shape.
@@ -72,13 +72,13 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
 
     Args:
         stream: Opens the `.npy` file, or a member of an archive, at its start.
-        size: The bytes that the file or member has.
+        size: The number of bytes of the file or member.
 
     Raises:
-        ValueError: If it is not a plain array, or has not as many bytes as its header says; nothing is allocated.
+        ValueError: If it is not a plain array, or its size is not what the header says; nothing is allocated.
     """
     with stream() as file:
-        head = io.BytesIO(parsed(file.read, min(size, _HEAD)))
+        head = io.BytesIO(parsed(file.read, min(size, _HEADER_BYTES)))
     try:
         shape, by_columns, dtype = parsed(_header, head)
     except ValueError:  # numpy's words advise what cannot be done here

@@ -55,9 +55,9 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
 
 
 def json_ready(value: Any, digits: int | None = None) -> Any:
-    """The same in types that JSON knows: lists for tuples, tensors and arrays, None for a number that is not finite.
+    """Convert a value to types of JSON: lists for tuples, tensors and arrays, None for a number that is not finite.
 
-    Numbers are rounded to as many significant digits, if these are given.
+    With `digits`, numbers are rounded to as many significant digits.
 
     Examples:
         >>> json_ready({"time": math.inf, "pair": (1, math.nan, 0.123456789)}, digits=6)
@@ -133,9 +133,9 @@ def reading(path: Path, kind: str, error: type[OrthoframeError] = InputError) ->
 
 
 def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
-    """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
+    """Parse data that may be broken; a `ValueError` of one line, whatever the parser raises.
 
-    Errors of the system, and about data that a file only names, come through.
+    Errors of the system, and errors about data that a file only names, pass through.
 
     Examples:
         >>> import json

@@ -91,7 +91,7 @@ Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""
 
 Fit = Literal["pad", "crop", "stretch"]
-"""How an image of another shape gets its size: with a border, without its margins, or out of proportion."""
+"""How an image of another shape gets its size: with a border, without its margins, or distorted."""
 
 MOST_PIXELS = 2**25
 """The most pixels of an image; a larger file is refused before it is decoded."""
