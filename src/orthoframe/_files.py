@@ -12,10 +12,10 @@ from typing import IO, Any, Protocol, TypeVar
 
 from orthoframe.errors import DataError, InputError, OrthoframeError, brief
 
-LARGEST_JSON = 2**23
+LARGEST_JSON = 2**22
 """Bytes of a file in JSON, or of a safetensors header; as objects of Python they may take 30 times as much memory."""
 LARGEST_RECORDS = 2**30
-"""Bytes of a file in JSON that grows with the classes and epochs of a run."""
+"""Bytes of a file in JSON that grows with the classes and epochs of a run, or the cells of a study."""
 LARGEST_TEXT = 2**30
 """Bytes of a text file of lines or rows, such as a .csv file."""
 LONGEST_LINE = 2**23

@@ -16,6 +16,7 @@ from tests.fuzz.mutations import Target
 from tests.fuzz.network_files import prepare_classifier
 from tests.fuzz.run_files import small_run
 
+from orthoframe._files import LARGEST_JSON
 from orthoframe.batches import read_batches
 from orthoframe.cli import main
 from orthoframe.cli._files import open_features, read_labels
@@ -30,7 +31,7 @@ from orthoframe.training import RunListener, load_encoder, resume
 _TEXTS = {
     "deep": "[" * 10**6,
     "wide": "[" + "[]," * (15 * 10**6) + "[]]",  # as objects of Python, twenty times as much memory
-    "just small enough": "[" + "[]," * (2**23 // 3 - 2) + "[]]",
+    "just small enough": "[" + "[]," * (LARGEST_JSON // 3 - 2) + "[]]",
     "many digits": "9" * 5000,
 }
 _RUN_FILES = ("config.json", "verdict.json", "certificate.json", "run.json", "geometry.jsonl")
