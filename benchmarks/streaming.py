@@ -54,7 +54,7 @@ def generate(folder: Path, count: int) -> None:
 
 
 class Bare(Dataset[torch.Tensor]):
-    """What one writes without a library."""
+    """A data set as one writes it without a library."""
 
     def __init__(self, paths: tuple[Path, ...]) -> None:
         self.paths = paths
@@ -128,59 +128,60 @@ def main() -> None:
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--json", type=Path)
-    given = parser.parse_args()
-    found = _read(given.json, {"images": given.images, "workers": given.workers})
+    options = parser.parse_args()
+    results = _read(options.json, {"images": options.images, "workers": options.workers})
     with tempfile.TemporaryDirectory() as temporary:
-        kept = Path(temporary) if given.folder is None else given.folder.with_name(f"{given.folder.name}-runs")
-        folder = given.folder or kept / "images"
-        words = ["--data", f"folder:{folder}", *_SETTINGS, "--workers", str(given.workers)]
+        kept = Path(temporary) if options.folder is None else options.folder.with_name(f"{options.folder.name}-runs")
+        folder = options.folder or kept / "images"
+        words = ["--data", f"folder:{folder}", *_SETTINGS, "--workers", str(options.workers)]
         whole, killed = kept / "whole", kept / "killed"
-        if "same_bytes" not in found:
-            generate(folder, given.images)
-        if "ratio" not in found:
-            found |= speeds(folder, given.workers)
-            found["ratio"] = found["ours"] / found["bare"]
-            _keep(given.json, found)
-        miss = "" if found["ratio"] >= 0.9 else " !"
-        said = f"{found['ours']:.0f} images/s, a bare DataLoader {found['bare']:.0f}: {found['ratio']:.2f}{miss}"
-        print(said, flush=True)
-        # A kill is compared with a run that was not killed, which has to be there.
-        compared = (whole / "verdict.json").exists() or "same_bytes" in found
-        if "seconds" not in found or not compared:
+        if "same_bytes" not in results:
+            generate(folder, options.images)
+        if "ratio" not in results:
+            results |= speeds(folder, options.workers)
+            results["ratio"] = results["ours"] / results["bare"]
+            _save(options.json, results)
+        miss = "" if results["ratio"] >= 0.9 else " !"
+        line = f"{results['ours']:.0f} images/s, a bare DataLoader {results['bare']:.0f}: {results['ratio']:.2f}{miss}"
+        print(line, flush=True)
+        # The killed run is compared with one that was not killed.
+        compared = (whole / "verdict.json").exists() or "same_bytes" in results
+        if "seconds" not in results or not compared:
             shutil.rmtree(whole, ignore_errors=True)
             status, most, seconds = train([*words, "--out", str(whole)])
             assert status == 0, status
-            found |= {"memory_gib": most / 2**30, "seconds": seconds}
-            _keep(given.json, found)
+            results |= {"memory_gib": most / 2**30, "seconds": seconds}
+            _save(options.json, results)
         print(
-            f"an epoch in {found['seconds']:.0f} s, at most {found['memory_gib']:.2f} GiB in all processes", flush=True
+            f"an epoch in {results['seconds']:.0f} s, at most {results['memory_gib']:.2f} GiB in all processes",
+            flush=True,
         )
-        if "same_bytes" not in found:
+        if "same_bytes" not in results:
             shutil.rmtree(killed, ignore_errors=True)
-            moment = random.Random(0).uniform(0.3, 0.7) * found["seconds"]
+            moment = random.Random(0).uniform(0.3, 0.7) * results["seconds"]
             status, _, _ = train([*words, "--out", str(killed)], kill_after=moment)
             assert status == -signal.SIGKILL, status
             status, _, _ = train(["--resume", str(killed)])
             assert status == 0, status
             same = all((whole / name).read_bytes() == (killed / name).read_bytes() for name in _SAME)
-            found |= {"killed_after": moment, "same_bytes": same}
-            _keep(given.json, found)
-        bytes_are = "the same bytes" if found["same_bytes"] else "OTHER BYTES !"
-        print(f"killed after {found['killed_after']:.0f} s and resumed: {bytes_are}")
+            results |= {"killed_after": moment, "same_bytes": same}
+            _save(options.json, results)
+        bytes_are = "the same bytes" if results["same_bytes"] else "OTHER BYTES !"
+        print(f"killed after {results['killed_after']:.0f} s and resumed: {bytes_are}")
 
 
 def _read(file: Path | None, about: dict[str, Any]) -> dict[str, Any]:
-    """What an earlier run of this program measured with as many images and workers; only `about` if there is none."""
+    """Results of an earlier run of this program with as many images and workers; only `about` if there are none."""
     if file is None or not file.exists():
         return about
     before: dict[str, Any] = json.loads(file.read_text())
     return before if about.items() <= before.items() else about
 
 
-def _keep(file: Path | None, found: dict[str, Any]) -> None:
-    """Write what is measured so far: the next part takes long, and may be stopped."""
+def _save(file: Path | None, results: dict[str, Any]) -> None:
+    """Save the results so far, because the next part takes long and may be stopped."""
     if file is not None:
-        write_json(file, found)
+        write_json(file, results)
 
 
 if __name__ == "__main__":

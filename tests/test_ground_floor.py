@@ -1,5 +1,6 @@
 """What every room stands on: options and errors, rows and labels, files that are whole or not there."""
 
+import io
 import json
 import math
 import multiprocessing
@@ -11,10 +12,28 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 
-from orthoframe._files import json_ready, locked, write_atomic, write_json
+from orthoframe._arrays import ArrayArchive, named_arrays, stored_array
+from orthoframe._files import (
+    LARGEST_JSON,
+    LONGEST_LINE,
+    csv_rows,
+    json_ready,
+    lines_of,
+    locked,
+    open_tensors,
+    open_text,
+    parsed,
+    read_small,
+    read_up_to,
+    reading,
+    write_atomic,
+    write_json,
+)
+from orthoframe._processes import LaunchedProcess
 from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
-from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, spelled
+from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, brief, spelled
 from orthoframe.options import Loss, check_choice, check_count, check_number
 
 
@@ -160,3 +179,108 @@ def test_a_folder_has_one_writer(tmp_path):
     process.join(30)
     with locked(tmp_path, seconds=5) as ours:
         assert ours
+
+
+def test_which_process_this_is(monkeypatch):
+    monkeypatch.setenv("SLURM_PROCID", "3")
+    monkeypatch.setenv("SLURM_NTASKS", "4")
+    monkeypatch.setenv("SLURM_LOCALID", "1")
+    assert LaunchedProcess.here() == LaunchedProcess(3, 4, 1)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert LaunchedProcess.here() == LaunchedProcess(1, 2, 0)
+    monkeypatch.setenv("RANK", "2")
+    with pytest.raises(OptionError, match="RANK must be below WORLD_SIZE, which is 2, not 2"):
+        LaunchedProcess.here()
+    monkeypatch.setenv("RANK", "one")
+    with pytest.raises(OptionError, match="the environment variable RANK must be a whole number, not 'one'"):
+        LaunchedProcess.here()
+
+
+@given(
+    array=arrays(
+        st.sampled_from([np.uint8, np.dtype(">f4"), np.float64, np.int16, np.dtype("<U3"), np.dtype("S2"), np.bool_]),
+        array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4),
+    ),
+    order=st.sampled_from("CF"),
+)
+def test_what_numpy_saves_is_read(array, order):
+    file = io.BytesIO()
+    np.save(file, np.asarray(array, order=order))
+    stored = stored_array(lambda: io.BytesIO(file.getvalue()), len(file.getvalue()))
+    found = stored.read()
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(found, array)
+    if array.ndim == 2 and not stored.by_columns and array.size:
+        np.testing.assert_array_equal(np.concatenate(list(stored.rows(2))), array)
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives_of_numpy_are_read(tmp_path, save):
+    save(tmp_path / "a.npz", one=np.arange(3), two=np.eye(2))
+    archive = ArrayArchive(tmp_path / "a.npz")
+    assert archive.names == ["one", "two"]
+    assert archive["one"].read().tolist() == [0, 1, 2]
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[content.index(b"\x93NUMPY") + 130 if save is np.savez else 60] ^= 1  # the checksum of the archive tells
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"CRC|header|invalid"):
+        ArrayArchive(tmp_path / "a.npz")["one"].read()
+
+
+def test_no_more_is_read_than_was_asked_for():
+    file = io.BytesIO(b"abcdef")
+    assert read_up_to(file, 4) == b"abcd"
+    assert read_up_to(file, 10**18) == b"ef"
+
+
+def test_whatever_a_parser_raises_is_one_line():
+    def fail(error):
+        raise error
+
+    for error in (IndexError(), MemoryError(), RecursionError("a\nb"), SystemError("x" * 1000), KeyError("name")):
+        with pytest.raises(ValueError, match=r"^\S.{0,119}$"):
+            parsed(fail, error)
+    with pytest.raises(OSError, match="disk"):
+        parsed(fail, OSError("disk"))
+
+
+def test_what_is_quoted_is_short_and_printable():
+    assert brief("a\x1b[31m\nb\u2028c") == "a?[31m b c"
+    assert len(brief("x" * 10**6)) == 120
+    assert len(brief("y " * 10**6, 50)) <= 50
+
+
+def test_a_file_that_is_too_large_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "file.json"
+    with path.open("wb") as file:
+        file.truncate(LARGEST_JSON)
+    assert len(read_small(path)) == LARGEST_JSON
+    with pytest.raises(ValueError, match="it has more than 9 bytes"):
+        read_small(path, 9)
+    with path.open("wb") as file:
+        file.truncate(2**40)  # it takes no room on the disk
+    for opened in (read_small, open_text):
+        sentence = r"file\.json: not a small file \(it has more than \d+ bytes\)"
+        with pytest.raises(InputError, match=sentence), reading(path, "a small file"):
+            opened(path)
+    path.write_bytes((LARGEST_JSON + 1).to_bytes(8, "little"))
+    with pytest.raises(ValueError, match="its header has more than 4194304 bytes"):
+        open_tensors(path)
+
+
+def test_lines_and_rows_of_a_text(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_bytes('\ufeffa,b\r\n"1\n2",3\n'.encode())
+    with open_text(path) as file:
+        assert list(csv_rows(file)) == [(1, ["a", "b"]), (3, ["1\n2", "3"])]
+    path.write_text("a\n" + "b" * (LONGEST_LINE + 1))
+    with open_text(path) as file, pytest.raises(ValueError, match=f"line 2 is longer than {LONGEST_LINE} characters"):
+        list(lines_of(file))
+
+
+def test_arrays_by_name(tmp_path):
+    np.savez(tmp_path / "a.npz", one=np.arange(3), two=np.eye(2))
+    assert {name: array.shape for name, array in named_arrays(tmp_path / "a.npz", ("two", "x")).items()} == {
+        "two": (2, 2)
+    }

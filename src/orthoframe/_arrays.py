@@ -1,10 +1,10 @@
-"""Arrays of numpy in files, read without believing what a header promises."""
+"""Arrays of numpy in files, read without trusting their headers."""
 
 import io
 import math
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 from orthoframe._files import parsed, read_up_to
 from orthoframe.errors import brief
 
-_HEAD = 2**14  # bytes of a file that may belong to the header of an array; numpy takes at most 10,000
+_HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
-_LARGEST = 2**63  # bytes that no file has
+_LARGEST = 2**63  # bytes; no file is larger
 
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file of numpy whose header was read, and agrees with the number of bytes that follow it.
+    """An array in a file of numpy, whose header agrees with the number of bytes that follow it.
 
     Attributes:
         shape: Its shape.
@@ -46,12 +46,12 @@ class StoredArray:
             data = parsed(lambda size: read_up_to(file, size), count)
         if len(data) < count:
             raise ValueError(f"it ends after {len(data)} of {count} bytes")
-        found = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
-        if self.dtype.kind == "U" and found.size:
+        array = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
+        if self.dtype.kind == "U" and array.size:
             points = np.frombuffer(data, self.dtype.byteorder.replace("=", "") + "u4")
             if points.max() > 0x10FFFF or ((points >> 11) == 0x1B).any():  # beyond Unicode, or half a character
                 raise ValueError("its strings are not Unicode text")
-        return found
+        return array
 
     def rows(self, together: int) -> Iterator[NDArray[Any]]:
         """The rows of an array `[rows, dim]` that is stored by rows, some at a time."""
@@ -72,13 +72,13 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
 
     Args:
         stream: Opens the `.npy` file, or a member of an archive, at its start.
-        size: The bytes that the file or member has.
+        size: The number of bytes of the file or member.
 
     Raises:
-        ValueError: If it is not a plain array, or has not as many bytes as its header says; nothing is allocated.
+        ValueError: If it is not a plain array, or its size is not what the header says; nothing is allocated.
     """
     with stream() as file:
-        head = io.BytesIO(parsed(file.read, min(size, _HEAD)))
+        head = io.BytesIO(parsed(file.read, min(size, _HEADER_BYTES)))
     try:
         shape, by_columns, dtype = parsed(_header, head)
     except ValueError:  # numpy's words advise what cannot be done here
@@ -103,8 +103,18 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
         return readers[np.lib.format.read_magic(file)](file)
 
 
+def named_arrays(path: Path, names: Iterable[str]) -> dict[str, StoredArray]:
+    """The arrays of an `.npz` file that have one of these names, none of them read yet.
+
+    Raises:
+        ValueError: If the file is not an archive, or one of them is not a plain array.
+    """
+    archive = ArrayArchive(path)
+    return {name: archive[name] for name in names if name in archive.names}
+
+
 class ArrayArchive:
-    """The arrays of an `.npz` file by name; each is looked at when it is asked for.
+    """The arrays of an `.npz` file by name; a header is read when its array is asked for.
 
     Raises:
         ValueError: If the file is not an archive.

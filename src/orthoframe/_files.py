@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, read with one sentence for whatever is wrong, and folders with one writer."""
+"""Files: written whole or not at all, read up to a size, one sentence for any error; folders with one writer."""
 
 import csv
 import json
@@ -8,16 +8,24 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, AnyStr, Protocol, TypeVar
+from typing import IO, Any, Protocol, TypeVar
 
 from orthoframe.errors import DataError, InputError, OrthoframeError, brief
 
-_TEMPORARY = ".orthoframe."  # what the names of files that are not whole yet start with
-_POLL_SECONDS = 0.2  # between two looks at a lock that another process holds
+LARGEST_JSON = 2**22
+"""Bytes of a file in JSON, or of a safetensors header; as objects of Python they may take 30 times as much memory."""
+LARGEST_RECORDS = 2**30
+"""Bytes of a file in JSON that grows with the classes and epochs of a run, or the cells of a study."""
+LARGEST_TEXT = 2**30
+"""Bytes of a text file of lines or rows, such as a .csv file."""
+LONGEST_LINE = 2**23
+"""Characters of a line in a text file."""
+
+_TEMPORARY = ".orthoframe."  # the start of the names of files that are not whole yet
+_POLL_SECONDS = 0.2  # between two attempts at a lock that another process holds
 _D = TypeVar("_D")
 _T = TypeVar("_T")
 _PIECE = 2**20  # bytes that are read at a time
-_ENTRIES = 2**22  # of JSON, which take a quarter of a gigabyte
 
 
 def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object]) -> None:
@@ -47,9 +55,9 @@ def write_atomic(path: Path, content: bytes | str | Callable[[IO[bytes]], object
 
 
 def json_ready(value: Any, digits: int | None = None) -> Any:
-    """The same in types that JSON knows: lists for tuples, tensors and arrays, None for a number that is not finite.
+    """Convert a value to types of JSON: lists for tuples, tensors and arrays, None for a number that is not finite.
 
-    Numbers are rounded to as many significant digits, if these are given.
+    With `digits`, numbers are rounded to as many significant digits.
 
     Examples:
         >>> json_ready({"time": math.inf, "pair": (1, math.nan, 0.123456789)}, digits=6)
@@ -125,9 +133,9 @@ def reading(path: Path, kind: str, error: type[OrthoframeError] = InputError) ->
 
 
 def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
-    """What a parser makes of data that may be broken; a `ValueError` of one line, whatever the parser raises.
+    """Parse data that may be broken; a `ValueError` of one line, whatever the parser raises.
 
-    Errors of the system, and about data that a file only names, come through.
+    Errors of the system, and errors about data that a file only names, pass through.
 
     Examples:
         >>> import json
@@ -148,80 +156,68 @@ class _Readable(Protocol):
 
 
 def read_up_to(file: _Readable, count: int) -> bytearray:
-    """The next `count` bytes, or all there are; memory grows with what comes, not with what is asked for."""
+    """The next `count` bytes, or all there are; memory grows with the bytes that come, not with `count`."""
     data = bytearray()
     while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):
         data += piece
     return data
 
 
-def read_small(path: Path, most: int = 2**24) -> bytes:
-    """All bytes of a file that has few of them: as JSON, they may take thirty times as much memory.
+def check_file_size(path: Path, most: int) -> None:
+    """Raise a `ValueError` for a file of more than `most` bytes, before it is read."""
+    if path.stat().st_size > most:
+        raise ValueError(f"it has more than {most} bytes")
+
+
+def read_small(path: Path, most: int = LARGEST_JSON) -> bytes:
+    """All bytes of a file.
 
     Raises:
         ValueError: If there are more than `most`.
     """
+    check_file_size(path, most)
+    return path.read_bytes()
+
+
+def open_tensors(path: Path, framework: str = "pt") -> Any:
+    """Open a safetensors file.
+
+    Raises:
+        ValueError: If its header has more than `LARGEST_JSON` bytes.
+    """
+    from safetensors import safe_open
+
     with path.open("rb") as file:
-        data = file.read(most + 1)
-    if len(data) > most:
-        raise ValueError(f"it has more than {most} bytes")
-    return data
+        if int.from_bytes(file.read(8), "little") > LARGEST_JSON:
+            raise ValueError(f"its header has more than {LARGEST_JSON} bytes, or it is not a safetensors file")
+    return safe_open(path, framework=framework)
 
 
-def short_lines(file: IO[AnyStr], most: int = 2**23) -> Iterator[AnyStr]:
-    """The lines of a file; a `ValueError` for one that is longer than `most`, which nobody wrote."""
+def open_text(path: Path) -> IO[str]:
+    """Open a text file in UTF-8, such as a .csv file; use it with `lines_of` or `csv_rows`.
+
+    Raises:
+        ValueError: If it has more than `LARGEST_TEXT` bytes.
+    """
+    check_file_size(path, LARGEST_TEXT)
+    return path.open(newline="", encoding="utf-8-sig")
+
+
+def lines_of(file: IO[str]) -> Iterator[str]:
+    """The lines of a text file; a `ValueError` for one that is longer than `LONGEST_LINE`."""
     number = 0
-    while line := file.readline(most + 1):
+    while line := file.readline(LONGEST_LINE + 1):
         number += 1
-        if len(line) > most:
-            raise ValueError(f"line {number} is longer than {most} characters")
+        if len(line) > LONGEST_LINE:
+            raise ValueError(f"line {number} is longer than {LONGEST_LINE} characters")
         yield line
 
 
-def csv_rows(file: IO[str], most: int = 2**23, *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a .csv file with the numbers of their lines; a `ValueError` for one longer than `most`.
-
-    A row may go over any number of lines, each of them short, because quoted fields may. With `strict`, a `csv.Error`
-    tells quotes that are wrong.
-    """
-    length = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal length
-        for line in short_lines(file, most):
-            length += len(line)
-            if length > most:
-                raise ValueError(f"a row is longer than {most} characters")
-            yield line
-
-    reader = csv.reader(lines(), strict=strict)
+def csv_rows(file: IO[str], *, strict: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a .csv file with the numbers of their lines; with `strict`, a `csv.Error` for wrong quotes."""
+    reader = csv.reader(lines_of(file), strict=strict)
     try:
         for row in reader:
-            length = 0
             yield reader.line_num, row
     except csv.Error as error:
         raise csv.Error(f"line {reader.line_num}: {error}") from None
-
-
-def few_entries(text: AnyStr, before: tuple[int, int] = (0, 0)) -> AnyStr:
-    """A text in JSON as it is; a `ValueError` if it would take far more memory as objects of Python than as text.
-
-    Args:
-        text: The text.
-        before: Entries and characters of other texts that are in memory too, as `count_entries` counts them.
-
-    Examples:
-        >>> few_entries("[" + "[]," * 5_000_000 + "[]]")
-        Traceback (most recent call last):
-        ValueError: it has too many entries for its length
-    """
-    entries, length = (sum(pair) for pair in zip(before, count_entries(text), strict=True))
-    if entries > _ENTRIES + length // 24:  # a number with all its digits takes little more than its text
-        raise ValueError("it has too many entries for its length")
-    return text
-
-
-def count_entries(text: str | bytes) -> tuple[int, int]:
-    """At most how many entries of some 64 bytes a text in JSON has, and its length."""
-    comma, brace = (",", "{") if isinstance(text, str) else (b",", b"{")
-    return text.count(comma) + 4 * text.count(brace), len(text)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Every named choice, and the checks of choices, counts and numbers; importing it loads nothing heavy."""
 
 import math
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
@@ -90,13 +91,44 @@ Imbalance = Literal["step", "long-tail", "none"]
 """Which classes are made small: the second half, every class a little more than the one before, or none."""
 
 Fit = Literal["pad", "crop", "stretch"]
-"""How an image of another shape gets its size: with a border, without its margins, or out of proportion."""
+"""How an image of another shape gets its size: with a border, without its margins, or distorted."""
 
 MOST_PIXELS = 2**25
 """The most pixels of an image; a larger file is refused before it is decoded."""
 
-OWN_FILES = ("folder", "csv", "npz")
-"""Kinds of data that a user has in files, before a colon; other names are those of benchmark sets."""
+
+@dataclass(frozen=True, kw_only=True)
+class DataKind:
+    """A kind of data that `load_data` reads; its reader is in `orthoframe.data`.
+
+    Attributes:
+        path: What follows the kind and a colon in a name; empty if the kind is the name.
+        own: Whether the data is the user's own, not a benchmark set.
+        takes: The arguments of `load_data` that have an effect, apart from those that all kinds take.
+    """
+
+    path: str = ""
+    own: bool = False
+    takes: tuple[str, ...] = ()
+
+
+_FOR_IMAGE_FILES = ("size", "channels", "fit", "memory", "workers")
+
+DATA_KINDS = {
+    "digits": DataKind(),
+    "mnist": DataKind(takes=("folder",)),
+    "fashion-mnist": DataKind(takes=("folder",)),
+    "cifar10": DataKind(takes=("folder",)),
+    "cifar100": DataKind(takes=("folder",)),
+    "folder": DataKind(path="PATH", own=True, takes=_FOR_IMAGE_FILES),
+    "csv": DataKind(path="FILE", own=True, takes=(*_FOR_IMAGE_FILES, "columns")),
+    "npz": DataKind(path="FILE", own=True),
+    "dataset": DataKind(own=True),  # images from Python, see `as_data`
+}
+"""The kinds of data by name, or by the part of the name before a colon."""
+
+OWN_FILES = tuple(kind for kind, entry in DATA_KINDS.items() if entry.path)
+"""Kinds of data whose names end in a path."""
 
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
@@ -140,41 +172,44 @@ def is_own_data(name: str) -> bool:
         >>> is_own_data("folder:cats"), is_own_data("mnist")
         (True, False)
     """
-    return name.partition(":")[0] in (*OWN_FILES, "dataset")
+    return _kind_of(name).own
 
 
 def has_data_dir(name: str) -> bool:
-    """Whether data is looked for in the folder of all data, by its name; an unknown name may be meant for one that is.
+    """Whether data is in the folder of benchmark sets, by its name; True for an unknown name, which may be misspelt.
 
     Examples:
         >>> has_data_dir("mnist"), has_data_dir("digits"), has_data_dir("folder:cats")
         (True, False, False)
     """
-    return name != "digits" and not is_own_data(name)
+    return "folder" in _kind_of(name).takes
 
 
 def has_files(name: str) -> bool:
-    """Whether data is in image files, which have sizes of their own and are decoded, by its name.
+    """Whether data is in image files, which must be decoded and may differ in size, by its name.
 
     Examples:
         >>> has_files("csv:cats.csv"), has_files("npz:cats.npz")
         (True, False)
     """
-    return name.partition(":")[0] in ("folder", "csv")
+    return "size" in _kind_of(name).takes
+
+
+def _kind_of(name: str) -> DataKind:
+    return DATA_KINDS.get(name.partition(":")[0], DataKind(takes=("folder",)))
 
 
 def check_choice(name: str, value: object, kind: Any) -> None:
-    """Raise an `OptionError` for a value that is not one of those that a `Literal` lists.
+    """Raise an `OptionError` for a value that is not in a `Literal`, or not a key of a table.
 
     Examples:
         >>> check_choice("head", "cubic", Head)
         Traceback (most recent call last):
         orthoframe.errors.OptionError: head must be one of 'linear', 'none', not 'cubic'
     """
-    if value not in get_args(kind):
-        raise OptionError(
-            Option(name), f" must be one of {', '.join(map(repr, get_args(kind)))}, not {brief(repr(value))}"
-        )
+    choices = get_args(kind) or tuple(kind)
+    if value not in choices:
+        raise OptionError(Option(name), f" must be one of {', '.join(map(repr, choices))}, not {brief(repr(value))}")
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:

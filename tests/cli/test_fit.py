@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from orthoframe.cli import main
-from orthoframe.embedding import Embedder, ImageList, embed
+from orthoframe.embedding import FeatureExtractor, ImageList, embed
 from orthoframe.sklearn import FrameClassifier
 
 COUNTS = [60, 20, 5]
@@ -140,8 +140,17 @@ def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
         Image.fromarray(pixels).save(paths[-1])
     splits = np.array((["train"] * 4 + ["test"] * 2) * 5)
     labels = np.arange(30) % 2
-    images = ImageList("images", tuple(paths), tuple(map(str, paths)), labels, ("red", "green"), splits)
-    flat = Embedder("pixels", torch.nn.Flatten(), (3, 2, 2), 12, (0.0,) * 3, (1.0,) * 3)
+    images = ImageList(
+        source="images",
+        paths=tuple(paths),
+        names=tuple(map(str, paths)),
+        labels=labels,
+        classes=("red", "green"),
+        splits=splits,
+    )
+    flat = FeatureExtractor(
+        name="pixels", network=torch.nn.Flatten(), image_shape=(3, 2, 2), dim=12, mean=(0.0,) * 3, std=(1.0,) * 3
+    )
     embed(images, flat, Path("features"), shard_size=7)
     said = fitted(capsys, "features", "--out", "out")
     assert "20 rows of 2 classes to train on, 10 held out (rows marked as test)" in said
@@ -149,7 +158,7 @@ def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
     lines = fitted(capsys, "features", "--apply", "out").splitlines()
     assert lines[0] == "row,class,green,red"
     assert [line.split(",")[:2] for line in lines[1:3]] == [["0.png", "red"], ["1.png", "green"]]
-    unlabelled = ImageList("images", tuple(paths), tuple(map(str, paths)))
+    unlabelled = ImageList(source="images", paths=tuple(paths), names=tuple(map(str, paths)))
     embed(unlabelled, flat, Path("new"))
     assert fitted(capsys, "new", "--apply", "out").splitlines() == lines
     assert main(["fit", "new", "--out", "other"]) == 2

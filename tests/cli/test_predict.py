@@ -243,7 +243,7 @@ def test_other_modes_and_sizes(finished_run, images, capsys):
         ("torn.png", "torn.png: the image is broken"),
         ("deep.tif", "deep.tif: more than 16 bits per channel"),
         ("missing.png", "missing.png: No such file or directory"),
-        ("*.webp", "*.webp: no file has such a name"),
+        ("*.webp", "*.webp: no file matches"),
         ("empty", "empty: there are no images in this folder"),
         ("a" * 300, "aaaa"),
     ],

@@ -16,9 +16,10 @@ import pytest
 import torch
 from tests.data.reference_data import cifar_bytes, idx_bytes, write_idx
 
-from orthoframe.data import Normaliser, data_folder, load_data
-from orthoframe.data._datasets import SOURCES
-from orthoframe.errors import DataError
+from orthoframe.data import READERS, Columns, DataParts, LabelledImages, Normaliser, data_folder, load_data
+from orthoframe.data._sources import SOURCES
+from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.options import DATA_KINDS, DataKind, has_files, is_own_data
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -86,7 +87,7 @@ def test_digits_are_those_of_scikit_learn(found, monkeypatch):
     from sklearn.datasets import load_digits
 
     if not found:
-        monkeypatch.setattr("orthoframe.data._datasets.find_spec", lambda _: None)
+        monkeypatch.setattr("orthoframe.data._readers.find_spec", lambda _: None)
     data, expected = load_data("digits"), load_digits()
     pixels = torch.cat([data.train.pixels, data.test.pixels]).flatten(1)
     labels = torch.cat([data.train.labels, data.test.labels])
@@ -282,6 +283,41 @@ def test_an_unknown_name(name):
         load_data(name)
     with pytest.raises(ValueError, match="seed must be at least 0, not -1"):
         load_data("digits", seed=-1)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kinds"),
+    [
+        ("folder:x", {"columns": Columns(label="kind")}, "csv:FILE"),
+        ("npz:x", {"channels": 1}, "folder:PATH and csv:FILE"),
+        ("mnist", {"fit": "crop"}, "folder:PATH and csv:FILE"),
+        ("cifar10", {"size": (8, 8)}, "folder:PATH and csv:FILE"),
+        ("digits", {"memory": 1}, "folder:PATH and csv:FILE"),
+        ("npz:x", {"workers": 1}, "folder:PATH and csv:FILE"),
+        ("digits", {"folder": "data"}, "mnist, fashion-mnist, cifar10 and cifar100"),
+    ],
+)
+def test_an_argument_without_effect_is_refused(name, options, kinds):
+    with pytest.raises(OptionError) as refused:
+        load_data(name, **options)
+    assert refused.value.args == (Option(*options), f" is for {kinds}, not for ", Option("data", name))
+
+
+def test_a_reader_is_an_entry_of_a_table(monkeypatch):
+    def read(request):
+        pixels = torch.full((10, 1, *request.size), len(str(request.path)), dtype=torch.uint8)
+        return DataParts(parts={"train": LabelledImages(pixels, torch.arange(10) % 2, ("a", "b"))}, test_fraction=0.4)
+
+    assert set(READERS) == set(DATA_KINDS) - {"dataset"}
+    monkeypatch.setitem(READERS, "toy", read)
+    monkeypatch.setitem(DATA_KINDS, "toy", DataKind(path="PATH", own=True, takes=("size",)))
+    data = load_data("toy:four", size=(2, 3))
+    assert (len(data.train), len(data.test), data.train.image_shape) == (6, 4, (1, 2, 3))
+    assert data.train.pixels.unique().tolist() == [4]
+    assert is_own_data("toy:four")
+    assert has_files("toy:four")
+    with pytest.raises(OptionError):
+        load_data("toy:four", channels=3)
 
 
 def test_importing_the_room_brings_nothing_heavy():

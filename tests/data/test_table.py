@@ -67,8 +67,8 @@ def test_frames_of_one_video_stay_together(tmp_path):
         (b"path,label\na.png\n", "line 2 has no entry in the column 'label'"),
         (b"path,label,split\na.png,x,dev-null\n", "line 2: a split is train, validation or test, not 'dev-null'"),
         (b"path,label,split\na.png,x,test\n", "class 'x' has no training image"),
-        (b"path,label\n\xff,x\n", "not a table in CSV and UTF-8"),
-        (b'path,label\n"a.png,x\n', "not a table in CSV and UTF-8"),
+        (b"path,label\n\xff,x\n", "not UTF-8 text"),
+        (b'path,label\n"a.png,x\n', "not a table in CSV"),
         (b"path,label\nnone.png,x\n", "none.png: No such file or directory"),
     ],
 )

@@ -13,9 +13,10 @@ import pytest
 import torch
 from PIL import Image
 
+from orthoframe._processes import LaunchedProcess
 from orthoframe.data import Normaliser, Preparation
-from orthoframe.embedding import Embedder, ImageList, ProcessShare, embed, list_images, process_share, read_embedding
-from orthoframe.errors import DataError, OptionError
+from orthoframe.embedding import FeatureExtractor, ImageList, embed, list_images, read_embedding
+from orthoframe.errors import DataError
 
 CLASSES = {"green": 20, "red": 9, "yellow": 4}
 COMMAND = [sys.executable, "-c", "import sys; from orthoframe.cli import main; sys.exit(main())"]
@@ -52,7 +53,13 @@ def small(seed=0, name="small", mean=0.5):
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 5), torch.nn.BatchNorm1d(5))
-    return Embedder(name, network, (3, 8, 8), 5, (mean,) * 3, (0.25,) * 3)
+    return extractor(network, name, 5, mean, 0.25)
+
+
+def extractor(network, name="", dim=3, mean=0.0, std=1.0):
+    return FeatureExtractor(
+        name=name, network=network, image_shape=(3, 8, 8), dim=dim, mean=(mean,) * 3, std=(std,) * 3
+    )
 
 
 def contents(folder):
@@ -60,8 +67,8 @@ def contents(folder):
 
 
 def test_features_are_those_of_the_network(photos, tmp_path):
-    images, embedder = list_images([f"folder:{photos}"]), small()
-    result = embed(images, embedder, tmp_path / "out", batch_size=4, shard_size=10)
+    images, made = list_images([f"folder:{photos}"]), small()
+    result = embed(images, made, tmp_path / "out", batch_size=4, shard_size=10)
     assert (result.rows, result.dim, result.shards, result.written, result.missing) == (33, 5, 4, 4, 0)
     assert result.failed == ()
     found = read_embedding(tmp_path / "out")
@@ -71,15 +78,15 @@ def test_features_are_those_of_the_network(photos, tmp_path):
     assert found.splits is None
     pixels = torch.stack([Preparation((3, 8, 8), "crop")(photos / path) for path in found.paths])
     with torch.no_grad():
-        wanted = embedder.network(Normaliser(embedder.mean, embedder.std)(pixels))
-    assert np.allclose(found.features, wanted.numpy(), atol=1e-6)
+        expected = made.network(Normaliser(made.mean, made.std)(pixels))
+    assert np.allclose(found.features, expected.numpy(), atol=1e-6)
 
 
 def test_many_images_are_decoded_by_workers(photos, tmp_path):
     images = list_images([f"folder:{photos}"])
     times = 20
     names = tuple(f"{turn}/{name}" for turn in range(times) for name in images.names)
-    many = ImageList("many", images.paths * times, names)
+    many = ImageList(source="many", paths=images.paths * times, names=names)
     for workers in (0, 2):
         embed(many, small(), tmp_path / str(workers), shard_size=300, workers=workers)
     assert contents(tmp_path / "0") == contents(tmp_path / "2")
@@ -92,7 +99,7 @@ def test_any_number_of_processes_write_the_same(photos, tmp_path):
     images = list_images([f"folder:{photos}"])
     embed(images, small(), tmp_path / "one", shard_size=10)
     for place, missing in ((1, 3), (0, 1), (2, 0)):
-        result = embed(images, small(), tmp_path / "three", shard_size=10, share=ProcessShare(place, 3))
+        result = embed(images, small(), tmp_path / "three", shard_size=10, process=LaunchedProcess(place, 3))
         assert result.missing == missing
     assert contents(tmp_path / "three") == contents(tmp_path / "one")
 
@@ -122,9 +129,9 @@ def test_others_are_refused_by_name(photos, tmp_path):
         (r"it was made with fit='crop', not fit='pad'", images, small(), {"fit": "pad"}),
         (r"it was made with shard_size=4096, not shard_size=9", images, small(), {"shard_size": 9}),
     ]
-    for sentence, given, embedder, options in refused:
+    for sentence, others, network, options in refused:
         with pytest.raises(DataError, match=sentence):
-            embed(given, embedder, out, **options)
+            embed(others, network, out, **options)
     Image.new("RGB", (30, 30)).save(photos / "red" / "00.png")
     with pytest.raises(DataError, match="and these have changed since"):
         embed(list_images([f"folder:{photos}"]), small(), out)
@@ -136,7 +143,7 @@ def test_others_are_refused_by_name(photos, tmp_path):
 
 def test_networks_without_weights_are_told_apart():
     def digest(network):
-        return Embedder("", network, (3, 8, 8), 3, (0.0,) * 3, (1.0,) * 3).digest()
+        return extractor(network).digest()
 
     assert digest(torch.nn.Flatten()) != digest(torch.nn.Flatten(2))
     assert digest(torch.nn.Flatten()) == digest(torch.nn.Flatten())
@@ -224,22 +231,6 @@ def test_folders_that_are_not_whole(photos, tmp_path):
         read_embedding(out)
     with pytest.raises(DataError, match=r"manifest.json: No such file"):
         read_embedding(tmp_path)
-
-
-def test_which_process_this_is(monkeypatch):
-    monkeypatch.setenv("SLURM_PROCID", "3")
-    monkeypatch.setenv("SLURM_NTASKS", "4")
-    monkeypatch.setenv("SLURM_LOCALID", "1")
-    assert process_share() == ProcessShare(3, 4, 1)
-    monkeypatch.setenv("RANK", "1")
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert process_share() == ProcessShare(1, 2, 0)
-    monkeypatch.setenv("RANK", "2")
-    with pytest.raises(OptionError, match="RANK must be below WORLD_SIZE, which is 2, not 2"):
-        process_share()
-    monkeypatch.setenv("RANK", "one")
-    with pytest.raises(OptionError, match="the environment variable RANK must be a whole number, not 'one'"):
-        process_share()
 
 
 def command(*words, launcher=()):

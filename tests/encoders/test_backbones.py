@@ -213,10 +213,10 @@ def test_what_is_not_an_image_model(models, tmp_path):
     (tmp_path / "empty").mkdir()
     expected = {
         "bert": "BertModel is not a model of images; give one that takes pixel_values",
-        "mae": "it gives other features each time",
+        "mae": "its features differ from call to call",
         "pickled": "there is no model.safetensors in it; save it with model.save_pretrained",
-        "unprocessed": "there is no preprocessor_config.json in it, which says the size of images",
-        "half": "the file has no weights for embeddings",
+        "unprocessed": "there is no preprocessor_config.json in it, which has the size of images",
+        "half": "the checkpoint lacks embeddings",
         "small": r"it does not take images of shape \[2, 3, 24, 24\]",
         "empty": "transformers cannot use it",
         "missing": "no such folder",
@@ -268,7 +268,7 @@ def test_a_factory(factories):
         ("{}:numbers", "numbers cannot be called; name a function that returns an nn.Module"),
         ("{}:nothing", "it must return an nn.Module, not NoneType"),
         ("{}:fails", r"called without arguments, it fails \(OSError: no weights\)"),
-        ("{}:Maps", r"it makes a tensor of shape \[2, 1, 8, 12\]; features \[2, dim\] are needed"),
+        ("{}:Maps", r"it returns a tensor of shape \[2, 1, 8, 12\]; features \[2, dim\] are needed"),
         ("{}:Falls", r"it does not take images of shape \[2, 1, 8, 12\] \(RuntimeError: out of order\)"),
         ("{}:Strange", "image_size must be a number or height and width"),
     ],

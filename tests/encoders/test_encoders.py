@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from orthoframe.encoders import MLP, Conv6, DenseNet, ResNet, ViT, make_encoder
+from orthoframe.encoders import ENCODERS, MLP, Conv6, DenseNet, EncoderEntry, ResNet, ViT, make_encoder
 from orthoframe.encoders._vit import patch_size
 from orthoframe.options import Model
 
@@ -40,6 +40,13 @@ def test_published_sizes(model, classifier, published, dimension):
     encoder = make_encoder(model, (3, 32, 32))
     assert encoder.out_features == dimension
     assert size(encoder) + classifier == published
+
+
+def test_an_encoder_is_an_entry_of_one_table(monkeypatch):
+    assert tuple(ENCODERS) == get_args(Model)
+    monkeypatch.setitem(ENCODERS, "toy", EncoderEntry(lambda shape, width, relu: MLP(shape, 2 * width), 3))
+    assert make_encoder("toy", (1, 8, 8)).out_features == 6
+    assert make_encoder("toy", (1, 8, 8), 5).out_features == 10
 
 
 def test_resnet_18_counted_by_hand():

@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.fuzz.cases import TARGETS, module_of, tried
+from tests.fuzz.cases import TARGETS, tried
 from tests.fuzz.running import SECONDS, limit_memory, parts_of, run_parts
 
 _SHOWN = 10  # kinds of failures per target
@@ -33,22 +33,22 @@ def main():
             parser.error("--case needs one --target")
         return _replay(targets[0], options.seed, options.case)
     counts = shares(targets, options.cases)
-    found, seconds = {target: [] for target in targets}, {}
+    failures_of, seconds = {target: [] for target in targets}, {}
     for target in targets:
         started = time.monotonic()
         parts = parts_of(target, options.seed, counts[target])
-        found[target] = run_parts(parts, options.processes, _Bar(target, counts[target]))
+        failures_of[target] = run_parts(parts, options.processes)
         seconds[target] = time.monotonic() - started
-        _show(target, counts[target], seconds[target], found[target])
-    failed = sum(map(len, found.values()))
+        _show(target, counts[target], seconds[target], failures_of[target])
+    failed = sum(map(len, failures_of.values()))
     print(f"{sum(counts.values()):,} cases, {failed:,} failures")
     if options.json:
         data = {
             target: {
                 "cases": counts[target],
                 "seconds": round(seconds[target], 1),
-                "failures": len(found[target]),
-                "kinds": _kinds(found[target]),
+                "failures": len(failures_of[target]),
+                "kinds": _kinds(failures_of[target]),
             }
             for target in targets
         }
@@ -58,22 +58,9 @@ def main():
 
 def shares(targets, cases):
     """How many cases each target gets: more where they take less time, and at least one."""
-    weights = {target: module_of(target).WEIGHT for target in targets}
+    weights = {target: TARGETS[target].weight for target in targets}
     whole = sum(weights.values())
     return {target: max(1, round(cases * weight / whole)) for target, weight in weights.items()}
-
-
-class _Bar:
-    """A line that is written over on a terminal."""
-
-    def __init__(self, target, total):
-        self.target, self.total, self.done, self.shown = target, total, {}, 0.0
-
-    def __call__(self, part, done):
-        self.done[part.first] = done
-        if sys.stderr.isatty() and time.monotonic() - self.shown > 0.5:
-            self.shown = time.monotonic()
-            print(f"\r{self.target:<12}{sum(self.done.values()):>10,} of {self.total:,} ", end="", file=sys.stderr)
 
 
 def _kinds(failures):
@@ -85,9 +72,8 @@ def _kinds(failures):
 
 
 def _show(target, cases, seconds, failures):
-    start = "\r" if sys.stderr.isatty() else ""
     speed = f"{cases:>10,} cases{seconds:8.1f} s{cases / seconds:8.0f}/s"
-    print(f"{start}{target:<12}{speed}  {len(failures):,} failures", flush=True)
+    print(f"{target:<12}{speed}  {len(failures):,} failures", flush=True)
     for kind in _kinds(failures)[:_SHOWN]:
         print(f"    {kind['cases']:>6} x {kind['kind']}\n             {kind['replay']}", flush=True)
 
@@ -97,7 +83,7 @@ def _replay(target, seed, case):
     shutil.rmtree(folder, ignore_errors=True)
     for part in ("valid", "case"):
         (folder / part).mkdir(parents=True)
-    valid = module_of(target).prepare((folder / "valid").absolute())
+    valid = TARGETS[target].prepare((folder / "valid").absolute())
     limit_memory()
     started = time.monotonic()
     failure = tried(target, seed, case, valid, (folder / "case").absolute())

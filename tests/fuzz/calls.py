@@ -6,13 +6,11 @@ from fractions import Fraction
 
 import numpy as np
 import torch
-from tests.fuzz.mutations import choice
+from tests.fuzz.mutations import Target, choice
 
 from orthoframe import BatchPlan, certify, coverage, loss_floor, measure, solve_ufm, supcon_loss
 from orthoframe.errors import InputError
 
-REFUSALS = (ValueError, TypeError, InputError)  # the last for batches in a file
-WEIGHT = 14
 _NAN, _INF = float("nan"), float("inf")
 _NUMBERS = (0, 1, 2, -1, 0.5, 1e-3, 1e-39, 5e-309, 1e-320, 1e200, 1e308, _NAN, _INF, -_INF, True, None, "", 10**30)
 _MORE = (10**400, 2**31, 2**63 - 1, 2**63, 2**64, Fraction(1, 3), Decimal("0.1"), 1j, b"x", [], [0.1], {}, object())
@@ -253,3 +251,7 @@ _RIGHT = {
     "BatchPlan": _right_plan,
     "solve_ufm": _right_ufm,
 }
+
+
+# InputError is for batches in a file.
+TARGETS = {"calls": Target((ValueError, TypeError, InputError), 14, prepare, make, read)}

@@ -8,17 +8,21 @@ import warnings
 import zlib
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from tests.fuzz import array_files, calls, extremes, image_files, network_files, options, run_files
 
-TARGETS = (
-    *("idx", "npz", "folder", "batches", "features", "labels", "encoder", "classifier", "checkpoint", "resumed"),
-    *("run", "study", "options", "calls", "embedding", "backbone"),
-)
-"""A module each, with what may be refused (`REFUSALS`), how many of all cases it gets (`WEIGHT`), `prepare(folder)`
-for valid inputs, `make(random, valid, folder)` for a hostile one, and `read(given)`, which asserts what is right."""
+TARGETS = {
+    **image_files.TARGETS,
+    **array_files.TARGETS,
+    **network_files.TARGETS,
+    **run_files.TARGETS,
+    **options.TARGETS,
+    **calls.TARGETS,
+    **extremes.TARGETS,
+}
+"""By name, see `Target`."""
 
 _LONGEST = 300
 _MEMORY = re.compile("allocate|out of memory", re.IGNORECASE)
@@ -39,10 +43,6 @@ class Failure:
         return f"make fuzz TARGET={self.target} SEED={self.seed} CASE={self.case}"
 
 
-def module_of(target):
-    return import_module(f"tests.fuzz.{target}")
-
-
 def generator(target, seed, case):
     """Of this case alone, so that it can be run alone."""
     return np.random.default_rng([seed, zlib.crc32(target.encode()), case])
@@ -61,15 +61,15 @@ def scratch():
 
 def tried(target, seed, case, valid, folder):
     """Run a case in a folder that is its own; the failure, or None."""
-    module = module_of(target)
-    given = module.make(generator(target, seed, case), valid, folder)
+    entry = TARGETS[target]
+    hostile = entry.make(case if entry.numbered else generator(target, seed, case), valid, folder)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of those that only a hostile file brings about
-            module.read(given)
+            entry.read(hostile)
         return None
     except Exception as error:
-        fault = _fault(error, module.REFUSALS)
+        fault = _fault(error, entry.refusals)
         if fault is None:
             return None
         details = "".join(traceback.format_exception(error))

@@ -7,8 +7,22 @@ import marshal
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
+
+
+class Target(NamedTuple):
+    """Something that reads hostile inputs."""
+
+    refusals: tuple[type[Exception], ...]  # the errors that are documented
+    weight: float  # its share of all cases
+    prepare: Callable[..., Any]  # (folder): the valid inputs
+    make: Callable[..., Any]  # (random, valid, folder): a hostile input
+    read: Callable[..., object]  # (input): reads it, and asserts that the result is right
+    numbered: bool = False  # whether `make` gets the number of the case instead of a generator
+
 
 NUMBERS = (0, 1, 2, 3, 7, 127, 128, 255, 256, 65535, 65536, 10**8, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**63 - 1)
 """What a field of a header may be made to say."""

@@ -8,13 +8,11 @@ from importlib import import_module
 from typing import Annotated, Literal, get_args, get_origin
 
 import numpy as np
-from tests.fuzz.mutations import choice
+from tests.fuzz.mutations import Target, choice
 
 from orthoframe.cli import main
 from orthoframe.cli._main import VERBS
 
-REFUSALS = ()
-WEIGHT = 1
 _LONGEST = 300
 _NUMBERS = "0 1 2 -1 1.5 nan inf -inf 1e400 1e-320 99999999999999999999 0x10 1_000 0.1:0.5 0.1:0.5:0.9 : 1: 5x3 3x"
 _WORDS = "x none None True é -- --json -h [] . / labels.npy x.png x.html missing/x.png npz: folder:missing ~nobody/x"
@@ -94,3 +92,6 @@ def read(given):
         assert lines, words
         assert all(line.startswith("orthoframe: ") for line in lines), (words, said)
         assert all(len(line) <= len("orthoframe: ") + _LONGEST for line in lines), (words, said)
+
+
+TARGETS = {"options": Target((), 1, prepare, make, read)}

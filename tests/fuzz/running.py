@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-from tests.fuzz.cases import Failure, module_of, scratch, tried
+from tests.fuzz.cases import TARGETS, Failure, scratch, tried
 from tests.processes import forked
 
 MEMORY = 512 * 2**20
@@ -33,8 +33,8 @@ def parts_of(target, seed, count, most=_TOGETHER):
     return [Part(target, seed, first, min(most, count - first)) for first in range(0, count, most)]
 
 
-def run_parts(parts, processes=2, on_progress=lambda part, done: None):
-    """Run parts side by side; the failures. `on_progress` is called with a part and how many of its cases are done."""
+def run_parts(parts, processes=2):
+    """Run parts side by side; the failures."""
     waiting, failures = deque(parts), []
     running: list[_Worker] = []
     with scratch() as folder:
@@ -45,18 +45,14 @@ def run_parts(parts, processes=2, on_progress=lambda part, done: None):
             for worker in list(running):
                 fault = worker.fault()
                 if fault is None and worker.process.is_alive():
-                    on_progress(worker.part, worker.done)
                     continue
                 running.remove(worker)
                 failures += worker.end()
                 if fault is not None:  # the cases after it are still to be tried
                     part, done = worker.part, worker.done
                     failures.append(Failure(part.target, part.seed, part.first + done, fault, worker.said()))
-                    on_progress(part, done + 1)
                     rest = part.count - done - 1
                     waiting.extendleft([Part(part.target, part.seed, part.first + done + 1, rest)] if rest > 0 else [])
-                else:
-                    on_progress(worker.part, worker.part.count)
     return failures
 
 
@@ -102,7 +98,7 @@ def _work(part, number, log):
         os.dup2(printed.fileno(), 2)
     with scratch() as folder, open(log, "w") as file:
         (folder / "valid").mkdir()
-        valid = module_of(part.target).prepare(folder / "valid")
+        valid = TARGETS[part.target].prepare(folder / "valid")
         limit_memory()
         (folder / "case").mkdir()
         for place in range(part.count):

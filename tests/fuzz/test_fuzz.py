@@ -1,10 +1,11 @@
 """A few hundred hostile inputs for every reader, and for the library's calls, with 512 MiB; `make fuzz` tries more."""
 
 import pytest
+from tests.fuzz import extremes
 from tests.fuzz.cases import TARGETS
 from tests.fuzz.running import parts_of, run_parts
 
-CASES = {"options": 100, "resumed": 10, "run": 150}
+CASES = {"options": 100, "resumed": 10, "run": 150, "extremes": extremes.COUNT}
 """Of the slow ones; the others have 300."""
 
 

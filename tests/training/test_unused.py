@@ -25,7 +25,9 @@ def test_what_image_files_alone_can_have(option, value, arrays, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     for data in ("digits", "mnist", f"npz:{arrays}"):
         assert main(["train", "--data", data, option, value]) == 2
-        assert capsys.readouterr().err == f"orthoframe: {option} is for image files, not for --data {data}\n"
+        assert (
+            capsys.readouterr().err == f"orthoframe: {option} is for folder:PATH and csv:FILE, not for --data {data}\n"
+        )
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,11 +12,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
 
 from orthoframe import _files
 from orthoframe._arrays import ArrayArchive, StoredArray, stored_array
-from orthoframe._files import csv_rows, short_lines
+from orthoframe._files import csv_rows, lines_of, open_tensors, open_text
 from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
 
 if TYPE_CHECKING:
@@ -43,13 +42,13 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
         raise InputError(Option("column"), f" is for .csv files, which {path} is not")
     with _reading(path):
         if path.suffix == ".txt":
-            with path.open(encoding="utf-8-sig") as lines:
-                labels = _numbers_or_names(_text_labels(short_lines(lines)), path)
+            with open_text(path) as file:
+                labels = _numbers_or_names(_text_labels(lines_of(file)), path)
         elif path.suffix == ".csv":
-            with path.open(newline="", encoding="utf-8-sig") as lines:
-                labels = _numbers_or_names(_csv_labels(lines, column, path), path)
+            with open_text(path) as file:
+                labels = _numbers_or_names(_csv_labels(file, column, path), path)
         elif path.suffix == ".safetensors":
-            with safe_open(path, framework="np") as tensors:
+            with open_tensors(path, "np") as tensors:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
         else:
             labels = _numpy_labels(path)
@@ -181,7 +180,7 @@ def _stored(path: Path, names: Iterable[str]) -> dict[str, tuple[Any, Any, Calla
         archive = ArrayArchive(path)
         arrays = {name: archive[name] for name in names if name in archive.names}
         return {name: (array.shape, array.dtype, array.read) for name, array in arrays.items()}
-    file: Any = safe_open(path, framework="pt")
+    file: Any = open_tensors(path)
     slices = {name: file.get_slice(name) for name in names if name in file.keys()}  # noqa: SIM118
     return {name: (part.get_shape(), part.get_dtype(), partial(file.get_tensor, name)) for name, part in slices.items()}
 
@@ -205,7 +204,7 @@ def _npz_array(path: Path, wanted: str | None, usual: str) -> StoredArray:
 
 
 def _safetensors(path: Path, key: str | None) -> FeatureFile:
-    file: Any = safe_open(path, framework="pt")
+    file: Any = open_tensors(path)
     tensor = file.get_slice(_pick(path, key, "features", list(file.keys())))
     return _sliced(path, tensor, tuple(tensor.get_shape()), tensor.get_dtype())
 
@@ -237,7 +236,7 @@ def _npz(path: Path, key: str | None) -> FeatureFile:
 
 def _csv(path: Path, _: str | None) -> FeatureFile:
     def lines() -> Iterator[tuple[int, list[str]]]:
-        with _reading(path), path.open(newline="", encoding="utf-8-sig") as file:
+        with _reading(path), open_text(path) as file:
             for number, fields in csv_rows(file):
                 if any(field.strip() for field in fields):
                     yield number, fields

@@ -1,4 +1,4 @@
-"""The pixels of image files, decoded by other processes, and what is made of them."""
+"""Image files, decoded by other processes and processed in threads."""
 
 import math
 from collections import deque
@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from orthoframe.data import Decoded, Preparation
 
-_TOGETHER, _BYTES = 64, 2**22  # images of a batch, and bytes of their pixels: batches pass through shared memory
-_FEW = 64  # images that are decoded sooner than other processes are started
+_BATCH, _BATCH_BYTES = 64, 2**22  # at most, because batches pass through shared memory
+_FEW = 64  # images, which are decoded sooner than other processes have started
 _T = TypeVar("_T")
 
 
 def decode_and(
     work: "Callable[[Decoded], _T]", paths: Sequence[Path], preparation: "Preparation", workers: int
 ) -> Iterator[_T]:
-    """What `work` makes of the pixels of files, in their order; it is called by several threads at a time.
+    """Call `work` on batches of decoded files, in several threads; its results come in the order of the files.
 
-    The threads of torch wait for each other by turning in circles, which takes the cores from the processes that
-    decode: two batches with one thread each are done sooner than one after the other with two.
+    The threads of torch spin while they wait for each other, which takes the cores from the processes that decode: two
+    batches with one thread each take less time than one after the other with two.
     """
     import torch
 
     from orthoframe.data import PreparedFiles, available_cores, decode
 
-    together = max(1, min(_TOGETHER, _BYTES // math.prod(preparation.image_shape)))
-    batches = [range(start, min(start + together, len(paths))) for start in range(0, len(paths), together)]
+    size = max(1, min(_BATCH, _BATCH_BYTES // math.prod(preparation.image_shape)))
+    batches = [range(start, min(start + size, len(paths))) for start in range(0, len(paths), size)]
     parts = decode(PreparedFiles(tuple(paths), preparation), batches, workers)
     threads, waiting = torch.get_num_threads(), deque[Future[_T]]()
     torch.set_num_threads(1)

@@ -13,19 +13,18 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.options import Fit
 
 if TYPE_CHECKING:
-    import torch
-
-    from orthoframe.embedding import Embedded, Embedder, ProcessShare
+    from orthoframe._processes import LaunchedProcess
+    from orthoframe.embedding import EmbedResult, FeatureExtractor
 
 
 @dataclass(frozen=True)
 class EmbedCommand:
-    """Write the features of images to a folder, by a backbone that others trained.
+    """Write the features of images by a pretrained backbone to a folder.
 
-    Features come in shards, features-00000.npz and so on, with paths, and labels, class names and splits if they are
-    known; orthoframe fit and orthoframe measure read them. A command that was stopped goes on with the missing shards
-    when it is given again. Under torchrun or srun each process writes its part of the shards. Exit status: 0 all images
-    are embedded, 1 some could not be read and are left out, 2 bad input. For example:
+    Features come in shards, features-00000.npz and so on, with paths, and with labels, class names and splits if there
+    are any; orthoframe fit and orthoframe measure read them. Run an interrupted command again to write the missing
+    shards. Under torchrun or srun each process writes its part of the shards. Exit status: 0 all images are embedded,
+    1 some could not be read and are left out, 2 bad input. For example:
 
     orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features
 
@@ -38,20 +37,20 @@ class EmbedCommand:
     """hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns one), or
     run:FOLDER (an encoder that orthoframe trained)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
-    """Where features are written; a folder that has other features is refused."""
+    """The folder of the features; one that has other features is refused."""
     fit: Fit | None = None
-    """How images get the size that the backbone needs: crop what is over, pad with white, or stretch (default: crop;
-    for a run as it was trained)."""
+    """How images get the size that the backbone needs: crop the margins, pad with white, or stretch (default: crop; for
+    a run the way it was trained)."""
     batch_size: int = 64
-    """Images that go through the backbone together."""
+    """Images per forward pass."""
     shard_size: int = 4096
-    """Images for each file of features."""
+    """Images per file of features."""
     workers: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
     """Processes that decode images (default: one per core)."""
     code: Flag = False
-    """Allow the Python function that a run names as its backbone, if there is one, to be imported and called."""
+    """Allow a run to import and call the Python function that it names as its backbone."""
     device: str = "auto"
-    """Where to compute: auto (a GPU if there is one), cpu, cuda, cuda:1 and so on."""
+    """The device: auto (a GPU if there is one), cpu, cuda, cuda:1 and so on."""
     path_column: str = "path"
     """The column of a csv:FILE with the paths of images, relative to the file."""
     label_column: str = "label"
@@ -61,36 +60,37 @@ class EmbedCommand:
 
     def run(self) -> int:
         """Write the shards of this process, and name the images that were left out."""
+        from orthoframe._processes import LaunchedProcess, find_device
         from orthoframe.data import Columns
-        from orthoframe.embedding import embed, list_images, process_share
+        from orthoframe.embedding import embed, list_images
 
-        share = process_share()
+        process = LaunchedProcess.here()
         if not (len(self.images) == 1 and self.images[0].startswith("csv:")):
             for name in ("path_column", "label_column", "split_column"):
                 if getattr(self, name) != getattr(EmbedCommand, name):
                     raise OptionError(Option(name), " needs csv:FILE")
         images = list_images(self.images, Columns(self.path_column, self.label_column, self.split_column))
-        device = _device(self.device, share)
-        embedder, fit = _embedder(self.backbone, self.code)
+        device = find_device(self.device, process.local)
+        extractor, fit = _feature_extractor(self.backbone, self.code)
         with writing(self.out, "out"), progress() as bar:
             task = bar.add_task("embedding", total=None)
             result = embed(
                 images,
-                embedder,
+                extractor,
                 self.out,
                 fit=self.fit or fit,
                 batch_size=self.batch_size,
                 shard_size=self.shard_size,
                 workers=self.workers,
                 device=device,
-                share=share,
+                process=process,
                 progress=lambda done, total: bar.update(task, completed=done, total=total),
             )
-        return self._told(result, share)
+        return self._report(result, process)
 
-    def _told(self, result: "Embedded", share: "ProcessShare") -> int:
-        """Say what is there. The process that finds all shards speaks for the others, which may have ended."""
-        who = f"process {share.place} of {share.count}: " if share.count > 1 else ""
+    def _report(self, result: "EmbedResult", process: "LaunchedProcess") -> int:
+        """Print the result. The process that finds all shards reports for the others, which may have ended."""
+        who = f"process {process.rank} of {process.count}: " if process.count > 1 else ""
         print(f"{who}{result.written} of {result.shards} shards written now", flush=True)
         if result.missing:
             print(f"{who}{result.missing} are not there yet: other processes write them, or the same command does")
@@ -102,31 +102,22 @@ class EmbedCommand:
         return int(bool(result.failed))
 
 
-def _embedder(name: str, code: bool) -> "tuple[Embedder, Fit]":
-    """The network by its name, and how its images get their size if nothing is said."""
+def _feature_extractor(name: str, code: bool) -> "tuple[FeatureExtractor, Fit]":
+    """The network by its name, and the default for `fit`."""
     from orthoframe.cli._encoder import encoder_of
-    from orthoframe.embedding import Embedder
+    from orthoframe.embedding import FeatureExtractor
     from orthoframe.encoders import load_backbone
 
     kind, _, path = name.partition(":")
     if kind != "run" or not path:
-        return Embedder.of(load_backbone(name)), "crop"
+        return FeatureExtractor.of(load_backbone(name)), "crop"
     trained = encoder_of(Path(path), code)
-    shape, scale = trained.image_shape, trained.normaliser
-    found = Embedder(name, trained.encoder, shape, trained.encoder.out_features, scale.mean, scale.std)
-    return found, trained.preparation.fit
-
-
-def _device(name: str, share: "ProcessShare") -> "torch.device":
-    """The device of this process: each has a GPU of its own, if there are enough."""
-    import torch
-
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        if name == "cuda":
-            device = torch.device("cuda", share.local % max(1, torch.cuda.device_count()))
-        return torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError):  # unknown to torch, or absent from this machine or build
-        raise OptionError(Option("device"), f" {name!r} is not available; use auto, cpu or cuda") from None
+    extractor = FeatureExtractor(
+        name=name,
+        network=trained.encoder,
+        image_shape=trained.image_shape,
+        dim=trained.encoder.out_features,
+        mean=trained.normaliser.mean,
+        std=trained.normaliser.std,
+    )
+    return extractor, trained.preparation.fit

@@ -83,9 +83,9 @@ class PredictCommand:
         workers = available_cores() if self.workers is None else self.workers
         if self.explain and not trained.has_frame:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
-        found = find_images(self.images)
-        if not found.paths:
-            raise InputError(brief(found.problems[0], _LONGEST))
+        paths, unmatched = find_images(self.images)
+        if not paths:
+            raise InputError(brief(unmatched[0], _LONGEST))
         if trained.calibration is None:
             why = "the encoder was trained without validation images, which would calibrate them"
             print(f"orthoframe: no confidences: {why}", file=sys.stderr)
@@ -94,14 +94,14 @@ class PredictCommand:
         if isinstance(sys.stdout, io.TextIOWrapper):  # a file name may be bytes that are no text
             sys.stdout.reconfigure(errors="surrogateescape")
 
-        problems, classified = list(found.problems), 0
+        problems, classified = list(unmatched), 0
         writer = csv.writer(sys.stdout, lineterminator="\n")
         bar = progress()
-        bar.disable = bar.disable or sys.stdout.isatty() or len(found.paths) < _MANY
+        bar.disable = bar.disable or sys.stdout.isatty() or len(paths) < _MANY
         with bar:
-            task = bar.add_task("images", total=len(found.paths))
-            work = partial(self._rows, paths=found.paths, trained=trained)
-            for rows, unread in decode_and(work, found.paths, trained.preparation, workers):
+            task = bar.add_task("images", total=len(paths))
+            work = partial(self._rows, paths=paths, trained=trained)
+            for rows, unread in decode_and(work, paths, trained.preparation, workers):
                 problems += unread
                 for row in rows:
                     if self.json:

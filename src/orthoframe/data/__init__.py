@@ -1,14 +1,20 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
 from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import Progress, data_folder, load_data
-from orthoframe.data._finding import Found, find_images
+from orthoframe.data._datasets import READERS, DataParts, DataRequest, Progress, data_folder, load_data
+from orthoframe.data._from_torch import as_data
 from orthoframe.data._images import Data, LabelledImages, Normaliser
-from orthoframe.data._imbalance import hold_out, imbalanced_indices, long_tail_counts, step_counts
-from orthoframe.data._listing import Columns, Listing, list_folder, list_table
+from orthoframe.data._imbalance import (
+    PROFILES,
+    equal_counts,
+    hold_out,
+    imbalanced_indices,
+    long_tail_counts,
+    step_counts,
+)
+from orthoframe.data._listing import Columns, Listing, find_images, list_folder, list_table
 from orthoframe.data._preparation import IMAGE_ENDINGS, Preparation
 from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
-from orthoframe.data._torch import as_data
 from orthoframe.options import MOST_PIXELS
 
 __all__ = [
@@ -16,6 +22,9 @@ __all__ = [
     "as_data",
     "data_folder",
     "Progress",
+    "READERS",
+    "DataRequest",
+    "DataParts",
     "Data",
     "LabelledImages",
     "Normaliser",
@@ -26,7 +35,6 @@ __all__ = [
     "Columns",
     "Listing",
     "find_images",
-    "Found",
     "list_folder",
     "list_table",
     "hold_out",
@@ -34,6 +42,8 @@ __all__ = [
     "IMAGE_ENDINGS",
     "MOST_PIXELS",
     "available_cores",
+    "PROFILES",
+    "equal_counts",
     "step_counts",
     "long_tail_counts",
     "imbalanced_indices",

@@ -18,7 +18,7 @@ class Augment:
 
     Args:
         padding: Width of the border, and so the largest shift in each direction, in pixels.
-        flip: Whether left and right may be exchanged.
+        flip: Whether to flip images horizontally at random.
 
     Raises:
         ValueError: For a negative padding, or a batch that is not [b, channels, height, width].
@@ -67,9 +67,9 @@ class Augment:
 def default_augmentation(name: str, height: int) -> Augment:
     """Default augmentation for a data set, given its name and the height of its images.
 
-    Images move by up to an eighth of their height, those of mnist by half of that because they are centred. Photographs
-    and clothes (cifar10, cifar100, fashion-mnist) are flipped. Digits are not, because they would become other signs,
-    nor are the images of a folder or a file, which may have a left and a right.
+    Images move by up to an eighth of their height; those of mnist by half of that, because they are centred.
+    Photographs and clothes (cifar10, cifar100, fashion-mnist) are flipped. Digits are not, because they would become
+    other signs, nor are the images of a folder or a file, which may have a left and a right.
 
     Examples:
         >>> default_augmentation("cifar10", 32)

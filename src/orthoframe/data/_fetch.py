@@ -14,22 +14,23 @@ import urllib3
 from filelock import FileLock
 
 from orthoframe._files import write_atomic
-from orthoframe.data._datasets import Progress, Source
+from orthoframe.data._datasets import Progress
+from orthoframe.data._sources import Source
 from orthoframe.errors import DataError
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
 _PIECE = 2**16
 
 
-def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Progress | None) -> None:
+def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Progress) -> None:
     """Download the missing files of a data set if that is allowed, or unpack them from an archive that is there.
 
     Only one process does it; others wait, and find the files.
     """
     if not allowed and not (source.archive and (folder / source.archive).is_file()):
-        raise DataError(_what_to_do(name, source, folder, "download=False"))
+        raise DataError(_advice(name, source, folder, "download=False"))
     try:
-        with _made(folder / source.folder), _locked(folder / f".{source.folder}.lock"):
+        with _new_folder(folder / source.folder), _locked(folder / f".{source.folder}.lock"):
             missing = source.missing(folder)
             if source.archive is None:
                 for file in missing:
@@ -37,12 +38,12 @@ def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Prog
             elif missing:
                 _fetch_archive(source, source.archive, missing, folder, progress)
     except OSError as error:
-        raise DataError(_what_to_do(name, source, folder, str(error))) from error
+        raise DataError(_advice(name, source, folder, str(error))) from error
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; those that are new and still empty in the end are removed."""
+def _new_folder(folder: Path) -> Iterator[None]:
+    """Make a folder and its parents; remove them in the end if they are new and still empty."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,8 +68,8 @@ def _fetch_archive(source: Source, archive: str, files: list[str], folder: Path,
     path = folder / archive
     if not path.is_file():
         download(source.url + archive, source.hashes[archive], path, progress)
-    elif (found := pooch.file_hash(str(path))) != source.hashes[archive]:
-        raise DataError(f"{path}: it has the SHA-256 {found}, and {source.hashes[archive]} was expected; delete it")
+    elif (actual := pooch.file_hash(str(path))) != source.hashes[archive]:
+        raise DataError(f"{path}: it has the SHA-256 {actual}, and {source.hashes[archive]} was expected; delete it")
     _unpack(path, source.folder, files, folder)
     path.unlink()
 
@@ -92,7 +93,7 @@ def _unpack(archive: Path, inside: str, files: list[str], folder: Path) -> None:
         raise DataError(f"{archive}: it lacks {', '.join(sorted(missing))}; delete it")
 
 
-def _what_to_do(name: str, source: Source, folder: Path, reason: str) -> str:
+def _advice(name: str, source: Source, folder: Path, reason: str) -> str:
     archive = f", or {source.url}{source.archive} into {folder}" if source.archive else f" (from {source.url})"
     return (
         f"{name} is not complete under {folder} and was not downloaded: {reason}; "
@@ -112,13 +113,13 @@ def download(url: str, sha256: str, target: Path, progress: Progress | None = No
         resumed = part.exists()
         if not (resumed and pooch.file_hash(str(part)) == sha256):  # else an attempt ended just before renaming
             _receive_all(url, part, target.name, progress)
-        found = pooch.file_hash(str(part))
-        if found == sha256:
+        actual = pooch.file_hash(str(part))
+        if actual == sha256:
             os.replace(part, target)
             return
         part.unlink()
         if not resumed:
-            raise DataError(f"{url} has the SHA-256 {found}, and {sha256} was expected; nothing was kept")
+            raise DataError(f"{url} has the SHA-256 {actual}, and {sha256} was expected; nothing was kept")
 
 
 def _receive_all(url: str, part: Path, name: str, progress: Progress | None) -> None:

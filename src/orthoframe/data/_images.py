@@ -15,7 +15,7 @@ from orthoframe.data._stream import StreamedPixels
 from orthoframe.errors import DataError
 from orthoframe.options import Fit
 
-_ROWS = 1024  # images that are counted together
+_ROWS = 1024  # images per histogram
 
 
 @dataclass(frozen=True, eq=False)  # comparing tensors gives no single truth value
@@ -27,7 +27,7 @@ class LabelledImages:
         labels: int64, [n], from 0 to k-1.
         classes: The names of the k classes.
         places: int64, [n], the position of each image in the data set that it was drawn from; None for a whole set.
-        checksums: uint64, [n], of the image files; None if images do not come from files of their own.
+        checksums: uint64, [n], of the image files; None if images do not come from image files.
 
     Raises:
         TypeError: For another dtype.
@@ -75,7 +75,7 @@ class LabelledImages:
 
     @property
     def class_counts(self) -> list[int]:
-        """Images of each class."""
+        """The number of images of each class."""
         counts: list[int] = torch.bincount(self.labels.cpu(), minlength=len(self.classes)).tolist()
         return counts
 
@@ -83,11 +83,11 @@ class LabelledImages:
         """The pixels `[b, channels, height, width]` of one list of positions after another, on a device."""
         if isinstance(self.pixels, Tensor):
             for batch in batches:
-                found = self.pixels.index_select(0, torch.from_numpy(batch).to(self.pixels.device))
-                yield found if device is None else found.to(device)
+                pixels = self.pixels.index_select(0, torch.from_numpy(batch).to(self.pixels.device))
+                yield pixels if device is None else pixels.to(device)
         else:
-            for found in self.pixels.batches(batches):
-                yield found if device is None else found.to(device)
+            for pixels in self.pixels.batches(batches):
+                yield pixels if device is None else pixels.to(device)
 
     def subset(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> "LabelledImages":
         """The images at `indices`, in their order; all classes are kept, also those without images."""
@@ -98,18 +98,18 @@ class LabelledImages:
         else:
             pixels = self.pixels.subset(index.numpy())
         return LabelledImages(
-            pixels,
-            self.labels.index_select(0, index.to(self.labels.device)),
-            self.classes,
-            torch.tensor(self.origins(index), dtype=torch.int64),
-            None if self.checksums is None else self.checksums[index.numpy()],
+            pixels=pixels,
+            labels=self.labels.index_select(0, index.to(self.labels.device)),
+            classes=self.classes,
+            places=torch.tensor(self.origins(index), dtype=torch.int64),
+            checksums=None if self.checksums is None else self.checksums[index.numpy()],
         )
 
     def origins(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> list[int]:
         """Positions of the images at `indices` in the data as it was read, before any subset."""
         index = torch.as_tensor(indices, dtype=torch.int64)
-        found: list[int] = (index if self.places is None else self.places[index]).tolist()
-        return found
+        origins: list[int] = (index if self.places is None else self.places[index]).tolist()
+        return origins
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,12 +117,12 @@ class Data:
     """Images for training, testing and perhaps validation; a `DataError` unless all have the same classes and size.
 
     Args:
-        train: What is trained on.
-        test: What is looked at once, at the end.
-        name: As it was asked for.
-        validation: What is looked at during training, and what choices are made by; None if there is none.
+        train: Training images.
+        test: Test images, which are used once, at the end.
+        name: The name of the data.
+        validation: Validation images, by which choices are made during training; None without.
         fit: How image files got their size.
-        left_out: Files in a folder that are not taken.
+        left_out: Files in a folder that are not images of a class.
         own_validation: Whether the data itself says which images are for validation.
     """
 
@@ -158,8 +158,8 @@ class Data:
             if isinstance(images.pixels, Tensor):
                 return images
             before, done = done, done + len(images)
-            told = None if progress is None else lambda number: progress(before + number)
-            return replace(images, pixels=images.pixels.held(told))
+            report = None if progress is None else lambda number: progress(before + number)
+            return replace(images, pixels=images.pixels.held(report))
 
         validation = None if self.validation is None else read(self.validation)
         return replace(self, train=read(self.train), test=read(self.test), validation=validation)
@@ -199,7 +199,7 @@ class Normaliser:
 
     @classmethod
     def of(cls, images: LabelledImages) -> "Normaliser":
-        """Mean and deviation of all pixels of each channel; a constant channel is only centred."""
+        """Mean and standard deviation of all pixels of each channel; a constant channel is only centred."""
         if 0 in images.pixels.shape:
             raise ValueError("there are no pixels to take the mean of")
         # From the counts of 256 values: sums of integers are exact, whatever the order in which a device adds.

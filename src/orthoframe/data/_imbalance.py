@@ -1,6 +1,6 @@
 """Profiles of class sizes, and samples drawn at random within each class."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,8 @@ from orthoframe.errors import DataError
 from orthoframe.options import check_count, check_number, check_size
 
 Indices = NDArray[np.int64]
-# One stream of random numbers per use: samples that are held out and samples that are kept are drawn independently.
-HELD_OUT, _KEPT, VALIDATION = 0, 1, 2
+# One stream of random numbers per use: test, training and validation samples are drawn independently.
+TEST_STREAM, _TRAINING_STREAM, VALIDATION_STREAM = 0, 1, 2
 
 
 def step_counts(num_classes: int, majority: int, ratio: float) -> list[int]:
@@ -67,12 +67,34 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
     return [max(1, int(majority * ratio ** (-c / last))) for c in range(num_classes)]
 
 
+def equal_counts(num_classes: int, majority: int, ratio: float = 1.0) -> list[int]:
+    """No imbalance: all classes have the same size, whatever the ratio.
+
+    Examples:
+        >>> equal_counts(3, 100)
+        [100, 100, 100]
+    """
+    _check(num_classes, majority, ratio)
+    return [majority] * num_classes
+
+
+PROFILES: dict[str, Callable[[int, int, float], list[int]]] = {
+    "step": step_counts,
+    "long-tail": long_tail_counts,
+    "none": equal_counts,
+}
+"""Imbalance profiles by name: number of classes, size of the largest, and ratio to class sizes.
+
+See `orthoframe.options.Imbalance`.
+"""
+
+
 def imbalanced_indices(
     labels: Tensor | NDArray[Any] | Sequence[int], class_counts: Sequence[int], *, seed: int
 ) -> Indices:
     """Draw `class_counts[c]` samples of each class c at random.
 
-    What is drawn of a class depends on the seed and on that class alone, and subsets are nested: profiles of different
+    The samples of a class depend on the seed and on that class alone, and subsets are nested: profiles of different
     ratio share as many samples as they can.
 
     Args:
@@ -105,14 +127,14 @@ def imbalanced_indices(
             raise DataError(
                 f"class {c} has {len(samples)} samples, and {counts[c]} were asked for; ask for no more than there are"
             )
-        drawn.append(_shuffled(samples, seed, _KEPT, c)[: counts[c]])
+        drawn.append(_shuffled(samples, seed, _TRAINING_STREAM, c)[: counts[c]])
     return np.sort(np.concatenate(drawn))
 
 
 def hold_out(
-    classes: NDArray[Any], fraction: float, seed: int, groups: NDArray[Any] | None = None, stream: int = HELD_OUT
+    classes: NDArray[Any], fraction: float, seed: int, groups: NDArray[Any] | None = None, stream: int = TEST_STREAM
 ) -> tuple[Indices, Indices]:
-    """Sorted indices of a part that is kept and one that is held out, with the same fraction of each class, rounded.
+    """Sorted indices of the samples to keep and the samples to hold out, the same fraction of each class, rounded.
 
     A class with two or more samples has at least one on each side; a single one is kept. With groups, all samples of a
     group are on the same side, and fractions are as near as that allows.
@@ -137,20 +159,20 @@ def _hold_out_groups(
     counts = np.zeros((len(names), int(classes.max(initial=-1)) + 1))
     np.add.at(counts, (group, classes), 1)
     total = counts.sum(0)
-    wanted, held, chosen = fraction * total, np.zeros_like(total), np.zeros(len(names), dtype=bool)
+    target, held, chosen = fraction * total, np.zeros_like(total), np.zeros(len(names), dtype=bool)
     for number in _shuffled(np.arange(len(names)), seed, stream):
         after = held + counts[number]
         # Relative to the size of each class, so that small ones count as much; and something is left to train on.
         here = counts[number] > 0
-        nearer = (np.abs(after - wanted) - np.abs(held - wanted))[here] / total[here]
+        nearer = (np.abs(after - target) - np.abs(held - target))[here] / total[here]
         if nearer.sum() < 0 and (after < total)[here].all():
             held, chosen[number] = after, True
     if not chosen.any() and len(names) > 1:  # the group that leaves something of each class, and is nearest
         left = [g for g in range(len(names)) if (counts[g] < total)[counts[g] > 0].all()]
         sums = counts.sum(1)
         chosen[[min(left, key=lambda g: abs(sums[g] - fraction * sums.sum()))] if left else []] = True
-    found = chosen[group]
-    return np.flatnonzero(~found), np.flatnonzero(found)
+    held_out = chosen[group]
+    return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
 def _shuffled(indices: Indices, seed: int, *stream: int) -> Indices:

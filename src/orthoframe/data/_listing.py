@@ -1,6 +1,7 @@
-"""Which image files there are, of which class and for what: from folders, or from a table."""
+"""Image files with their classes and splits, from folders or a table; and image files alone, by name."""
 
 import csv
+import glob
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,14 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from orthoframe._files import lines_of, open_text, reading
 from orthoframe.data._preparation import IMAGE_ENDINGS, ImageHead, read_head
 from orthoframe.errors import DataError, Option, brief
 
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 _PARTS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
-_MOST_BYTES = 2**33  # of files whose content is looked at before a run, to recognise them later
-_LEVELS = 3  # of folders below the one given, among which the one that was meant is looked for
-_SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # that are chosen from
+_MOST_HASHED = 2**33  # bytes of files; larger sets are recognised by the sizes of their files
+_LEVELS = 3  # of folders, in which a folder of classes is looked for to suggest it
+_SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # usual sizes of square images
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,9 @@ class Columns:
     """The names of the columns of a table of images.
 
     Attributes:
-        path: Of the file, relative to the table.
+        path: The file, relative to the table.
         label: The name of its class.
-        split: `train`, `test` or `validation`; None if the table does not say.
+        split: `train`, `test` or `validation`; None if the table has no splits.
         group: Images with the same entry, such as frames of one video, stay together when some are held out.
     """
 
@@ -37,7 +39,7 @@ class Columns:
     group: str | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Listing:
     """Image files, before any is decoded.
 
@@ -45,9 +47,9 @@ class Listing:
         paths: The files.
         labels: int64, [n].
         classes: The names of the classes.
-        parts: Positions of the images for `train`, `test` and `validation`; all for `train` if nothing says.
+        parts: Positions of the images for `train`, `test` and `validation`; all for `train` without splits.
         groups: [n], images that stay together; None if each stands alone.
-        left_out: Files in the folder that are not taken: not directly in the folder of a class, or of another kind.
+        left_out: Files that are not directly in the folder of a class, or not images.
     """
 
     paths: tuple[Path, ...]
@@ -58,7 +60,7 @@ class Listing:
     left_out: tuple[str, ...] = ()
 
     def heads(self) -> Iterator[ImageHead]:
-        """Sizes and colours of all files.
+        """Size and colours of each file.
 
         Raises:
             DataError: At the end, if some of them cannot be read.
@@ -75,9 +77,9 @@ class Listing:
             raise DataError(f"{broken[0]}{others}")
 
     def checksums(self) -> NDArray[np.uint64]:
-        """Of each file, by which it is recognised: of its content, or of its size alone where that is too much."""
+        """A checksum of the content of each file; its size alone if the files are too large to be read for that."""
         sizes = [os.path.getsize(path) for path in self.paths]
-        if sum(sizes) > _MOST_BYTES:
+        if sum(sizes) > _MOST_HASHED:
             return np.array(sizes, dtype=np.uint64)
         return np.array([zlib.crc32(path.read_bytes()) for path in self.paths], dtype=np.uint64)
 
@@ -85,8 +87,8 @@ class Listing:
 def chosen_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
     """Height and width for images of many sizes.
 
-    That of all images if they agree and are not above 224 x 224; else a square, with the largest usual side that at
-    least half of the images fill.
+    The common size of all images, up to 224 x 224; else a square, with the largest usual side that at least half of the
+    images fill.
 
     Examples:
         >>> chosen_size([(40, 60), (50, 50), (300, 200)])
@@ -127,13 +129,13 @@ def list_folder(path: Path) -> Listing:
     for part in parts.values():
         for folder in _folders(part):
             if folder.name not in classes:
-                known = brief(", ".join(classes))
-                raise DataError(f"{folder}: the training images have no such class; classes are {known}")
-            found = _images(folder)
-            if not found:
+                names = brief(", ".join(classes))
+                raise DataError(f"{folder}: the training images have no such class; classes are {names}")
+            images = _images(folder)
+            if not images:
                 _refuse_empty(path, part, folder)
-            paths += found
-            labels += [classes.index(folder.name)] * len(found)
+            paths += images
+            labels += [classes.index(folder.name)] * len(images)
         ends.append(len(paths))
     for part, first, last in zip(parts.values(), ends, ends[1:], strict=False):
         if first == last:
@@ -141,21 +143,27 @@ def list_folder(path: Path) -> Listing:
     places: dict[str, NDArray[np.int64]] = {
         name: np.arange(first, last) for name, first, last in zip(parts, ends, ends[1:], strict=False)
     }
-    return Listing(tuple(paths), np.array(labels, dtype=np.int64), classes, places, left_out=_others(path, paths))
+    return Listing(
+        paths=tuple(paths),
+        labels=np.array(labels, dtype=np.int64),
+        classes=classes,
+        parts=places,
+        left_out=_other_files(path, paths),
+    )
 
 
-def _others(path: Path, taken: Sequence[Path]) -> tuple[str, ...]:
-    """Files below a folder that are not taken, but for hidden ones."""
-    found = []
+def _other_files(path: Path, images: Sequence[Path]) -> tuple[str, ...]:
+    """Files below a folder that are neither hidden nor among its images."""
+    visible = []
     for place, folders, files in os.walk(path):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [os.path.join(place, name) for name in files if not name.startswith(".")]
-    return tuple(sorted(set(found) - set(map(str, taken))))
+        visible += [os.path.join(place, name) for name in files if not name.startswith(".")]
+    return tuple(sorted(set(visible) - set(map(str, images))))
 
 
 def _folders(path: Path) -> list[Path]:
-    found = path.iterdir() if path.is_dir() else ()
-    return sorted(entry for entry in found if entry.is_dir() and not entry.name.startswith("."))
+    entries = path.iterdir() if path.is_dir() else ()
+    return sorted(entry for entry in entries if entry.is_dir() and not entry.name.startswith("."))
 
 
 def _images(folder: Path) -> list[Path]:
@@ -164,12 +172,12 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
-    """Say what is wrong with a folder without images: the user may have meant another level."""
+    """Raise for a folder without images, with advice if the folders of classes are at another level."""
     deeper = _folders(path) if part == path else []
     for _ in range(_LEVELS):
-        meant = [each for each in deeper if not _images(each) and any(map(_images, _folders(each)))]
-        if meant:
-            raise DataError(f"{folder}: there are no images in it; did you mean folder:{meant[0]}?")
+        roots = [each for each in deeper if not _images(each) and any(map(_images, _folders(each)))]
+        if roots:
+            raise DataError(f"{folder}: there are no images in it; did you mean folder:{roots[0]}?")
         deeper = [inside for each in deeper for inside in _folders(each)]
     kinds = ", ".join(IMAGE_ENDINGS)
     raise DataError(f"{folder}: there are no images in it ({kinds}), and each sub-folder of {part} is a class")
@@ -177,28 +185,8 @@ def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
 
 def list_table(path: Path, columns: Columns) -> Listing:
     """Images from a CSV file with a row for each."""
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file, strict=True)
-            names = list(reader.fieldnames or [])
-            if not names:
-                raise DataError(f"{path}: the file is empty; its first line must name the columns")
-            if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-                raise DataError(f"{path}: columns must be separated by commas, not as in {brief(names[0], 60)!r}")
-            wanted = {"path_column": columns.path, "label_column": columns.label}
-            wanted |= {"split_column": columns.split} if columns.split else {}
-            wanted |= {"group_column": columns.group} if columns.group else {}
-            for option, name in wanted.items():
-                if name not in names:
-                    there = brief(", ".join(names))
-                    raise DataError(f"{path}: there is no column {name!r}, but {there}; name it with ", Option(option))
-                if names.count(name) > 1:
-                    raise DataError(f"{path}: there are {names.count(name)} columns {name!r}; rename all but one")
-            rows = [{name: row[name] for name in wanted.values()} for row in reader]
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise DataError(f"{path}: not a table in CSV and UTF-8 ({brief(error, 80)})") from None
+    with reading(path, "a table in CSV", DataError), open_text(path) as file:
+        rows = _read_rows(path, csv.DictReader(lines_of(file), strict=True), columns)
     if not rows:
         raise DataError(f"{path}: there is no row in it below the names of the columns")
     for number, row in enumerate(rows, start=2):
@@ -208,8 +196,8 @@ def list_table(path: Path, columns: Columns) -> Listing:
     splits = [_PARTS.get(row[columns.split].strip().lower(), "") if columns.split else "train" for row in rows]
     if "" in splits:
         number = splits.index("")
-        given = brief(repr(rows[number][columns.split or ""]), 40)
-        raise DataError(f"{path}: line {number + 2}: a split is train, validation or test, not {given}")
+        split = brief(repr(rows[number][columns.split or ""]), 40)
+        raise DataError(f"{path}: line {number + 2}: a split is train, validation or test, not {split}")
     if columns.group:
         sides: dict[str, str] = {}
         for row, split in zip(rows, splits, strict=True):
@@ -228,15 +216,34 @@ def list_table(path: Path, columns: Columns) -> Listing:
         name: np.flatnonzero(np.array(splits) == name) for name in ("train", "test", "validation") if name in splits
     }
     return Listing(
-        tuple(path.parent / row[columns.path].strip() for row in rows),
-        np.array([numbers[label] for label in labels], dtype=np.int64),
-        classes,
-        parts,
-        tuple(row[columns.group] for row in rows) if columns.group else None,
+        paths=tuple(path.parent / row[columns.path].strip() for row in rows),
+        labels=np.array([numbers[label] for label in labels], dtype=np.int64),
+        classes=classes,
+        parts=parts,
+        groups=tuple(row[columns.group] for row in rows) if columns.group else None,
     )
 
 
-def check_once(path: Path, listing: Listing) -> None:
+def _read_rows(path: Path, reader: "csv.DictReader[str]", columns: Columns) -> list[dict[str, str]]:
+    """The entries of the columns that are needed, row by row."""
+    names = list(reader.fieldnames or [])
+    if not names:
+        raise DataError(f"{path}: the file is empty; its first line must name the columns")
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        raise DataError(f"{path}: columns must be separated by commas, not as in {brief(names[0], 60)!r}")
+    needed = {"path_column": columns.path, "label_column": columns.label}
+    needed |= {"split_column": columns.split} if columns.split else {}
+    needed |= {"group_column": columns.group} if columns.group else {}
+    for option, name in needed.items():
+        if name not in names:
+            present = brief(", ".join(names))
+            raise DataError(f"{path}: there is no column {name!r}, but {present}; name it with ", Option(option))
+        if names.count(name) > 1:
+            raise DataError(f"{path}: there are {names.count(name)} columns {name!r}; rename all but one")
+    return [{name: row[name] for name in needed.values()} for row in reader]
+
+
+def check_unique(path: Path, listing: Listing) -> None:
     """Refuse a table that names an image twice: one row could be for training, and the other for the test."""
     first: dict[str, int] = {}
     again = [
@@ -254,7 +261,7 @@ def check_once(path: Path, listing: Listing) -> None:
 
 
 def sorted_classes(names: set[str]) -> tuple[str, ...]:
-    """In the order of the alphabet, or of the numbers if all of them are whole numbers.
+    """Class names in alphabetical order, or by number if all of them are whole numbers.
 
     Examples:
         >>> sorted_classes({"10", "9"}), sorted_classes({"b", "10", "a"})
@@ -263,3 +270,48 @@ def sorted_classes(names: set[str]) -> tuple[str, ...]:
     if all(name.isascii() and name.isdigit() and len(name) < 18 for name in names):
         return tuple(sorted(names, key=lambda name: (int(name), name)))
     return tuple(sorted(names))
+
+
+def find_images(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Find image files by their names, by folders, and by patterns such as `scans/*.png`.
+
+    Folders are searched at any depth, without hidden files and files without the ending of an image. A file that is
+    named is included whether it exists or not.
+
+    Returns:
+        The files in the order of `names`, and a sentence for each name that has none.
+
+    Examples:
+        >>> find_images(["scan.png", "none/*.png"])
+        ((PosixPath('scan.png'),), ('none/*.png: no file matches',))
+    """
+    paths: list[Path] = []
+    problems: list[str] = []
+    for name in map(os.path.expanduser, names):
+        matches = [name]
+        if glob.has_magic(name) and not os.path.lexists(name):
+            matches = sorted(glob.glob(name, recursive=True))
+            if not matches:
+                problems.append(f"{name}: no file matches")
+        for match in matches:
+            if not os.path.isdir(match):
+                paths.append(Path(match))
+                continue
+            images, unreadable = _images_below(match)
+            paths += images
+            problems += unreadable
+            if not images and not unreadable:
+                problems.append(f"{match}: there are no images in this folder ({', '.join(IMAGE_ENDINGS)})")
+    return tuple(paths), tuple(problems)
+
+
+def _images_below(folder: str) -> tuple[list[Path], list[str]]:
+    """All images of a folder and of the folders in it, and a sentence for each folder that cannot be read."""
+    errors: list[OSError] = []
+    images: list[Path] = []
+    for path, folders, files in os.walk(folder, onerror=errors.append):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        images += [
+            Path(path, name) for name in files if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
+        ]
+    return sorted(images), [f"{error.filename}: {error.strerror}" for error in errors]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".pgm", ".ppm")
-"""Of the files that are taken for images."""
-# What these endings stand for. Pillow knows more, such as EPS, for which it would start another program.
+"""The endings of image files."""
+# Their formats. Pillow knows more, such as EPS, for which it would start another program.
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
 _BACKGROUND = 255  # white, behind what is transparent and beside what is padded
 _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its values that exchange height and width
@@ -30,7 +30,7 @@ _ORIENTATION, _SIDEWAYS = 0x0112, (5, 6, 7, 8)  # the tag of EXIF, and its value
 
 @dataclass(frozen=True)
 class ImageHead:
-    """What the head of an image file says."""
+    """Size and colours in the header of an image file."""
 
     size: tuple[int, int]  # height and width, upright
     grey: bool
@@ -40,12 +40,12 @@ class ImageHead:
 class Preparation:
     """How an image file becomes the pixels that an encoder takes; kept with the encoder, so that others do the same.
 
-    The image is turned upright as its EXIF orientation says, what is transparent becomes white, 16 bits per channel
-    become their upper 8, and grey and colour are converted to what is asked for. Of an animation the first image is
-    taken. Then the image gets its size:
+    The image is turned upright by its EXIF orientation, transparent parts become white, 16 bits per channel become
+    their upper 8, and grey and colour are converted into each other if necessary. Of an animation the first image is
+    used. Then the image gets its size:
 
     - `pad`: scaled until it fits inside, and centred on white. Nothing is lost or distorted, so this is the default.
-    - `crop`: scaled until it covers everything, and what is over on two sides is cut off.
+    - `crop`: scaled until it covers everything, and the margins on two sides are cut off.
     - `stretch`: height and width are scaled each by their own factor.
 
     Args:
@@ -79,7 +79,7 @@ class Preparation:
             return self.pixels_of(image)
 
     def description(self) -> dict[str, Any]:
-        """What another program needs to prepare image files in the same way."""
+        """The settings for another program that prepares image files in the same way."""
         channels, height, width = self.image_shape
         return {
             "height": height,
@@ -138,12 +138,12 @@ def _opaque(image: "Image") -> "Image":
     return image
 
 
-class _NoMore(BufferedReader):
-    """Reads no more than there is: for a length that a file promises, Python would take memory before it reads."""
+class _WithinFile(BufferedReader):
+    """Reads no further than the file: Python would allocate whatever length a header promises."""
 
     def read(self, size: int | None = -1) -> bytes:
-        left = max(0, os.fstat(self.fileno()).st_size - self.tell())
-        return super().read(left if size is None or size < 0 else min(size, left))
+        rest = max(0, os.fstat(self.fileno()).st_size - self.tell())
+        return super().read(rest if size is None or size < 0 else min(size, rest))
 
 
 @contextmanager
@@ -162,7 +162,7 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
             if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # it might never end, or never begin
                 raise DataError(f"{path}: a pipe or a device, and an image file was expected")
             with path.open("rb", buffering=0) as file:
-                content = BytesIO(file.readall()) if whole else _NoMore(file)
+                content = BytesIO(file.readall()) if whole else _WithinFile(file)
                 with open(content, formats=_FORMATS) as image:
                     if image.height * image.width > MOST_PIXELS:
                         raise too_large

@@ -1,9 +1,10 @@
-"""Images and labels from files: idx (MNIST), binary records (CIFAR), and arrays of numpy."""
+"""Images and labels from files: the digits, idx (MNIST), binary records (CIFAR), and arrays of numpy."""
 
 import gzip
 import math
 import zlib
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,34 @@ import torch
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, StoredArray
-from orthoframe._files import read_up_to
+from orthoframe._files import read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.errors import DataError, brief
 
 _MEND = "delete it, and it is downloaded again"
 _SHAPE = (3, 32, 32)  # of a CIFAR image
+
+
+def read_digits() -> LabelledImages:
+    """The digits that come with scikit-learn."""
+    table = _digits_table()
+    pixels = np.rint(table[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)  # they go from 0 to 16
+    labels = torch.from_numpy(table[:, -1].astype(np.int64))
+    return LabelledImages(torch.from_numpy(pixels), labels, tuple("0123456789"))
+
+
+def _digits_table() -> NDArray[np.float64]:
+    """64 pixels and the class per row, from the file of scikit-learn: importing it takes seconds."""
+    package = find_spec("sklearn")
+    folders = [] if package is None else package.submodule_search_locations or []
+    files = [path for folder in folders if (path := Path(folder, "datasets", "data", "digits.csv.gz")).exists()]
+    if files:
+        with gzip.open(files[0]) as lines:
+            return np.loadtxt(lines, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return np.column_stack([digits.data, digits.target])
 
 
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
@@ -41,8 +64,8 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
     if len(data) != expected:
-        found = f"truncated: {len(data)} bytes" if len(data) < expected else "too long: more bytes"
-        raise DataError(f"{path}: {found} after the head, and the shape {shape} needs {expected}; {_MEND}")
+        problem = f"truncated: {len(data)} bytes" if len(data) < expected else "too long: more bytes"
+        raise DataError(f"{path}: {problem} after the head, and the shape {shape} needs {expected}; {_MEND}")
     try:
         return np.frombuffer(data, np.uint8).reshape(shape)
     except ValueError:  # no entries, but sizes whose product is out of range
@@ -72,10 +95,8 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
     record = len(limits) + math.prod(_SHAPE)
     parts = []
     for path in paths:
-        try:
+        with reading(path, "a file of records", DataError):
             data = np.fromfile(path, np.uint8)
-        except OSError as error:
-            raise DataError(f"{path}: {error.strerror or error}") from None
         if len(data) == 0 or len(data) % record:
             raise DataError(
                 f"{path}: it has {len(data)} bytes, and a whole number of records of {record} bytes was expected; "
@@ -96,7 +117,7 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
 
 
 def read_npz(path: Path) -> list[LabelledImages]:
-    """Training and test images from an `.npz` file, or all images if it does not tell them apart.
+    """Training and test images from an `.npz` file, or all images if it has no test images.
 
     The arrays are `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`. Images are uint8, [n, height, width] for
     grey ones or [n, height, width, channels] with 1 or 3 channels; labels are integers or strings, [n]. Classes are the
@@ -129,8 +150,8 @@ def _named(path: Path, pixels: NDArray[np.uint8], labels: NDArray[Any], classes:
 
 
 def _read_parts(path: Path) -> tuple[list[tuple[NDArray[np.uint8], NDArray[Any]]], NDArray[Any] | None]:
-    """Pixels and labels of each part, and names; what their headers say is checked before they are read."""
-    try:
+    """Pixels and labels of each part, and names; headers are checked before arrays are read."""
+    with reading(path, "an .npz file of plain arrays", DataError):
         with open(path, "rb") as file:
             start = file.read(6)
         if start == b"\x93NUMPY":
@@ -145,12 +166,6 @@ def _read_parts(path: Path) -> tuple[list[tuple[NDArray[np.uint8], NDArray[Any]]
             f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
             "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
         )
-    except DataError:
-        raise
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise DataError(f"{path}: not an .npz file of plain arrays: {error}") from None
 
 
 def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any] | None:

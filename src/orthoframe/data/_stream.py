@@ -1,4 +1,4 @@
-"""Pixels that are decoded when they are needed, by worker processes, because not all of them fit into memory."""
+"""Streamed pixels: worker processes decode images whenever they are needed."""
 
 import os
 import resource
@@ -17,8 +17,8 @@ from orthoframe.data._preparation import Preparation
 from orthoframe.errors import DataError
 
 _AHEAD = 4  # batches that each worker prepares ahead
-_FEW = 512  # images that are decoded sooner than a worker has started
-_PART = 4  # the images that are held take at most this part of the memory
+_FEW = 512  # images, which are decoded sooner than a worker has started
+_MEMORY_SHARE = 4  # images are held if they take at most a quarter of the memory
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class PreparedFiles:
 
 @dataclass(frozen=True, eq=False)
 class StreamedPixels:
-    """Some of the items of a data set, each of them uint8 pixels, which are asked for again every time.
+    """Some items of a data set, uint8 pixels each, which are decoded again every time.
 
     Args:
         items: Gives the pixels at a position.
-        positions: int64, [n], those that are meant.
+        positions: int64, [n], the positions of these items.
         image_shape: Channels, height and width of each.
         workers: Processes that decode; 0 for this one.
     """
@@ -50,18 +50,17 @@ class StreamedPixels:
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
-        """As a tensor of all of them would have it."""
+        """The shape that one tensor of all pixels would have."""
         return (len(self.positions), *self.image_shape)
 
     def subset(self, index: NDArray[np.int64]) -> "StreamedPixels":
-        """Those at `index`."""
         return StreamedPixels(self.items, self.positions[index], self.image_shape, self.workers)
 
     def batches(self, batches: Sequence[NDArray[np.int64]]) -> Iterator[Tensor]:
         """The pixels of one batch of positions after another, `[b, channels, height, width]`.
 
         Raises:
-            DataError: For the first that cannot be read.
+            DataError: For the first image that cannot be read.
         """
         for part in decode(self.items, [self.positions[batch].tolist() for batch in batches], self.workers):
             if part.problems:
@@ -69,7 +68,7 @@ class StreamedPixels:
             yield part.pixels
 
     def held(self, progress: Callable[[int], None] | None = None) -> Tensor:
-        """All of them as one tensor."""
+        """All pixels as one tensor."""
         whole = torch.empty(self.shape, dtype=torch.uint8)
         parts = np.array_split(np.arange(len(whole)), max(1, len(whole) // 64)) if len(whole) else []
         done = 0
@@ -83,7 +82,7 @@ class StreamedPixels:
 
 @dataclass(frozen=True, eq=False)
 class Decoded:
-    """The pixels of a batch, but for those that could not be read."""
+    """The pixels of a batch, without the images that could not be read."""
 
     positions: list[int]
     pixels: Tensor  # uint8, [n, channels, height, width]
@@ -109,7 +108,7 @@ def decode(items: Any, batches: Sequence[Sequence[int]], workers: int) -> Iterat
 
 
 class _Items(Dataset[tuple[int, Tensor | str]]):
-    """What cannot be read becomes a sentence: an error in a worker would come with its traceback."""
+    """Turns errors into sentences, because an error in a worker would come with its traceback."""
 
     def __init__(self, items: Any) -> None:
         self.items = items
@@ -122,11 +121,11 @@ class _Items(Dataset[tuple[int, Tensor | str]]):
 
 
 def _collected(items: list[tuple[int, Tensor | str]]) -> Decoded:
-    good = [(position, found) for position, found in items if isinstance(found, Tensor)]
-    # Into memory that is shared already.
-    pixels = default_collate([found for _, found in good]) if good else torch.empty(0, dtype=torch.uint8)
-    problems = tuple(found for _, found in items if isinstance(found, str))
-    return Decoded([position for position, _ in good], pixels, problems)
+    decoded = [(position, item) for position, item in items if isinstance(item, Tensor)]
+    # In a worker, default_collate writes straight into shared memory.
+    pixels = default_collate([item for _, item in decoded]) if decoded else torch.empty(0, dtype=torch.uint8)
+    problems = tuple(item for _, item in items if isinstance(item, str))
+    return Decoded([position for position, _ in decoded], pixels, problems)
 
 
 def available_cores() -> int:
@@ -134,17 +133,12 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def may_hold(size: int, memory: float | None) -> bool:
-    """Whether pixels of this size are held in memory.
-
-    Args:
-        size: The bytes.
-        memory: GiB that they may take (default: a quarter of what the machine or the limits allow).
-    """
-    return size <= (_most_held() if memory is None else memory * 2**30)
+def fits_in_memory(size: int, memory: float | None) -> bool:
+    """Whether `size` bytes of pixels fit into `memory` GiB (default: a quarter of what machine and limits allow)."""
+    return size <= (_default_memory() if memory is None else memory * 2**30)
 
 
-def _most_held() -> int:
+def _default_memory() -> int:
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     limits += [soft for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) if (soft := resource.getrlimit(kind)[0]) > 0]
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
@@ -152,4 +146,4 @@ def _most_held() -> int:
             limits.append(int(Path(file).read_text()))
         except (OSError, ValueError):  # not there, or "max"
             continue
-    return min(limits) // _PART
+    return min(limits) // _MEMORY_SHARE

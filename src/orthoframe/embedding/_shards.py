@@ -1,7 +1,6 @@
-"""The files of an embedding: a manifest that says what they are, and shards of features."""
+"""The files of an embedding: a manifest that describes them, and shards of features."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,31 +10,31 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._arrays import ArrayArchive
-from orthoframe._files import few_entries, parsed, read_small, write_atomic, write_json
+from orthoframe._arrays import named_arrays
+from orthoframe._files import read_small, reading, write_atomic, write_json
 from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit
 
 MANIFEST = "manifest.json"
-"""The name of the file that says what an embedding is."""
-_MOST_SHARDS = 2**20  # each of them is looked for
+"""The name of the file that describes an embedding."""
+_MOST_SHARDS = 2**20  # the existence of each is checked
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What the shards of a folder are, and which images each of them has: `shard_size` of them in their order.
+    """Describes the shards of a folder; each has `shard_size` images, in the order of the list.
 
     Attributes:
         backbone: Its name.
-        weights: Its digest.
-        images: What was asked for.
-        digest: Of the list of images.
-        rows: How many images there are.
+        weights: The digest of the backbone.
+        images: The `source` of the list of images.
+        digest: The digest of the list of images.
+        rows: The number of images.
         dim: The dimension of features.
-        shard_size: Images for each shard; the last may have fewer.
-        image_shape: Channels, height and width of what the backbone gets.
-        mean: Of the normalisation.
-        std: Of the normalisation.
+        shard_size: Images per shard; the last may have fewer.
+        image_shape: Channels, height and width of the input of the backbone.
+        mean: The mean of each channel, for normalisation.
+        std: The standard deviation of each channel.
         fit: How images get their size.
         classes: The names of the classes; None without labels.
     """
@@ -56,24 +55,24 @@ class Manifest:
 
     @property
     def shards(self) -> int:
-        """How many there are."""
+        """The number of shards."""
         return -(-self.rows // self.shard_size)
 
     def places(self, shard: int) -> range:
-        """The images of a shard."""
+        """Positions of the images of a shard."""
         return range(shard * self.shard_size, min(self.rows, (shard + 1) * self.shard_size))
 
 
-@dataclass(frozen=True, eq=False)
-class Embedding:
-    """Features of images, in the order of the list; those that could not be read are left out.
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StoredFeatures:
+    """Features of images, in the order of the list, without the images that could not be read.
 
     Attributes:
         features: float32, [rows, dim].
         paths: [rows], the names of the images.
-        labels: int64, [rows]; None if there are none.
+        labels: int64, [rows]; None without labels.
         classes: The names of the classes.
-        splits: [rows], `train`, `test` or `validation`; None if nothing says.
+        splits: [rows], `train`, `test` or `validation`; None without splits.
     """
 
     features: NDArray[np.float32]
@@ -84,52 +83,45 @@ class Embedding:
 
 
 def shard_path(folder: Path, shard: int) -> Path:
-    """The file of a shard."""
     return folder / f"features-{shard:05d}.npz"
 
 
-def begin(folder: Path, wanted: Manifest) -> None:
-    """Make the folder, or find that it is for the same images and the same backbone."""
-    if wanted.shards > _MOST_SHARDS:
-        raise DataError(f"{wanted.shards} shards are more than {_MOST_SHARDS}; use a larger ", Option("shard_size"))
+def begin(folder: Path, manifest: Manifest) -> None:
+    """Make the folder, or check that it is for the same images and the same backbone."""
+    if manifest.shards > _MOST_SHARDS:
+        raise DataError(f"{manifest.shards} shards are more than {_MOST_SHARDS}; use a larger ", Option("shard_size"))
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / MANIFEST).exists():
-        _refuse_others(folder, read_manifest(folder), wanted)
+        _check_same(folder, read_manifest(folder), manifest)
     elif any(folder.glob("features-*.npz")):
         raise DataError(f"{folder}: it has features and no {MANIFEST}; choose another ", Option("out"))
     else:  # processes that start together write the same
-        write_json(folder / MANIFEST, asdict(wanted))
+        write_json(folder / MANIFEST, asdict(manifest))
 
 
-def _refuse_others(folder: Path, there: Manifest, wanted: Manifest) -> None:
+def _check_same(folder: Path, present: Manifest, new: Manifest) -> None:
     another = "; choose another ", Option("out")
-    if any(getattr(there, name) != getattr(wanted, name) for name in ("weights", "image_shape", "mean", "std")):
-        same = there.backbone == wanted.backbone
-        new = "it has changed since" if same else f"{brief(wanted.backbone, 60)} is another backbone"
-        raise DataError(f"{folder}: it has features of {brief(there.backbone, 60)}, and {new}", *another)
-    if there.digest != wanted.digest:
-        same = there.images == wanted.images
-        new = "these have changed since" if same else f"{brief(wanted.images, 60)} has other ones"
-        raise DataError(f"{folder}: it has features of the images {brief(there.images, 60)}, and {new}", *another)
+    if any(getattr(present, name) != getattr(new, name) for name in ("weights", "image_shape", "mean", "std")):
+        same = present.backbone == new.backbone
+        change = "it has changed since" if same else f"{brief(new.backbone, 60)} is another backbone"
+        raise DataError(f"{folder}: it has features of {brief(present.backbone, 60)}, and {change}", *another)
+    if present.digest != new.digest:
+        same = present.images == new.images
+        change = "these have changed since" if same else f"{brief(new.images, 60)} has other ones"
+        raise DataError(f"{folder}: it has features of the images {brief(present.images, 60)}, and {change}", *another)
     for name in ("fit", "shard_size"):
-        old, new = getattr(there, name), getattr(wanted, name)
-        if old != new:
-            raise DataError(f"{folder}: it was made with ", Option(name, old), ", not ", Option(name, new), *another)
+        values = Option(name, getattr(present, name)), Option(name, getattr(new, name))
+        if values[0] != values[1]:
+            raise DataError(f"{folder}: it was made with ", values[0], ", not ", values[1], *another)
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """What a folder of features says of itself."""
-    try:
-        data = parsed(lambda path: json.loads(few_entries(read_small(path))), folder / MANIFEST)
-        found = msgspec.convert(data, Manifest)
-    except OSError as error:
-        raise DataError(f"{folder / MANIFEST}: {error.strerror or error}") from None
-    except (ValueError, msgspec.ValidationError) as error:
-        raise DataError(f"{folder / MANIFEST}: not what embed wrote ({brief(error, 120)})") from None
-    if min(found.rows, found.dim, found.shard_size) < 1 or found.shards > _MOST_SHARDS:
-        sizes = brief(f"{found.rows} rows of {found.dim} features, {found.shard_size} in each shard", 100)
-        raise DataError(f"{folder / MANIFEST}: not what embed wrote ({sizes})")
-    return found
+    """The manifest of a folder of features."""
+    with reading(folder / MANIFEST, "what embed wrote", DataError):
+        manifest = msgspec.json.decode(read_small(folder / MANIFEST), type=Manifest)
+        if min(manifest.rows, manifest.dim, manifest.shard_size) < 1 or manifest.shards > _MOST_SHARDS:
+            raise ValueError(f"{manifest.rows} rows of {manifest.dim} features, {manifest.shard_size} in each shard")
+    return manifest
 
 
 def write_shard(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -146,19 +138,19 @@ def remove(folder: Path, manifest: Manifest) -> None:
 
 
 def read_failures(folder: Path, manifest: Manifest) -> tuple[str, ...]:
-    """What was wrong with the images that were left out, in their order."""
-    found: list[str] = []
+    """A sentence for each image that was left out, in their order."""
+    sentences: list[str] = []
     for shard in range(manifest.shards):
-        found += _arrays(shard_path(folder, shard), ("failed",))["failed"].tolist()
-    return tuple(found)
+        sentences += _arrays(shard_path(folder, shard), ("failed",))["failed"].tolist()
+    return tuple(sentences)
 
 
 def missing_shards(folder: Path, manifest: Manifest) -> list[int]:
-    """Those that are not written yet."""
+    """Shards that are not written yet."""
     return [shard for shard in range(manifest.shards) if not shard_path(folder, shard).exists()]
 
 
-def read_embedding(folder: str | Path) -> Embedding:
+def read_embedding(folder: str | Path) -> StoredFeatures:
     """Read all shards of a folder.
 
     Raises:
@@ -176,26 +168,27 @@ def read_embedding(folder: str | Path) -> Embedding:
         part = _arrays(path, names, ("splits",))
         rows = len(part["paths"])
         sizes = {name: array.shape for name, array in part.items()}
-        right = sizes.pop("features") == (rows, manifest.dim) and set(sizes.values()) == {(rows,)}
+        shapes_match = sizes.pop("features") == (rows, manifest.dim) and set(sizes.values()) == {(rows,)}
         labels = part.get("labels", np.zeros(0, np.int64))
-        inside = labels.dtype.kind == "i" and not ((labels < 0) | (labels >= len(manifest.classes or ()))).any()
-        if not right or part["features"].dtype != np.float32 or (manifest.classes is not None and not inside):
+        valid = labels.dtype.kind == "i" and not ((labels < 0) | (labels >= len(manifest.classes or ()))).any()
+        if not shapes_match or part["features"].dtype != np.float32 or (manifest.classes is not None and not valid):
             raise DataError(f"{path}: not a shard of this folder (its arrays have other shapes or types)")
         parts.append(part)
     whole = {name: np.concatenate([part[name] for part in parts]) for name in names}
     splits = np.concatenate([part["splits"] for part in parts]) if all("splits" in part for part in parts) else None
-    return Embedding(whole["features"], whole["paths"], whole.get("labels"), manifest.classes or (), splits)
+    return StoredFeatures(
+        features=whole["features"],
+        paths=whole["paths"],
+        labels=whole.get("labels"),
+        classes=manifest.classes or (),
+        splits=splits,
+    )
 
 
-def _arrays(path: Path, names: Any, others: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
-    """Arrays of a shard: all of `names`, and those of `others` that are there."""
-    try:
-        archive = ArrayArchive(path)
-        lacking = [name for name in names if name not in archive.names]
-        if lacking:
-            raise ValueError(f"there is no array {lacking[0]!r}")
-        return {name: archive[name].read() for name in (*names, *(name for name in others if name in archive.names))}
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise DataError(f"{path}: not a shard that embed wrote ({brief(error, 120)})") from None
+def _arrays(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
+    with reading(path, "a shard that embed wrote", DataError):
+        arrays = {name: array.read() for name, array in named_arrays(path, (*required, *optional)).items()}
+        for name in required:
+            if name not in arrays:
+                raise ValueError(f"there is no array {name!r}")
+        return arrays

@@ -24,17 +24,17 @@ _HUGGING_FACE = "hf:"
 _SIDE = 224  # of images, where nothing says it
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Description:
-    """All that is needed to make a backbone again, but for its weights."""
+    """All that is needed to make a backbone again, apart from its weights."""
 
     name: str
     image_shape: tuple[int, int, int]
     out_features: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    model: dict[str, Any] | None = None  # of transformers: its config
-    pooler: bool = True  # whether its own pooler is used
+    model: dict[str, Any] | None = None  # the config of a model of transformers
+    pooler: bool = True  # whether the pooler of that model is used
 
 
 class Backbone(Encoder):
@@ -43,8 +43,8 @@ class Backbone(Encoder):
     Made by `load_backbone` and `make_backbone`.
 
     Attributes:
-        mean: Of each channel, on the scale from 0 to 1: images are to be (pixel / 255 - mean) / std.
-        std: Of each channel, on the same scale.
+        mean: The mean of each channel, on the scale from 0 to 1: images must be (pixel / 255 - mean) / std.
+        std: The standard deviation of each channel, on the same scale.
         config: What `make_backbone` needs to make it again, in types that JSON knows.
     """
 
@@ -55,39 +55,39 @@ class Backbone(Encoder):
 
     @property
     def name(self) -> str:
-        """As it was asked for."""
+        """The name that `load_backbone` got."""
         return self._description.name
 
     @property
     def config(self) -> dict[str, Any]:
         """What `make_backbone` needs to make it again, in types that JSON knows."""
-        described: dict[str, Any] = json_ready(asdict(self._description))
-        return described
+        config: dict[str, Any] = json_ready(asdict(self._description))
+        return config
 
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, out_features]` of normalised images `[batch, channels, height, width]`."""
         self.check(images)
         features: Tensor = self.network(images)
-        wanted = (images.shape[0], self.out_features)  # not len(), which an export would take for a constant
-        if features.shape != wanted:
-            raise ValueError(f"{self.name} gives features of shape {list(features.shape)} instead of {list(wanted)}")
+        expected = (images.shape[0], self.out_features)  # not len(), which an export would take for a constant
+        if features.shape != expected:
+            raise ValueError(f"{self.name} gives features of shape {list(features.shape)} instead of {list(expected)}")
         return features
 
     def fill_buffers(self) -> None:
-        """Compute what is in no file of weights, such as indices of positions, if there are only shapes so far."""
+        """Compute the buffers that no file of weights has, such as position indices, if they are only shapes so far."""
         empty = {name for name, value in self.network.named_buffers() if value.is_meta}
         if not empty:
             return
         with torch.device("cpu"), torch.random.fork_rng(devices=[]):
-            other = _made(self._description)
-        for name, value in other.named_buffers():
+            copy = _make_network(self._description)
+        for name, value in copy.named_buffers():
             if name in empty:
                 place, _, last = name.rpartition(".")
                 setattr(self.network.get_submodule(place), last, value)
 
 
 def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backbone:
-    """Load a network that others made, to train a frame head on it or to embed images with it.
+    """Load a pretrained network, to train a frame head on it or to embed images with it.
 
     | name | what |
     |---|---|
@@ -120,21 +120,29 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
     check_count("seed", seed, 0)
     kind, colon, rest = name.partition(":")
     if not colon or not kind or not rest:
-        given = brief(repr(name), 80)
-        raise OptionError(Option("backbone"), f" must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not {given}")
+        raise OptionError(
+            Option("backbone"), f" must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not {brief(repr(name), 80)}"
+        )
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if name.startswith(_HUGGING_FACE):
             model = _hugging_face.load_model(rest, pretrained)
-            does = _hugging_face.read_processing(rest)
+            processing = _hugging_face.read_processing(rest)
             network: nn.Module = model
-            config = _hugging_face.model_config(model)
-            described = _Description(name, does.image_shape, 1, does.mean, does.std, config, model.pooler)
+            description = _Description(
+                name=name,
+                image_shape=processing.image_shape,
+                out_features=1,
+                mean=processing.mean,
+                std=processing.std,
+                model=_hugging_face.model_config(model),
+                pooler=model.pooler,
+            )
         else:
-            network = _called(name)
-            described = _from_attributes(name, network)
+            network = _call_factory(name)
+            description = _describe(name, network)
         network.eval()
-        return Backbone(network, replace(described, out_features=_dimension(network, described))).eval()
+        return Backbone(network, replace(description, out_features=_dimension(network, description))).eval()
 
 
 def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int = 0, code: bool = False) -> Backbone:
@@ -142,7 +150,7 @@ def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int 
 
     Args:
         config: The `config` of a backbone.
-        weights: Whether it gets random weights; otherwise only shapes, for weights from a file: see `load_weights`.
+        weights: Whether to draw weights; otherwise there are only shapes, for weights from a file: see `load_weights`.
         seed: Decides the weights.
         code: Whether a factory that the description names may be imported and called. It is code, and a file from
             somebody else may name any.
@@ -157,28 +165,27 @@ def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int 
         orthoframe.errors.DataError: mean and std of a backbone must be 3 finite numbers each, and std positive
     """
     try:
-        described = msgspec.convert(dict(config), _Description)
+        description = msgspec.convert(dict(config), _Description)
     except msgspec.ValidationError as error:
         raise DataError(f"this does not describe a backbone ({brief(error, 120)})") from None
-    _check_normalisation(described)
-    if min(described.image_shape) < 1 or described.out_features < 1:
+    _check_normalisation(description)
+    if min(description.image_shape) < 1 or description.out_features < 1:
         raise DataError("a backbone must have positive sizes")
-    if described.model is None and not code:
-        name = brief(described.name, 60)
+    if description.model is None and not code:
+        name = brief(description.name, 60)
         raise DataError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
     with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        return Backbone(_made(described), described).eval()
+        return Backbone(_make_network(description), description).eval()
 
 
-def _made(described: _Description) -> nn.Module:
-    if described.model is None:
-        return _called(described.name)
-    return _hugging_face.make_model(described.model, described.pooler)
+def _make_network(description: _Description) -> nn.Module:
+    if description.model is None:
+        return _call_factory(description.name)
+    return _hugging_face.make_model(description.model, description.pooler)
 
 
-def _called(name: str) -> nn.Module:
-    """What a factory returns."""
+def _call_factory(name: str) -> nn.Module:
     place, _, path = name.partition(":")
     with _current_folder():
         try:
@@ -210,8 +217,8 @@ def _current_folder() -> Iterator[None]:
         sys.path.remove("")
 
 
-def _from_attributes(name: str, network: nn.Module) -> _Description:
-    """What the module of a factory says of itself; its dimension is not known yet."""
+def _describe(name: str, network: nn.Module) -> _Description:
+    """Describe the module of a factory by its attributes; its dimension is not known yet."""
     side = getattr(network, "image_size", _SIDE)
     mean, std = getattr(network, "mean", None), getattr(network, "std", None)
     try:
@@ -219,34 +226,37 @@ def _from_attributes(name: str, network: nn.Module) -> _Description:
         means = (0.0, 0.0, 0.0) if mean is None else tuple(map(float, mean))
         stds = (1.0,) * len(means) if std is None else tuple(map(float, std))
     except (TypeError, ValueError):
-        wanted = "image_size must be a number or height and width, mean and std one number per channel"
-        raise DataError(f"{name}: of the module that it returns, {wanted}") from None
-    described = _Description(name, (len(means), height, width), 1, means, stds)
-    _check_normalisation(described)
-    return described
+        rule = "image_size must be a number or height and width, mean and std one number per channel"
+        raise DataError(f"{name}: in the module that it returns, {rule}") from None
+    shape = (len(means), height, width)
+    description = _Description(name=name, image_shape=shape, out_features=1, mean=means, std=stds)
+    _check_normalisation(description)
+    return description
 
 
-def _check_normalisation(described: _Description) -> None:
-    channels, numbers = described.image_shape[0], described.mean + described.std
-    right = len(described.mean) == len(described.std) == channels and all(map(math.isfinite, numbers))
-    if not right or min(described.std, default=0) <= 0:
+def _check_normalisation(description: _Description) -> None:
+    channels, numbers = description.image_shape[0], description.mean + description.std
+    matching = len(description.mean) == len(description.std) == channels and all(map(math.isfinite, numbers))
+    if not matching or min(description.std, default=0) <= 0:
         raise DataError(f"mean and std of a backbone must be {channels} finite numbers each, and std positive")
 
 
-def _dimension(network: nn.Module, described: _Description) -> int:
-    """The dimension of the features of two images, which must be the same each time."""
-    # Not all pixels are equal: models that mask patches at random would not be found out.
-    images = torch.linspace(0, 1, math.prod(described.image_shape)).view(1, *described.image_shape).repeat(2, 1, 1, 1)
-    name = described.name
-    shape = brief([2, *described.image_shape], 60)
+def _dimension(network: nn.Module, description: _Description) -> int:
+    """The dimension of the features of two images; a network that is not deterministic is refused."""
+    # Pixels differ, because masking equal patches at random would change nothing.
+    shape = (2, *description.image_shape)
+    images = torch.linspace(0, 1, math.prod(shape[1:])).view(1, *shape[1:]).expand(shape).clone()
+    name, shape_text = description.name, brief(list(shape), 60)
     try:
         with torch.no_grad():
             first, again = network(images), network(images)
     except Exception as error:  # a network may fail in any way
-        raise DataError(f"{name}: it does not take images of shape {shape} ({summary(error)})") from None
+        raise DataError(f"{name}: it does not take images of shape {shape_text} ({summary(error)})") from None
     if not isinstance(first, Tensor) or not first.is_floating_point() or first.ndim != 2 or len(first) != 2:
-        found = f"a tensor of shape {list(first.shape)}" if isinstance(first, Tensor) else type(first).__name__
-        raise DataError(f"{name}: of images of shape {shape} it makes {found}; features [2, dim] are needed")
+        output = f"a tensor of shape {list(first.shape)}" if isinstance(first, Tensor) else type(first).__name__
+        raise DataError(f"{name}: for images of shape {shape_text} it returns {output}; features [2, dim] are needed")
     if not torch.allclose(first, again, equal_nan=True):
-        raise DataError(f"{name}: it gives other features each time, as models do that mask a part of the image")
+        raise DataError(
+            f"{name}: its features differ from call to call, as those of models that mask a part of the image do"
+        )
     return int(first.shape[1])

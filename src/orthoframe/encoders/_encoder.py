@@ -1,4 +1,4 @@
-"""What all encoders have in common, and the simplest of them."""
+"""The base class of encoders, and the simplest of them."""
 
 import math
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ class Encoder(nn.Module):
         smallest: The smallest height and width that the network can take.
 
     Raises:
-        ValueError: For a shape that is not that of images, or images that are too small.
+        ValueError: If the shape is not [channels, height, width], or images are too small.
     """
 
     def __init__(self, image_shape: Sequence[int], out_features: int, *, nonnegative: bool, smallest: int = 1) -> None:

@@ -1,16 +1,16 @@
-"""The last step of an encoder: an activation, and rows of unit norm."""
+"""The frame head, an activation and unit norm, and an encoder that ends in it."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._rows import unit_rows
+from orthoframe.encoders._encoder import Encoder
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Activation, HeadNorm, check_choice, check_size
-
-_NONNEGATIVE: frozenset[Activation] = frozenset({"relu", "abs", "square", "softplus"})
 
 
 def _square(rows: Tensor) -> Tensor:
@@ -18,15 +18,35 @@ def _square(rows: Tensor) -> Tensor:
     return unit_rows(rows)[0].square()
 
 
-_FUNCTIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "relu": F.relu,
-    "abs": torch.abs,
-    "square": _square,
-    "softplus": F.softplus,
-    "gelu": F.gelu,
-    "leaky-relu": F.leaky_relu,
-    "none": lambda rows: rows,
+@dataclass(frozen=True)
+class ActivationFunction:
+    """An activation of the head, and whether its values are never negative."""
+
+    function: Callable[[Tensor], Tensor]
+    nonnegative: bool
+
+
+ACTIVATIONS: dict[str, ActivationFunction] = {
+    "relu": ActivationFunction(F.relu, nonnegative=True),
+    "abs": ActivationFunction(torch.abs, nonnegative=True),
+    "square": ActivationFunction(_square, nonnegative=True),
+    "softplus": ActivationFunction(F.softplus, nonnegative=True),
+    "gelu": ActivationFunction(F.gelu, nonnegative=False),
+    "leaky-relu": ActivationFunction(F.leaky_relu, nonnegative=False),
+    "none": ActivationFunction(lambda rows: rows, nonnegative=False),
 }
+"""The activations of the head by name, see `orthoframe.options.Activation`."""
+
+
+def is_nonnegative(activation: str) -> bool:
+    """Whether an activation confines features to the orthant.
+
+    Examples:
+        >>> is_nonnegative("relu"), is_nonnegative("gelu")
+        (True, False)
+    """
+    check_choice("activation", activation, ACTIVATIONS)
+    return ACTIVATIONS[activation].nonnegative
 
 
 class FrameHead(nn.Module):
@@ -82,15 +102,14 @@ class FrameHead(nn.Module):
         norm: HeadNorm = "none",
     ) -> None:
         super().__init__()
-        check_choice("activation", activation, Activation)
+        self.nonnegative = is_nonnegative(activation)
         check_choice("norm", norm, HeadNorm)
         if (in_features is None) != (out_features is None):
-            given, missing = sorted(("in_features", "out_features"), reverse=in_features is None)
-            raise ValueError(f"{given} was given without {missing}; give both for a linear layer, or neither")
+            present, missing = sorted(("in_features", "out_features"), reverse=in_features is None)
+            raise ValueError(f"{present} was given without {missing}; give both for a linear layer, or neither")
         if norm == "batch" and in_features is None:
             raise OptionError(Option("norm", norm), " needs a linear layer; give in_features and out_features")
         self.activation = activation
-        self.nonnegative = activation in _NONNEGATIVE
         self.linear: nn.Linear | None = None
         self.norm: nn.BatchNorm1d | None = None
         if in_features is not None and out_features is not None:
@@ -120,8 +139,64 @@ class FrameHead(nn.Module):
             rows = rows.float()
         if self.norm is not None:
             rows = self.norm(rows)
-        return _FUNCTIONS[self.activation](rows)
+        return ACTIVATIONS[self.activation].function(rows)
 
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
         return f"activation={self.activation!r}"
+
+
+class FrameEncoder(nn.Module):
+    """An encoder and then a frame head: images to unit features.
+
+    Args:
+        backbone: The encoder.
+        head: The head; a linear layer in it must take features of the encoder's dimension.
+
+    Attributes:
+        out_features: The dimension of the unit features.
+        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
+            a ReLU and no linear layer follows.
+
+    Raises:
+        ValueError: If the head was made for features of another dimension.
+
+    Examples:
+        >>> import torch
+        >>> from orthoframe.encoders import MLP
+        >>> encoder = FrameEncoder(MLP((1, 8, 8)), FrameHead(256, 64))
+        >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
+        (torch.Size([5, 64]), 64, True)
+    """
+
+    def __init__(self, backbone: Encoder, head: FrameHead) -> None:
+        super().__init__()
+        if head.linear is not None and head.linear.in_features != backbone.out_features:
+            raise ValueError(
+                f"the head takes {head.linear.in_features} features and the encoder gives {backbone.out_features}; "
+                f"use FrameHead({backbone.out_features}, {head.linear.out_features})"
+            )
+        self.backbone = backbone
+        self.head = head
+        self._frozen = False
+        self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
+        # Every activation keeps non-negative values non-negative.
+        self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
+
+    def freeze_backbone(self) -> None:
+        """Freeze the backbone: no gradients, and its normalisations keep their statistics."""
+        self.backbone.requires_grad_(False)
+        self._frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "FrameEncoder":
+        """As for any module, except that a frozen backbone stays in evaluation mode."""
+        super().train(mode)
+        if self._frozen:
+            self.backbone.eval()
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
+        features: Tensor = self.head(self.backbone(images))
+        return features

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ from orthoframe._files import json_ready
 from orthoframe.errors import DataError, brief
 
 _EXTRA = "pip install 'orthoframe[transformers]'"
-_SIDE = 512  # pixels of the images that a processor is asked about
+_SIDE = 512  # pixels of the images that show what a processor does
 _PROCESSOR = ("preprocessor_config.json", "processor_config.json")
-_MOST_MODULES = 20_000  # of a network that a file describes
-# Not about shapes; or it would have something looked for elsewhere when a network is made.
-_LEFT_OUT = {"id2label", "label2id", "dtype", "torch_dtype", "auto_map", "quantization_config", "architectures"}
-_LEFT_OUT |= {"transformers_version", "name_or_path", "attn_implementation"}
+_MOST_MODULES = 20_000  # in a network that a file describes: two numbers in it may ask for a billion layers
+# Settings that are not about shapes, or make transformers look for something elsewhere.
+_IGNORED = {"id2label", "label2id", "dtype", "torch_dtype", "auto_map", "quantization_config", "architectures"}
+_IGNORED |= {"transformers_version", "name_or_path", "attn_implementation"}
 _FETCHING = ("backbone", "use_pretrained_backbone", "use_timm_backbone")
 
 
@@ -33,7 +34,7 @@ class PooledModel(nn.Module):
 
     Args:
         model: The model.
-        pooler: Whether it has a pooler with weights of its own that is to be used; otherwise it is taken away.
+        pooler: Whether its pooler has weights and is used; otherwise it is removed.
     """
 
     def __init__(self, model: Any, pooler: bool = True) -> None:
@@ -44,12 +45,12 @@ class PooledModel(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, dim]` of images."""
-        found = self.model(pixel_values=images)
-        pooled = getattr(found, "pooler_output", None) if self.pooler else None
+        output = self.model(pixel_values=images)
+        pooled = getattr(output, "pooler_output", None) if self.pooler else None
         if pooled is not None and pooled.numel() == pooled.shape[0] * pooled.shape[1]:  # [b, d], or [b, d, 1, 1]
             flat: Tensor = pooled.flatten(1)
             return flat
-        last: Tensor = found.last_hidden_state
+        last: Tensor = output.last_hidden_state
         return last.mean((2, 3)) if last.ndim == 4 else last.mean(1)
 
 
@@ -67,14 +68,14 @@ def load_model(name: str, pretrained: bool) -> PooledModel:
     with _quietly(name) as transformers:
         place, local = _place(name)
         config = transformers.AutoConfig.from_pretrained(place, local_files_only=local, trust_remote_code=False)
-        config = getattr(config, "vision_config", config)  # of a model of images and text, the part for images
+        config = getattr(config, "vision_config", config)  # the part for images, if there is one for text too
         if type(config) not in transformers.models.auto.modeling_auto.MODEL_MAPPING:
             raise DataError(f"hf:{name}: transformers has no model of the kind {brief(config.model_type, 40)!r}")
         if not pretrained:
             return PooledModel(_image_model(name, transformers.AutoModel.from_config(config, dtype=torch.float32)))
         if local and not any(Path(place).glob("*.safetensors")):
             raise DataError(f"hf:{name}: there is no model.safetensors in it; save it with model.save_pretrained")
-        model, told = transformers.AutoModel.from_pretrained(
+        model, report = transformers.AutoModel.from_pretrained(
             place,
             config=config,
             use_safetensors=True,
@@ -84,31 +85,31 @@ def load_model(name: str, pretrained: bool) -> PooledModel:
             output_loading_info=True,
         )
     _image_model(name, model)
-    missing = sorted(told["missing_keys"])
+    missing = sorted(report["missing_keys"])
     others = [key for key in missing if not key.startswith("pooler.")]
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        raise DataError(f"hf:{name}: the file has no weights for {brief(others[0], 80)}{more}, which would be random")
+        raise DataError(
+            f"hf:{name}: the checkpoint lacks {brief(others[0], 80)}{more}, which would be initialised at random"
+        )
     return PooledModel(model, pooler=not missing)
 
 
 def model_config(model: PooledModel) -> dict[str, Any]:
     """All that is needed to make the model again, in types that JSON knows."""
-    given = model.model.config.to_dict()
-    kept = {key: value for key, value in given.items() if key not in _LEFT_OUT and not key.startswith("_")}
-    described: dict[str, Any] = json_ready(kept)
-    return described
+    config: dict[str, Any] = json_ready(_shape_settings(model.model.config.to_dict()))
+    return config
 
 
 def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:
-    """A model from what `model_config` says, without the folder it came from and without the network.
+    """Make a model from its `model_config`, without the folder it came from and without internet access.
 
     Under `shapes_only` it has shapes only.
     """
     kind = config.get("model_type")
-    given = {key: value for key, value in config.items() if key not in _LEFT_OUT and not key.startswith("_")}
-    given.pop("model_type", None)
-    if not isinstance(kind, str) or kind.startswith("timm") or any(given.get(key) for key in _FETCHING):
+    settings = _shape_settings(config)
+    settings.pop("model_type", None)
+    if not isinstance(kind, str) or kind.startswith("timm") or any(settings.get(key) for key in _FETCHING):
         raise DataError(f"a model of the kind {brief(kind, 40)!r} cannot be made from its description")
     with _quietly(kind) as transformers, ExitStack() as stack:
         from transformers import initialization
@@ -116,26 +117,35 @@ def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:
         if torch.get_default_device().type == "meta":
             stack.enter_context(initialization.no_init_weights())
             stack.enter_context(initialization.meta_device_safe_creation_ops())
-        stack.enter_context(_few_modules())
-        made = transformers.AutoConfig.for_model(kind, **given)
-        return PooledModel(_image_model(kind, transformers.AutoModel.from_config(made, dtype=torch.float32)), pooler)
+        stack.enter_context(_limited_size())
+        restored = transformers.AutoConfig.for_model(kind, **settings)
+        model = transformers.AutoModel.from_config(restored, dtype=torch.float32)
+        return PooledModel(_image_model(kind, model), pooler)
+
+
+def _shape_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in _IGNORED and not key.startswith("_")}
 
 
 def read_processing(name: str) -> Processing:
-    """What an image processor does, from what it makes of black, white and red: its settings have too many names."""
+    """Infer what an image processor does from its output for black, white and red images.
+
+    The settings that say so have too many names.
+    """
     from PIL.Image import new
 
     with _quietly(name) as transformers:
         place, local = _place(name)
         if local and not any((Path(place) / file).is_file() for file in _PROCESSOR):
-            what = f"there is no {_PROCESSOR[0]} in it, which says the size of images"
-            raise DataError(f"hf:{name}: {what}; save its image processor beside it with save_pretrained")
-        given = {"local_files_only": local, "trust_remote_code": False}
-        processor = transformers.AutoImageProcessor.from_pretrained(place, **given)
-        asked = [new("RGB", (_SIDE, _SIDE), colour) for colour in ("black", "white", "red")]
-        pixels = processor(asked, return_tensors="pt")["pixel_values"]
+            problem = f"there is no {_PROCESSOR[0]} in it, which has the size of images"
+            raise DataError(f"hf:{name}: {problem}; save its image processor beside it with save_pretrained")
+        processor = transformers.AutoImageProcessor.from_pretrained(
+            place, local_files_only=local, trust_remote_code=False
+        )
+        images = [new("RGB", (_SIDE, _SIDE), colour) for colour in ("black", "white", "red")]
+        pixels = processor(images, return_tensors="pt")["pixel_values"]
     if pixels.ndim != 4 or pixels.shape[1] != 3:
-        raise DataError(f"hf:{name}: its image processor makes {brief(list(pixels.shape[1:]), 60)} of a colour image")
+        raise DataError(f"hf:{name}: its image processor turns a colour image into {brief(list(pixels.shape[1:]), 60)}")
     black, white, red = pixels[:, :, pixels.shape[2] // 2, pixels.shape[3] // 2].double()
     if not torch.equal(red, torch.stack([white[0], black[1], black[2]])):
         raise DataError(f"hf:{name}: its image processor exchanges or mixes colours, which is not supported")
@@ -163,42 +173,40 @@ def _place(name: str) -> tuple[str, bool]:
 
 @contextmanager
 def _quietly(name: str) -> Iterator[Any]:
-    """The package, without its progress bars and reports; what goes wrong in it is told in one sentence."""
+    """The package, without progress bars and log messages; its errors become one sentence."""
     try:
         transformers: Any = import_module("transformers")
-        words: Any = import_module("transformers.utils.logging")
+        logger: Any = import_module("transformers.utils.logging")
     except ImportError as absent:
         raise DataError(f"hf:{name} needs transformers ({brief(absent, 80)}): {_EXTRA}") from None
-    level, bars = words.get_verbosity(), words.is_progress_bar_enabled()
-    words.set_verbosity(logging.CRITICAL)
-    words.disable_progress_bar()
+    level, bars = logger.get_verbosity(), logger.is_progress_bar_enabled()
+    logger.set_verbosity(logging.CRITICAL)
+    logger.disable_progress_bar()
     try:
         yield transformers
     except DataError:
         raise
-    except Exception as error:  # of a broken folder, a name that the hub does not know, or no network
+    except Exception as error:  # a broken folder, a name that the hub does not have, no internet access
         reason = brief(str(error).partition("\n")[0], 120) or type(error).__name__
         local = os.path.isdir(os.path.expanduser(name))
-        what = "transformers cannot use it" if local else "no such folder, and no model that transformers finds"
-        raise DataError(f"hf:{brief(name, 80)}: {what} ({reason})") from None
+        problem = "transformers cannot use it" if local else "no such folder, and no model that transformers finds"
+        raise DataError(f"hf:{brief(name, 80)}: {problem} ({reason})") from None
     finally:
-        words.set_verbosity(level)
+        logger.set_verbosity(level)
         if bars:
-            words.enable_progress_bar()
+            logger.enable_progress_bar()
 
 
 @contextmanager
-def _few_modules() -> Iterator[None]:
-    """A description of two numbers may ask for a billion layers."""
-    count = 0
+def _limited_size() -> Iterator[None]:
+    """Networks made in here have at most `_MOST_MODULES` layers."""
+    numbers = count(1)
 
-    def counted(*_: Any) -> None:
-        nonlocal count
-        count += 1
-        if count > _MOST_MODULES:
+    def check(*_: Any) -> None:
+        if next(numbers) > _MOST_MODULES:
             raise ValueError(f"more than {_MOST_MODULES} layers")
 
-    hook = register_module_module_registration_hook(counted)
+    hook = register_module_module_registration_hook(check)
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ from orthoframe.errors import Option, OptionError
 from orthoframe.options import check_size
 
 _DEPTH, _HEADS = 6, 4
-_TOKENS, _FEWEST, _MOST = 64, 16, 256  # wanted, fewest and most
+_TOKENS, _FEWEST_TOKENS, _MOST_TOKENS = 64, 16, 256  # the number aimed at, and its range
 
 
 def patch_size(height: int, width: int) -> int:
@@ -19,13 +19,13 @@ def patch_size(height: int, width: int) -> int:
     tokens = {
         size: height * width // size**2
         for size in range(2, min(height, width) + 1)
-        if height % size == 0 and width % size == 0 and _FEWEST <= height * width // size**2 <= _MOST
+        if height % size == 0 and width % size == 0 and _FEWEST_TOKENS <= height * width // size**2 <= _MOST_TOKENS
     }
     if not tokens:
         raise OptionError(
-            f"images of {height} x {width} pixels cannot be cut into {_FEWEST} to {_MOST} square patches for a ViT; "
-            "crop or pad them so that both sides have a suitable divisor, as 8 x 8, 28 x 28 or 32 x 48 do, or use "
-            "another ",
+            f"images of {height} x {width} pixels cannot be cut into {_FEWEST_TOKENS} to {_MOST_TOKENS} square patches "
+            "for a ViT; crop or pad them so that both sides have a suitable divisor, as 8 x 8, 28 x 28 or 32 x 48 do, "
+            "or use another ",
             Option("model"),
         )
     return min(tokens, key=lambda size: max(tokens[size] / _TOKENS, _TOKENS / tokens[size]))

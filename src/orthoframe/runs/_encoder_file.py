@@ -10,11 +10,10 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._files import few_entries, parsed, write_atomic
+from orthoframe._files import open_tensors, parsed, write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
@@ -187,10 +186,8 @@ class _EncoderDescription(Architecture):
 
 
 def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
-    with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(
-            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _EncoderDescription
-        )
+    with open_tensors(path) as file:
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
         "".join(about.classes).encode()  # names may be half a character, which cannot be printed
         preparation = Preparation(about.image_shape, about.fit)
         channels = about.image_shape[0]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from orthoframe.data import Data
 
+
 @dataclass(frozen=True)
 class DataFingerprint:
     """Digests of images as they were read, wherever they are: equal for equal data on every machine."""

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import count_entries, csv_rows, few_entries, parsed, read_small
+from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, parsed, read_small
 from orthoframe.errors import InputError, Option, brief, spelled
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
@@ -31,7 +31,6 @@ from orthoframe.runs._records import (
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
 _MOST_EPOCHS = 2**18
-_LONGEST_ROW = 2**16  # characters, of metrics.csv
 
 
 @dataclass(frozen=True)
@@ -140,9 +139,9 @@ def _unfinished(folder: Path, epochs_done: int, epochs: int, non_finite: bool) -
 
 
 def _read_json(path: Path, kind: type[_T]) -> _T:
-    data = _read_bytes(path, read_small if kind is not CertificateRecord else Path.read_bytes)  # grows with class pairs
-    decoder = msgspec.json.Decoder(kind)
-    return _decoded(lambda data: decoder.decode(few_entries(data)), data, str(path))
+    with _reading(path):
+        data = read_small(path, LARGEST_RECORDS) if kind is CertificateRecord else read_small(path)
+    return _decoded(msgspec.json.Decoder(kind).decode, data, str(path))
 
 
 def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
@@ -150,11 +149,6 @@ def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
         return parsed(decode, data)
     except ValueError as error:
         raise InputError(f"{where}: {error}") from None
-
-
-def _read_bytes(path: Path, read: Callable[[Path], bytes]) -> bytes:
-    with _reading(path):
-        return read(path)
 
 
 @contextmanager
@@ -177,7 +171,7 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
     convert = partial(msgspec.convert, type=EpochRecord, strict=False)
     records: list[EpochRecord] = []
     with _reading(path), path.open(newline="", encoding="utf-8") as file:
-        rows = csv_rows(file, _LONGEST_ROW, strict=True)
+        rows = csv_rows(file, strict=True)
         _, header = next(rows, (0, []))
         for number, row in rows:
             where = f"{path}, line {number}"
@@ -195,20 +189,19 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
 
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
     found: list[Measurement] = []
-    decoder, before = msgspec.json.Decoder(Measurement), (0, 0)
+    decoder = msgspec.json.Decoder(Measurement)
     with _reading(path), path.open("rb") as file:
+        check_file_size(path, LARGEST_RECORDS)
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
             where = f"{path}, line {number}"
-            entry = _decoded(decoder.decode, _decoded(partial(few_entries, before=before), line, where), where)
+            entry = _decoded(decoder.decode, line, where)
             _check_order(found, entry.epoch, where)
             _check_shapes(entry, where)
             if found and _classes(entry) != _classes(found[0]):
                 raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
             found.append(entry)
-            entries, length = count_entries(line)
-            before = before[0] + entries, before[1] + length
     return tuple(found)
 
 

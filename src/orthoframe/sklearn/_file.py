@@ -11,11 +11,10 @@ import msgspec
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._files import few_entries, json_ready, parsed, write_atomic
+from orthoframe._files import json_ready, open_tensors, parsed, write_atomic
 from orthoframe._rows import Labels
 from orthoframe.batches import BatchPlan
 from orthoframe.encoders import PREFIX, load_weights
@@ -129,10 +128,8 @@ def load_classifier(classifier: Any, path: Path) -> None:
 
 
 def _restore(classifier: Any, path: Path) -> None:
-    with safe_open(path, framework="pt") as file:
-        about = msgspec.convert(
-            json.loads(few_entries((file.metadata() or {}).get("orthoframe", "null"))), _ClassifierFile
-        )
+    with open_tensors(path) as file:
+        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _ClassifierFile)
         encoder = _read_network(file, about)
         classes = _class_array(about.classes)
         k, dim, columns = len(classes), about.network.hidden[-1], about.fitted.n_features_in_

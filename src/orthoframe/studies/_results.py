@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from orthoframe._files import few_entries, parsed, write_json
+from orthoframe._files import LARGEST_RECORDS, parsed, read_small, write_json
 from orthoframe.errors import InputError
 from orthoframe.options import Scale
 from orthoframe.studies._claims import TIMES, UNEVEN, Claim, Decision
@@ -232,7 +232,7 @@ def read_result(path: Path) -> StudyResult:
         InputError: If the file cannot be read, or is not the result of a study.
     """
     try:
-        result = parsed(msgspec.json.Decoder(StudyResult).decode, few_entries(path.read_bytes()))
+        result = parsed(msgspec.json.Decoder(StudyResult).decode, read_small(path, LARGEST_RECORDS))
         _check_cells(result.cells)
         return result
     except OSError as error:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from orthoframe._files import few_entries, locked, parsed, write_atomic
+from orthoframe._files import locked, parsed, read_small, write_atomic
 from orthoframe.errors import OrthoframeError, StudyError, unwritable
 from orthoframe.studies._jobs import Job, JobResult
 
@@ -99,7 +99,7 @@ class Store:
 
 
 def _read_done(path: Path) -> Done:
-    data = json.loads(few_entries(path.read_bytes()))
+    data = json.loads(read_small(path))
     result = msgspec.convert(data["result"], JobResult)
     return Done(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
 

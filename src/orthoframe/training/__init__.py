@@ -30,8 +30,7 @@ _NAMES = {
     "_fields": "AUTO Group usual type_hints",
     "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
     "option_groups option_names",
-    "_sources": "ImageSettings BenchmarkImages FolderImages TableImages ArrayImages PythonImages image_kind "
-    "IMAGE_KINDS",
+    "_sources": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
     "_schedules": "TemperatureSchedule Ramp",
     "_recipes": "RECIPES RecipeValues",
     "_resolve": "resolve",

@@ -25,7 +25,15 @@ from orthoframe.training._fields import AUTO, BEYOND, Group, undecided, usual, u
 from orthoframe.training._objectives import OBJECTIVES, Objective
 from orthoframe.training._recipes import data_of, loss_of, recipe_values
 from orthoframe.training._schedules import Ramp
-from orthoframe.training._sources import IMAGE_KINDS, BenchmarkImages, ImageSettings, absolute_path, image_kind
+from orthoframe.training._sources import (
+    IMAGE_KINDS,
+    BenchmarkImages,
+    ImageFiles,
+    ImageSettings,
+    TableImages,
+    absolute_path,
+    image_kind,
+)
 
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
@@ -275,9 +283,7 @@ class Settings:
         recipe = choices.setdefault("recipe", "accurate" if images.is_own else "quick")
         loss = options.pop("loss", loss_of(recipe))
         if "objective" not in choices:
-            if loss not in OBJECTIVES:
-                names = ", ".join(map(repr, OBJECTIVES))
-                raise OptionError(Option("loss"), f" must be one of {names}, not {brief(repr(loss))}")
+            check_choice("loss", loss, OBJECTIVES)
             choices["objective"] = OBJECTIVES[loss]()
         return cls(images=images, **choices).with_options(**options)
 
@@ -295,7 +301,6 @@ class Settings:
             if option in {each.name for each in fields(getattr(self, name))}:
                 return name
         losses = [name for name, objective in OBJECTIVES.items() if _has(objective, option)]
-        kinds = [kind for kind, images in IMAGE_KINDS.items() if _has(images, option)]
         if losses:
             reason = (
                 (f"; {self.objective.name} has a linear classifier instead",) if not self.objective.has_head else ()
@@ -304,9 +309,9 @@ class Settings:
         if _has(BenchmarkImages, option):
             why = " is for data sets that are downloaded, not for "
             raise OptionError(Option(option), why, Option("data", self.images.data))
-        if kinds == ["csv"]:
+        if not _has(ImageFiles, option) and _has(TableImages, option):
             raise OptionError(Option(option), " needs ", Option("data", "csv:FILE"))
-        if kinds:
+        if _has(ImageFiles, option):
             raise OptionError(Option(option), " is for image files, not for ", Option("data", self.images.data))
         raise OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
 
@@ -448,7 +453,7 @@ GROUPS = ("images", "encoder", "objective", "batches", "schedule", "evaluation",
 def option_groups() -> dict[str, tuple[type[Group], ...]]:
     """The classes of each group: all kinds of images, and all objectives."""
     return {
-        "images": (BenchmarkImages, *IMAGE_KINDS.values()),
+        "images": IMAGE_KINDS,
         "encoder": (EncoderSettings,),
         "objective": tuple(OBJECTIVES.values()),
         "batches": (BatchSettings,),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Fit, Imbalance, check_image_size, has_data_dir
+from orthoframe.options import DATA_KINDS, Fit, Imbalance, check_image_size, has_data_dir
 from orthoframe.training._fields import AUTO, Group, usual, usual_value
 
 if TYPE_CHECKING:
@@ -126,9 +126,9 @@ class ImageSettings(Group):
         k, largest = len(available), self.majority
         if self.imbalance == "none":
             return list(available) if largest is None else [largest] * k
-        from orthoframe.data import long_tail_counts, step_counts
+        from orthoframe.data import PROFILES
 
-        profile = step_counts if self.imbalance == "step" else long_tail_counts
+        profile = PROFILES[self.imbalance]
         if largest is None:  # the most that every class has, in these proportions
             shares = profile(k, 10**9, self.ratio)
             largest = min(int(n) * 10**9 // share for n, share in zip(available, shares, strict=True))
@@ -211,7 +211,7 @@ class PythonImages(OwnImages):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class ImageFiles(OwnImages):
-    """Image files, which have sizes of their own and are decoded."""
+    """Image files, such as a folder with one sub-folder per class: they have sizes of their own, and are decoded."""
 
     size: tuple[int, int] | None = usual(None)
     """Height and width that image files get (default: chosen from them)."""
@@ -245,11 +245,6 @@ class ImageFiles(OwnImages):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class FolderImages(ImageFiles):
-    """A folder with one sub-folder per class."""
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
 class TableImages(ImageFiles):
     """Image files that a table lists."""
 
@@ -269,25 +264,27 @@ class TableImages(ImageFiles):
         return {**super().reading(), "columns": columns}
 
 
-IMAGE_KINDS: dict[str, type[ImageSettings]] = {
-    "folder": FolderImages,
-    "csv": TableImages,
-    "npz": ArrayImages,
-    "dataset": PythonImages,
-}
-"""Kinds of a user's own images, by the word before the colon of their name; other names are benchmark sets."""
-
-
 def image_kind(data: str) -> type[ImageSettings]:
     """The settings of data, by its name.
 
     Examples:
         >>> image_kind("folder:photos").__name__, image_kind("mnist").__name__
-        ('FolderImages', 'BenchmarkImages')
+        ('ImageFiles', 'BenchmarkImages')
     """
     if not isinstance(data, str):
         raise OptionError(Option("data"), f" must be a string, not {data!r}")
-    return IMAGE_KINDS.get(data.partition(":")[0], BenchmarkImages)
+    kind = DATA_KINDS.get(data.partition(":")[0])
+    if kind is None or not kind.own:
+        return BenchmarkImages
+    if "columns" in kind.takes:
+        return TableImages
+    if "size" in kind.takes:
+        return ImageFiles
+    return ArrayImages if kind.path else PythonImages
+
+
+IMAGE_KINDS = (BenchmarkImages, ImageFiles, TableImages, ArrayImages, PythonImages)
+"""Settings of all kinds of images."""
 
 
 def reading_options(kind: type[ImageSettings]) -> set[str]:

@@ -1,20 +1,19 @@
-"""Images from Python: a `Dataset` of torch as labelled images."""
+"""Labelled images from a `Dataset` of torch."""
 
+import math
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from orthoframe.data._datasets import divide
 from orthoframe.data._images import Data, LabelledImages
-from orthoframe.data._imbalance import VALIDATION, hold_out
 from orthoframe.data._listing import sorted_classes
 from orthoframe.data._preparation import Preparation
-from orthoframe.data._stream import StreamedPixels, available_cores, may_hold
+from orthoframe.data._stream import StreamedPixels, available_cores, fits_in_memory
 from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit, check_count, check_image_size, check_number
-
-_TEST = 0.2
 
 
 def as_data(
@@ -33,18 +32,19 @@ def as_data(
 
     Items are pairs of an image and a label. Images are PIL images of any size, which become RGB, or uint8 tensors
     `[channels, height, width]` of one size; labels are whole numbers or names, or positions in the `classes` of the
-    data set, if it has them. Augmentation and normalisation happen in
-    training: leave them out of the data set.
+    data set, if it has them. Augmentation and
+    normalisation happen in training: leave them out of the data set.
 
     Args:
         train: The data set.
-        test: That of the test images; without one, 20 % of each class are held out.
-        name: What the run calls it.
-        validation: The fraction of the training images of each class that is held out for validation.
-        size: Height and width (default: those of the first image).
+        test: The data set of test images; without one, 20 % of each class are held out.
+        name: The name of the data in the run.
+        validation: The fraction of the training images of each class to hold out for validation.
+        size: Height and width (default: the size of the first image).
         fit: How PIL images get their size.
-        workers: Processes that ask for images (default: one per core).
-        memory: GiB that pixels may take before they are asked for again each time (default: a quarter of the memory).
+        workers: Processes that load images (default: one per core).
+        memory: Hold all pixels in memory if they fit into this many GiB; otherwise load images again whenever they are
+            needed (default: a quarter of the memory).
         seed: Decides which images are held out.
 
     Raises:
@@ -84,15 +84,9 @@ def as_data(
     for part, names in zip(parts, labels, strict=True):
         pixels = StreamedPixels(part, np.arange(len(names)), shape, workers)
         images.append(LabelledImages(pixels, torch.tensor([numbers[each] for each in names]), classes))
-    if len(images) == 1:
-        images = [images[0].subset(part) for part in hold_out(images[0].labels.numpy(), _TEST, seed)]
-    trained, tested = images
-    checked = None
-    if validation:
-        kept, held_out = hold_out(trained.labels.numpy(), validation, seed, stream=VALIDATION)
-        trained, checked = trained.subset(kept), trained.subset(held_out)
-    data = Data(trained, tested, f"dataset:{name}", checked, fit)
-    return data.read() if may_hold(sum(map(len, labels)) * int(np.prod(shape)), memory) else data
+    named = dict(zip(("train", "test"), images, strict=False))
+    data = divide(named, name=f"dataset:{name}", validation=validation, seed=seed, fit=fit)
+    return data.read() if fits_in_memory(sum(map(len, labels)) * math.prod(shape), memory) else data
 
 
 class _DatasetPixels:
@@ -102,7 +96,7 @@ class _DatasetPixels:
         self.items, self.preparation, self.name = items, preparation, name
 
     def labels(self) -> list[str]:
-        """Of all items: `targets`, where the data set has them, because to ask for items means to decode images."""
+        """The labels of all items: `targets`, if the data set has them, because items have to be decoded."""
         targets = getattr(self.items, "targets", None)
         if targets is None:
             targets = (self.items[position] for position in range(len(self.items)))
@@ -110,10 +104,10 @@ class _DatasetPixels:
         return [self._named(_label(label, number, self.name)) for number, label in enumerate(targets)]
 
     def _named(self, label: int | str) -> str:
-        """The name of a class, if the data set has names for numbers, as those of torchvision do."""
+        """The name of a class, if the data set has names for numbers, as data sets of torchvision do."""
         names = getattr(self.items, "classes", None)
-        known = isinstance(names, list | tuple) and isinstance(label, int) and 0 <= label < len(names)
-        return str(names[label] if known else label)  # type: ignore[index]
+        has_name = isinstance(names, list | tuple) and isinstance(label, int) and 0 <= label < len(names)
+        return str(names[label] if has_name else label)  # type: ignore[index]
 
     def __getitem__(self, position: int) -> Tensor:
         image, _ = _checked(self.items[position], position, self.name)
@@ -122,9 +116,9 @@ class _DatasetPixels:
                 raise DataError(f"{self.name}: image {position} has more than 16 bits per channel (mode {image.mode})")
             return self.preparation.pixels_of(image)
         if image.dtype != torch.uint8 or tuple(image.shape) != self.preparation.image_shape:
-            wanted = list(self.preparation.image_shape)
+            expected = list(self.preparation.image_shape)
             raise DataError(
-                f"{self.name}: image {position} is {image.dtype} of shape {list(image.shape)}, and uint8 of {wanted} "
+                f"{self.name}: image {position} is {image.dtype} of shape {list(image.shape)}, and uint8 of {expected} "
                 "is needed; give PIL images if their sizes differ"
             )
         return image
@@ -138,9 +132,9 @@ def _checked(item: Any, position: int, name: str) -> tuple[Any, int | str]:
     return item[0], _label(item[1], position, name)
 
 
-def _label(given: Any, position: int, name: str) -> int | str:
-    single = isinstance(given, np.generic) or (isinstance(given, Tensor) and given.numel() == 1)
-    label = given.item() if single else given
+def _label(value: Any, position: int, name: str) -> int | str:
+    single = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1)
+    label = value.item() if single else value
     if isinstance(label, bool) or not isinstance(label, int | str):
         raise DataError(f"{name}: label {position} is {brief(repr(label), 60)}, not a whole number or a name")
     return label
@@ -154,4 +148,4 @@ def _shape(image: Any, size: tuple[int, int] | None, name: str) -> tuple[int, in
             raise DataError(f"{name}: tensors keep their size; give PIL images for ", Option("size"))
         return image.shape[0], image.shape[1], image.shape[2]
     height, width = size or (image.height, image.width)
-    return 3, height, width  # others may have colours, even if the first has none
+    return 3, height, width  # other images may have colours, even if the first has none

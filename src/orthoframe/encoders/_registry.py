@@ -1,19 +1,45 @@
-"""Encoders by name, and encoders whose features are ready for the contrastive loss."""
+"""Encoders by name, alone and with a frame head."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
 
 from orthoframe.encoders._convolutional import Conv6, DenseNet, ResNet
 from orthoframe.encoders._encoder import MLP, Encoder
-from orthoframe.encoders._head import FrameHead
+from orthoframe.encoders._head import FrameEncoder, FrameHead
 from orthoframe.encoders._vit import ViT
 from orthoframe.encoders._weights import shapes_only
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Activation, Head, HeadNorm, Model, check_choice, check_size
 
-_WIDTHS = {"resnet18": 64, "resnet34": 64, "densenet40": 12, "densenet40-half": 12, "conv6": 64, "mlp": 256, "vit": 128}
+
+@dataclass(frozen=True)
+class EncoderEntry:
+    """How an encoder is made.
+
+    Attributes:
+        make: From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
+            small for it.
+        width: The default width.
+    """
+
+    make: Callable[[Sequence[int], int, bool], Encoder]
+    width: int
+
+
+ENCODERS: dict[str, EncoderEntry] = {
+    "resnet18": EncoderEntry(lambda shape, width, relu: ResNet(shape, 18, width, last_relu=relu), 64),
+    "resnet34": EncoderEntry(lambda shape, width, relu: ResNet(shape, 34, width, last_relu=relu), 64),
+    "densenet40": EncoderEntry(lambda shape, width, relu: DenseNet(shape, width, last_relu=relu), 12),
+    "densenet40-half": EncoderEntry(
+        lambda shape, width, relu: DenseNet(shape, width, last_relu=relu, stem_stride=2), 12
+    ),
+    "conv6": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu), 64),
+    "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256),
+    "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128),
+}
+"""The encoders by name, see `orthoframe.options.Model`."""
 
 
 def make_encoder(
@@ -50,72 +76,9 @@ def make_encoder(
         >>> encoder.out_features, sum(weight.numel() for weight in encoder.parameters())
         (512, 11168832)
     """
-    check_choice("model", model, Model)
-    width = _WIDTHS[model] if width is None else width
-    if model in ("densenet40", "densenet40-half"):
-        return DenseNet(image_shape, width, last_relu=last_relu, stem_stride=1 if model == "densenet40" else 2)
-    if model == "conv6":
-        return Conv6(image_shape, width, last_relu=last_relu)
-    if model == "mlp":
-        return MLP(image_shape, width, last_relu=last_relu)
-    if model == "vit":
-        return ViT(image_shape, width)
-    return ResNet(image_shape, 18 if model == "resnet18" else 34, width, last_relu=last_relu)
-
-
-class FrameEncoder(nn.Module):
-    """An encoder and then a frame head: images to unit features.
-
-    Args:
-        backbone: The encoder.
-        head: The head; a linear layer in it must take features of the encoder's dimension.
-
-    Attributes:
-        out_features: The dimension of the unit features.
-        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
-            a ReLU and no linear layer follows.
-
-    Raises:
-        ValueError: If the head was made for features of another dimension.
-
-    Examples:
-        >>> import torch
-        >>> encoder = FrameEncoder(make_encoder("mlp", (1, 8, 8)), FrameHead(256, 64))
-        >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
-        (torch.Size([5, 64]), 64, True)
-    """
-
-    def __init__(self, backbone: Encoder, head: FrameHead) -> None:
-        super().__init__()
-        if head.linear is not None and head.linear.in_features != backbone.out_features:
-            raise ValueError(
-                f"the head takes {head.linear.in_features} features and the encoder gives {backbone.out_features}; "
-                f"use FrameHead({backbone.out_features}, {head.linear.out_features})"
-            )
-        self.backbone = backbone
-        self.head = head
-        self._frozen = False
-        self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
-        # Every activation keeps non-negative values non-negative.
-        self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
-
-    def freeze_backbone(self) -> None:
-        """Let the backbone be as it is: no gradients, and statistics of its own in its normalisations."""
-        self.backbone.requires_grad_(False)
-        self._frozen = True
-        self.train(self.training)
-
-    def train(self, mode: bool = True) -> "FrameEncoder":
-        """As any module; a backbone that is frozen stays in evaluation mode."""
-        super().train(mode)
-        if self._frozen:
-            self.backbone.eval()
-        return self
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
-        features: Tensor = self.head(self.backbone(images))
-        return features
+    check_choice("model", model, ENCODERS)
+    entry = ENCODERS[model]
+    return entry.make(image_shape, entry.width if width is None else width, last_relu)
 
 
 def make_frame_encoder(
@@ -144,7 +107,7 @@ def make_frame_encoder(
     Args:
         model: See `make_encoder`; None with a backbone.
         image_shape: Channels, height and width.
-        backbone: An encoder that is there already, see `load_backbone`, in place of `model` and `width`.
+        backbone: An existing encoder in place of `model` and `width`; see `load_backbone`.
         width: Width of the network; see `make_encoder`.
         head: `"linear"` or `"none"`.
         features: The dimension of the features, with `head="linear"`; that of the encoder if `None`.
@@ -152,7 +115,7 @@ def make_frame_encoder(
         head_norm: `"batch"` for a batch normalisation before the activation, with `head="linear"`.
         num_classes: If given, a dimension that is too small for a frame of this many classes is refused.
         seed: Decides the weights. The global generators are left as they were.
-        weights: Whether it gets weights; otherwise only shapes, for weights from a file: see `load_weights`.
+        weights: Whether to draw weights; otherwise there are only shapes, for weights from a file: see `load_weights`.
 
     Returns:
         The encoder, on the CPU.
@@ -184,10 +147,13 @@ def make_frame_encoder(
         torch.default_generator.manual_seed(seed)
         if backbone is None:
             last_relu = head == "linear" or activation == "relu"
-            backbone = make_encoder(_named(model), image_shape, width, last_relu=last_relu)
+            if model is None:
+                raise OptionError("an encoder needs a ", Option("model"), " or a ", Option("backbone"))
+            backbone = make_encoder(model, image_shape, width, last_relu=last_relu)
         elif tuple(image_shape) != backbone.image_shape:
-            given, wanted = list(image_shape), list(backbone.image_shape)
-            raise OptionError(f"images of shape {given} do not fit the backbone, which takes {wanted}")
+            raise OptionError(
+                f"images of shape {list(image_shape)} do not fit the backbone, which takes {list(backbone.image_shape)}"
+            )
         size = backbone.out_features
         if head == "linear":
             out = size if features is None else check_size("features", features)
@@ -204,9 +170,3 @@ def make_frame_encoder(
             *advice,
         )
     return encoder
-
-
-def _named(model: Model | None) -> Model:
-    if model is None:
-        raise OptionError("an encoder needs a ", Option("model"), " or a ", Option("backbone"))
-    return model

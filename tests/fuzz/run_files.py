@@ -1,0 +1,197 @@
+"""Hostile files of runs and studies."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from tests import study_results
+from tests.fuzz.mutations import Target, choice, mutated, mutated_json
+
+from orthoframe.errors import InputError, OrthoframeError
+from orthoframe.runs import read_run
+from orthoframe.reporting import write_report, write_study_page
+from orthoframe.studies import read_result, write_result
+from orthoframe.training import RunListener, Settings, resume, train
+from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
+
+_SETTINGS = {"imbalance": "none", "width": 4, "epochs": 2, "batch_size": 4, "augment": False, "model": "mlp"}
+
+
+def small_run(folder):
+    """A run of two epochs on eight images; its folder. Its last two checkpoints are both there."""
+    random = np.random.default_rng(0)
+    np.savez(folder / "images.npz", x=random.integers(256, size=(10, 2, 3), dtype=np.uint8), y=np.arange(10) % 2)
+    train(Settings.of(recipe="plain", data=f"npz:{folder / 'images.npz'}", **_SETTINGS), folder / "run", RunListener(), report=False)
+    return folder / "run"
+
+
+def copied(run, folder, names):
+    """A folder with these files alone: links, so that one that is to be changed must be replaced."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in names:
+        os.link(run / name, folder / name)
+    return folder
+
+
+_SENTENCE = 300
+
+
+def prepare_checkpoint(folder):
+    run, states = small_run(folder), []
+    for name in (CHECKPOINT, PREVIOUS):
+        alone = copied(run, folder / "alone", ("config.json", "run.json", name))
+        states.append(_bytes(RunFolder(alone).load_checkpoint()[0]))
+    return run, [(run / name).read_bytes() for name in (CHECKPOINT, PREVIOUS)], states
+
+
+def hostile_checkpoint(random, valid, folder):
+    run, (newest, previous), states = valid
+    if not (folder / "broken").exists():
+        copied(run, folder / "broken", ("config.json", "run.json", PREVIOUS))
+    (folder / "broken" / CHECKPOINT).write_bytes(mutated(random, newest, previous))
+    return folder / "broken", *states
+
+
+def check_checkpoint(given):
+    folder, newest, previous = given
+    found, complaints = RunFolder(folder).load_checkpoint()
+    for complaint in complaints:
+        assert CHECKPOINT in complaint
+        assert len(complaint) <= _SENTENCE
+        assert "\n" not in complaint
+    # A splice may be one of the two files.
+    assert _bytes(found) in ((previous,) if complaints else (newest, previous))
+    assert len(complaints) <= 1
+
+
+def _bytes(checkpoint):
+    file = io.BytesIO()
+    checkpoint.write(file)
+    return file.getvalue()
+
+
+_TENSORS = (torch.zeros(0), torch.zeros(3, 3), torch.tensor(float("nan")), torch.zeros(2, dtype=torch.int8))
+_DIGEST = 32  # bytes of the checksum
+
+
+def prepare_resumed(folder):
+    return small_run(folder)
+
+
+def hostile_resumed(random, run, folder):
+    broken = copied(run, folder / "broken", ("config.json", "run.json", PREVIOUS))
+    newest, kind = (run / CHECKPOINT).read_bytes(), random.random()
+    if kind < 0.3:
+        newest = mutated(random, newest, (run / PREVIOUS).read_bytes())
+    elif kind < 0.8:
+        newest = _lying(random, newest)
+    else:
+        settings = json.loads((run / "config.json").read_text())
+        (broken / "config.json").unlink()
+        (broken / "config.json").write_text(mutated_json(random, settings))
+    (broken / CHECKPOINT).write_bytes(newest)
+    return broken, (run / "encoder.safetensors").read_bytes() if not 0.3 <= kind < 0.8 else None
+
+
+def _lying(random, data):
+    """A checkpoint whose checksum is right, of which an entry is another."""
+    tensors = load(data[_DIGEST:])
+    if random.random() < 0.6:
+        progress = json.loads(tensors["json"].numpy().tobytes())
+        text = bytearray(mutated_json(random, progress).encode())
+        tensors["json"] = torch.frombuffer(text, dtype=torch.uint8)
+    else:
+        name = choice(random, list(tensors))
+        tensors[name] = choice(random, _TENSORS)
+        if random.random() < 0.3:
+            tensors.pop(name)
+    body = save(tensors)
+    return hashlib.sha256(body).digest() + body
+
+
+def check_resumed(given):
+    folder, expected = given
+    resume(folder, RunListener(), report=False)
+    found = (folder / "encoder.safetensors").read_bytes()
+    assert expected is None or found == expected
+
+
+_FILES = ("config.json", "metrics.csv", "geometry.jsonl", "certificate.json", "verdict.json", "run.json")
+_REPORTED = 0.05  # of the reports, which take longest
+
+
+def prepare_run(folder):
+    return small_run(folder)
+
+
+def hostile_run(random, run, folder):
+    name = choice(random, _FILES)
+    broken = copied(run, folder / "broken", [other for other in _FILES if other != name])
+    data = (run / name).read_bytes()
+    if name.endswith(".json"):
+        data = mutated_json(random, json.loads(data)).encode()
+    elif name.endswith(".jsonl"):
+        lines = data.splitlines()
+        lines[0] = mutated_json(random, json.loads(lines[0])).encode()
+        data = b"\n".join(lines)
+    if name.endswith(".csv") or random.random() < 0.2:
+        data = mutated(random, data, b"1,2\n")
+    (broken / name).write_bytes(data)
+    return broken, random.random() < _REPORTED
+
+
+def check_run(given):
+    folder, written = given
+    run = read_run(folder)
+    assert run.epochs
+    if written:
+        page = io.BytesIO()
+        write_report([run], page)
+        assert page.getvalue().rstrip().endswith(b"</html>")
+
+
+_PAGED = 0.02  # of the pages, which take longest
+
+
+def prepare_study(folder):
+    def made(where, random, seed):
+        final = {"delta_of": 0.01 + where["ratio"] * random.random() / 1000, "epochs_to_of": None}
+        return study_results.result(final, {"epoch": [1, 10], "delta_of": [0.5, final["delta_of"]]})
+
+    cells = study_results.cells({"ratio": [1, 10]}, made)
+    parts = [study_results.comparison(cell.where, 0.02, 0.01, 0.03) for cell in cells]
+    found = study_results.finding("It is near.", parts)
+    panels = [study_results.panel("delta_of", "ratio"), study_results.panel("delta_of", "epoch", ["ratio"])]
+    write_result(study_results.study("geometry", cells, panels, [found]), folder / "valid.json")
+    return json.loads((folder / "valid.json").read_text())
+
+
+def hostile_study(random, valid, folder):
+    data = mutated_json(random, valid).encode()
+    if random.random() < 0.2:
+        data = mutated(random, data, b'{"study": 3}')
+    path = folder / "study.json"
+    path.write_bytes(data)
+    return path, random.random() < _PAGED
+
+
+def check_study(given):
+    path, written = given
+    result = read_result(path)
+    assert result.decision
+    if written:
+        write_study_page([result], path.with_suffix(".html"))
+
+
+TARGETS = {
+    "checkpoint": Target((), 18, prepare_checkpoint, hostile_checkpoint, check_checkpoint),
+    "resumed": Target((OrthoframeError,), 0.2, prepare_resumed, hostile_resumed, check_resumed),
+    "run": Target((InputError,), 10, prepare_run, hostile_run, check_run),
+    "study": Target((InputError,), 25, prepare_study, hostile_study, check_study),
+}
