@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import ClassStatistics, measure
-from orthoframe.geometry import _collapse, geometry_of
-from orthoframe.geometry._collapse import class_distance_variance, classifier_distance
+from orthoframe.geometry import _statistics, geometry_of
+from orthoframe.geometry._statistics import class_distance_variance, classifier_distance
 
 LABELS = st.lists(st.integers(0, 3), min_size=4, max_size=24).filter(lambda y: len(set(y)) > 1)
 SEEDS = st.integers(0, 999)
@@ -119,7 +119,7 @@ def test_cdnv_from_moments_in_any_parts(labels, cut, seed):
 
 def test_means_that_nearly_coincide(monkeypatch):
     """Their distance is 1e-9 of their length: as a difference of products it would be lost."""
-    monkeypatch.setattr(_collapse, "_PAIRS", 2)
+    monkeypatch.setattr(_statistics, "_PAIRS", 2)
     means = unit(draw(4, 6))[[0, 0, 0, 1, 2]] + torch.tensor([0.0, 1e-9, 3e-9, 0.0, 0.0]).double()[:, None]
     variances = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).double() * 1e-20
     pairs = [(a, b) for a in range(5) for b in range(a)]
@@ -163,7 +163,7 @@ def test_weights_of_rows_count():
         (torch.ones(2, 4), torch.ones(3), r"bias must have shape \[2\], one number per class, not \[3\]"),
         (torch.full((2, 4), math.inf), None, "must be finite"),
         (torch.ones(2, 4), [1.0, math.nan], "must be finite"),
-        (None, torch.ones(2), "bias is that of a classifier"),
+        (None, torch.ones(2), "bias belongs to a classifier"),
     ],
 )
 def test_classifiers_that_are_refused(classifier, bias, message):

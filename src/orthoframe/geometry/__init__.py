@@ -2,14 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from orthoframe.geometry._adjustment import fit_adjustment
-from orthoframe.geometry._calibration import Calibration, calibration_error
-from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
-from orthoframe.geometry._collapse import LinearClassifier
-from orthoframe.geometry._confusion import Confusion
+from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
+from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre, fit_scores
 from orthoframe.geometry._geometry import (
     COLLAPSE,
     FRAME_DISTANCE,
+    MEASURES,
     Arrangement,
     Geometry,
     distance_to_gram,
@@ -19,6 +17,7 @@ from orthoframe.geometry._geometry import (
 )
 from orthoframe.geometry._measure import measure, measure_parts
 from orthoframe.geometry._ownership import Explanation, Ownership, explain
+from orthoframe.geometry._scores import Calibration, calibration_error, fit_adjustment
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -29,11 +28,13 @@ __all__ = [
     "measure_parts",
     "Geometry",
     "geometry_of",
+    "MEASURES",
     "Arrangement",
     "FRAME_DISTANCE",
     "COLLAPSE",
     "NearestCentre",
     "fit_adjustment",
+    "fit_scores",
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",

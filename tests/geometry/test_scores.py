@@ -122,9 +122,9 @@ def test_fits_that_have_nothing_to_say():
     ("options", "message"),
     [
         ({"adjust": 0.1}, "adjust is 0.1, and there are no shares"),
-        ({"shares": [1, 0]}, "shares must be positive and finite, and that of class 1 is 0"),
-        ({"shares": [-2, 1]}, "that of class 0 is -2"),
-        ({"shares": [1, NAN]}, "that of class 1 is nan"),
+        ({"shares": [1, 0]}, "shares must be positive and finite; the share of class 1 is 0"),
+        ({"shares": [-2, 1]}, "the share of class 0 is -2"),
+        ({"shares": [1, NAN]}, "the share of class 1 is nan"),
         ({"shares": [1, 2, 3]}, r"shares must have shape \[2\], one per class, not \[3\]"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"adjust": NAN}, "adjust must be finite"),

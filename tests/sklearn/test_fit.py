@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 
 from orthoframe.geometry import Calibration
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.sklearn._cross_fit import folds
+from orthoframe.sklearn._fit import folds
 
 COUNTS = [200, 40, 10]
 ROWS, LABELS = make_blobs(COUNTS, 6, cluster_std=6.0, random_state=7)
