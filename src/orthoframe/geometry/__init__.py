@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.errors import needs_extra
 from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
 from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre, fit_scores
 from orthoframe.geometry._geometry import (
@@ -53,8 +54,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "GeometryMetric":  # the only one that needs torchmetrics
-        from orthoframe.geometry._metric import GeometryMetric
+    if name == "GeometryMetric":
+        with needs_extra("GeometryMetric", "metric"):
+            from orthoframe.geometry._metric import GeometryMetric
 
         return GeometryMetric
     raise AttributeError(f"module 'orthoframe.geometry' has no attribute {name!r}")

@@ -228,7 +228,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return np.asarray(self._features(rows), dtype=rows.dtype)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Cosines to the class centres, adjusted with `adjust`, `[rows, k]`; for two classes the difference, `[rows]`."""
+        """Cosines to the class centres, adjusted with `adjust`, `[rows, k]`; of two classes the difference `[rows]`."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
