@@ -4,7 +4,7 @@ import io
 import math
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -101,6 +101,16 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what the header says as a Python expression
         return readers[np.lib.format.read_magic(file)](file)
+
+
+def named_arrays(path: Path, names: Iterable[str]) -> dict[str, StoredArray]:
+    """The arrays of an `.npz` file that have one of these names, none of them read yet.
+
+    Raises:
+        ValueError: If the file is not an archive, or one of them is not a plain array.
+    """
+    archive = ArrayArchive(path)
+    return {name: archive[name] for name in names if name in archive.names}
 
 
 class ArrayArchive:

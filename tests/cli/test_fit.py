@@ -123,7 +123,7 @@ def test_classes_of_one_row(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savez("few.npz", x=np.eye(3), y=np.arange(3))
     said = fitted(capsys, "few.npz", "--out", "out", "--epochs", 1)
-    assert "no class has a row to spare, so nothing says how good it is" in said
+    assert "no class has a row to spare, so the accuracy is not known" in said
 
 
 def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
