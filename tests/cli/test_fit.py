@@ -156,38 +156,6 @@ def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
     assert "new: there are no labels in it" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["data.npz"], "--out or --apply; give one of them"),
-        (["data.npz", "--out", "a", "--apply", "b"], "--out or --apply; give one of them"),
-        (["nothing.npz", "--out", "out"], "nothing.npz: No such file"),
-        (["other.npz", "--out", "out"], "other.npz: it needs the arrays x and y, or x_train"),
-        (["nan.npz", "--out", "out"], "nan.npz: row 1 has a value that is not finite"),
-        (["short.npz", "--out", "out"], "short.npz: there are 3 rows and labels of shape [2]"),
-        (["one.npz", "--out", "out"], "y has 1 class"),
-        (["pickled.npz", "--out", "out"], "pickled.npz: "),
-        (["data.npz", "--apply", "nowhere"], "nowhere"),
-        (["data.npz", "--apply", "data.npz"], "is not a classifier that FrameClassifier.save wrote"),
-        (["data.npz", "--out", "out", "--temperature", "0"], "--temperature must be from 0.001"),
-        (["data.npz", "--out", "out", "--seed", "-1"], "--seed must be at least 0"),
-    ],
-)
-def test_what_is_refused(rows, words, sentence, capsys):
-    np.savez("other.npz", a=np.zeros(3))
-    np.savez("nan.npz", x=[[1.0], [np.nan]], y=[0, 1])
-    np.savez("short.npz", x=np.ones((3, 2)), y=[0, 1])
-    np.savez("one.npz", x=np.ones((3, 2)), y=[0, 0, 0])
-    np.savez("pickled.npz", x=np.array([None, 1], dtype=object), y=[0, 1])
-    assert main(["fit", *words]) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.startswith("orthoframe: ")
-    assert "unexpected" not in said
-    assert said.count("\n") == 1
-    assert not Path("out").exists()
-
-
 def test_features_of_another_dimension(rows, capsys):
     fitted(capsys, "data.npz", "--out", "out", "--epochs", 1)
     np.save("new.npy", np.ones((3, 4)))

@@ -273,35 +273,6 @@ def test_a_name_that_is_no_text(finished_run, images, capfdbinary):
     assert b"\ncaf\xe9.png," in capfdbinary.readouterr().out
 
 
-def test_encoders_that_cannot_be(finished_run, images, capsys):
-    names, _ = images
-    whole = (finished_run / "encoder.safetensors").read_bytes()
-    Path("torn.safetensors").write_bytes(whole[:-50])
-    Path("text.safetensors").write_text("no encoder")
-    from safetensors.torch import save_file
-
-    save_file({"a": torch.zeros(1)}, "other.safetensors")
-    save_file({"a": torch.zeros(1)}, "odd.safetensors", metadata={"orthoframe": '{"model": "mlp"}'})
-    save_file({"a": torch.zeros(1)}, "list.safetensors", metadata={"orthoframe": "[1]"})
-    Path("empty").mkdir()
-    for run in (
-        "torn.safetensors",
-        "text.safetensors",
-        "other.safetensors",
-        "odd.safetensors",
-        "list.safetensors",
-        "empty",
-        "missing",
-    ):
-        assert main(["predict", run, names[0]]) == 2
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.startswith(f"orthoframe: {run}")
-        absent = ": there is no trained encoder in it" if run in ("empty", "missing") else ": not an encoder that "
-        assert absent in said.err
-        assert said.err.count("\n") == 1
-
-
 @pytest.mark.parametrize("verb", ["predict", "export"])
 def test_a_run_that_has_not_finished(verb, images, capsys):
     names, _ = images
@@ -333,15 +304,6 @@ def test_without_images(finished_run, capsys):
         status = ended.code
     assert status == 2
     assert capsys.readouterr().out == ""
-
-
-@pytest.mark.parametrize("words", [("--top", "0"), ("--workers", "-1")])
-def test_options_that_are_not_allowed(words, finished_run, images, capsys):
-    names, _ = images
-    assert main(["predict", str(finished_run), names[0], *words]) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith(f"orthoframe: {words[0]} must be at least ")
 
 
 def test_most_test_images_of_a_trained_run_are_right(finished_run, images, capsys):

@@ -162,9 +162,12 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
                 must = f"{name} must be floating point of shape {expected}, for {classes} classes and {dim} dimensions"
                 raise InputError(f"{path}: {must}, not {dtype} of {brief(list(shape), 60)}")
             parts[name] = _tensor(read())
-        if "weight" not in parts:
-            raise InputError(f"{path}: there is no array 'weight'")
+    if "weight" not in parts:
+        raise InputError(f"{path}: there is no array 'weight'")
+    try:
         return LinearClassifier.of(parts["weight"], parts.get("bias"), classes, dim)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
