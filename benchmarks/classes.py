@@ -101,9 +101,9 @@ def long_tailed(rows: NDArray[np.float64], labels: NDArray[np.int64]) -> Table:
 
 def descriptions() -> Table:
     """The line that describes the first binary of each source package, and the section that it is in."""
-    said = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    packages = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     first: dict[str, tuple[str, str]] = {}
-    for entry in said.split("\n\n"):
+    for entry in packages.split("\n\n"):
         about: dict[str, str] = dict(re.findall(r"^(Package|Source|Section|Description): (.+)$", entry, re.MULTILINE))
         if "Section" in about and "Description" in about:
             source = about.get("Source", about["Package"]).split()[0]

@@ -64,11 +64,11 @@ def test_numbers_are_those_of_the_classifier(rows, capsys):
     assert "held out (rows marked as test)" in said
     classifier = FrameClassifier(hidden=(256, 256), epochs=5, random_state=3).fit(features[~test], names[labels[~test]])
     right = classifier.predict(features[test]) == names[labels[test]]
-    wanted = [float(right[labels[test] == label].mean()) for label in range(3)]
+    rates = [float(right[labels[test] == label].mean()) for label in range(3)]
     report = json.loads(Path("out/report.json").read_text())
-    assert [entry["accuracy"] for entry in report["classes"]] == pytest.approx(wanted)
+    assert [entry["accuracy"] for entry in report["classes"]] == pytest.approx(rates)
     assert [entry["name"] for entry in report["classes"]] == names.tolist()
-    assert report["accuracy"]["balanced"] == pytest.approx(np.mean(wanted))
+    assert report["accuracy"]["balanced"] == pytest.approx(np.mean(rates))
     assert report["loss_gap"] == pytest.approx(classifier.loss_gap_, rel=1e-6)
 
 

@@ -41,15 +41,15 @@ def here(tmp_path, monkeypatch):
 )
 def test_every_kind_of_features(here, file, capsys):
     assert main(["measure", file, "labels.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     expected = json.loads(json.dumps(measure(here, NAMES).to_dict()))
     # A csv file is read in float64, so that its rows are normalised without the rounding of float32 (6e-8).
-    assert found["delta_of"] == pytest.approx(expected["delta_of"], rel=1e-6)
-    assert found["beta_nc"] == pytest.approx(expected["beta_nc"], rel=1e-5)
+    assert output["delta_of"] == pytest.approx(expected["delta_of"], rel=1e-6)
+    assert output["beta_nc"] == pytest.approx(expected["beta_nc"], rel=1e-5)
     for name in ("margin", "minority_margin"):
-        assert found["accuracy"].pop(name) == pytest.approx(expected["accuracy"].pop(name), rel=1e-6)
-    assert found["accuracy"] == expected["accuracy"]
-    assert [entry["name"] for entry in found["classes"]] == ["cat", "dog", "emu"]
+        assert output["accuracy"].pop(name) == pytest.approx(expected["accuracy"].pop(name), rel=1e-6)
+    assert output["accuracy"] == expected["accuracy"]
+    assert [entry["name"] for entry in output["classes"]] == ["cat", "dog", "emu"]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_distance_to_the_optimum_without_relu(here, capsys):
     np.save("etf.npy", (np.eye(4) - 0.25).repeat(6, 0))
     Path("four.txt").write_text("".join(f"{c}\n" * 6 for c in range(4)))
     assert main(["measure", "etf.npy", "four.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["predicted"]
-    assert found["temperature"] == 0.1
-    assert found["distance"] < 1e-9
+    output = json.loads(capsys.readouterr().out)["predicted"]
+    assert output["temperature"] == 0.1
+    assert output["distance"] < 1e-9
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "1"]) == 0
     assert "distance to no-ReLU optimum           0.5176 (tau 1)\n" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "0.00123"]) == 0
@@ -158,8 +158,8 @@ def test_quoted_numbers(here, capsys):
     Path("quoted.csv").write_text("\n\n".join(quoted))
     for file in ("headed.csv", "quoted.csv"):
         assert main(["measure", file, "labels.txt", "--json"]) == 0
-    found = capsys.readouterr().out
-    assert found[: len(found) // 2] == found[len(found) // 2 :]
+    output = capsys.readouterr().out
+    assert output[: len(output) // 2] == output[len(output) // 2 :]
 
 
 def test_a_byte_order_mark_is_no_header(here):
@@ -173,9 +173,9 @@ def test_the_table_of_ownership(here, capsys):
     table = measure(here, NAMES).ownership.table(("cat", "dog", "emu"))
     assert capsys.readouterr().out.endswith(f"\n\n{table}\n")
     assert main(["measure", "features.npy", "labels.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["classes"]
-    assert sum(entry["dimensions"] for entry in found) == 8
-    assert all(0 < entry["inside"] <= 1 for entry in found)
+    output = json.loads(capsys.readouterr().out)["classes"]
+    assert sum(entry["dimensions"] for entry in output) == 8
+    assert all(0 < entry["inside"] <= 1 for entry in output)
 
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors"])
@@ -185,9 +185,9 @@ def test_a_classifier_for_nc3_and_nc4(here, kind, capsys):
     np.savez_compressed("layer.npz", **layer)
     save_file(layer, "layer.safetensors")
     assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     expected = measure(here, NAMES, classifier=layer["weight"], bias=layer["bias"])
-    assert found["nc3"] == pytest.approx(expected.nc3, rel=1e-12)
-    assert (found["nc4"], found["cdnv"]) == (expected.nc4, pytest.approx(expected.cdnv, rel=1e-9))
+    assert output["nc3"] == pytest.approx(expected.nc3, rel=1e-12)
+    assert (output["nc4"], output["cdnv"]) == (expected.nc4, pytest.approx(expected.cdnv, rel=1e-9))
     assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}"]) == 0
     assert f"{expected.nc3:.4g}, {expected.nc4:.4g}" in capsys.readouterr().out

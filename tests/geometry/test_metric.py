@@ -38,6 +38,13 @@ def test_equals_measure():
         assert math.isclose(getattr(metric.geometry(), name), getattr(expected, name), rel_tol=1e-12, abs_tol=1e-15)
 
 
+def test_the_numbers_are_those_of_the_record():
+    """One list of measures: a new field of `Geometry` is logged and written without a change elsewhere."""
+    record = measure(*data()).to_dict()
+    scalars = [name for name, value in record.items() if isinstance(value, float) and name != "spread"]
+    assert list(fed([slice(0, 90)]).compute()) == list(MEASURES) == scalars
+
+
 def assert_same(one, other):
     """Computed from the same rows, in any order and division."""
     for name in MEASURES:
@@ -139,13 +146,13 @@ def measure_share(rank):
     assert math.isclose(step["beta_nc"], measure(features[share], labels[share]).beta_nc, rel_tol=1e-9)
     values = metric.compute()
     metric.update(features[:0], labels[:0])  # goes on after a computation
-    found = {name: float(values[name]) for name in MEASURES} | {"exact": metric._geometry.beta_nc}
+    numbers = {name: float(values[name]) for name in MEASURES} | {"exact": metric._geometry.beta_nc}
     if rank == 0:
         metric.reset()  # one process without rows
     again = metric.compute()["delta_of"] if rank else _quiet(metric)
     alone = measure(features[20:], labels[20:]).delta_of
     assert math.isclose(again, alone, rel_tol=1e-9)
-    return found
+    return numbers
 
 
 def _quiet(metric):
