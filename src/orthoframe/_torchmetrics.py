@@ -1,8 +1,9 @@
 """Importing this module makes `torchmetrics` load its parts when they are used.
 
-All of torchmetrics imports transformers, if that is installed, which takes seconds, and lightning_fabric imports all of
-torchmetrics to read its version. Import this module before either of them: `torchmetrics` is then an empty package,
-whose modules can be imported one by one, and which fills itself when another name is asked of it.
+torchmetrics comes with the extra `metric`, or with Lightning; where it is absent, nothing happens here. All of it
+imports transformers, if that is installed, which takes seconds, and lightning_fabric imports all of torchmetrics to
+read its version. Import this module before either of them: `torchmetrics` is then an empty package, whose modules can
+be imported one by one, and which fills itself when another name is asked of it.
 """
 
 import importlib.metadata

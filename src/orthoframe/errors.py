@@ -5,7 +5,8 @@ user of the command reads the option as it is typed, and nobody has to look for 
 """
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
@@ -160,3 +161,33 @@ class StudyError(OrthoframeError):
 
 class InputError(OrthoframeError):
     """A file or folder that was given cannot be used; the sentence names it."""
+
+
+class MissingPackageError(OrthoframeError, ImportError):
+    """A package that only a part of this one needs is not installed; the sentence names the extra that brings it."""
+
+
+@contextmanager
+def needs_extra(what: str, extra: str) -> Iterator[None]:
+    """Name the extra to install if a package cannot be imported.
+
+    Args:
+        what: What needs the package: `orthoframe.sklearn`, or a verb of the command.
+        extra: The extra of this package that brings it.
+
+    Raises:
+        MissingPackageError: For a module that is not there, unless it is our own.
+
+    Examples:
+        >>> with needs_extra("orthoframe train", "train"):
+        ...     import no_such_package
+        Traceback (most recent call last):
+        orthoframe.errors.MissingPackageError: orthoframe train needs no_such_package: pip install 'orthoframe[train]'
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "orthoframe"):
+            raise
+        raise MissingPackageError(f"{what} needs {package}: pip install 'orthoframe[{extra}]'") from error

@@ -1,6 +1,6 @@
 """For the Hugging Face Trainer: planned batches, the loss, and a callback that measures geometry and gap.
 
-Requires `transformers` and `accelerate`, which orthoframe does not install.
+Requires the extra `transformers`.
 """
 
 from collections.abc import Callable
@@ -11,13 +11,11 @@ from torch import Tensor, nn
 
 from orthoframe.batches import BatchPlan, PlanLoader
 from orthoframe.callbacks import GeometryRecorder, evaluating, shared_rows
+from orthoframe.errors import needs_extra
 from orthoframe.losses import FrameLoss, SupConLoss
 
-try:
+with needs_extra("orthoframe.transformers", "transformers"):
     from transformers import Trainer, TrainerCallback
-except ImportError as absent:
-    install = "pip install transformers accelerate"
-    raise ImportError(f"orthoframe.transformers requires transformers ({absent}): {install}") from absent
 
 __all__ = ["FrameTrainer", "GeometryTrainerCallback"]
 

@@ -101,29 +101,6 @@ def test_a_part_for_each_process_of_slurm(here, capsys, monkeypatch):
         assert told in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["photos", "--backbone", "resnet50"], "--backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY"),
-        (["photos", "--backbone", "hf:./nowhere"], "hf:./nowhere: no such folder"),
-        (["nothing", "--backbone", "{}"], "nothing: no such file or folder"),
-        (["photos", "--backbone", "{}", "--device", "abacus"], "--device 'abacus' is not available"),
-        (["photos", "--backbone", "{}", "--batch-size", "0"], "--batch-size must be at least 1, not 0"),
-        (["csv:table.csv", "--backbone", "{}", "--label-column", "kind"], "there is no column 'kind'"),
-        (["photos", "--backbone", "{}", "--out", "table.csv"], "table.csv: File exists; choose another --out"),
-        (["table.csv", "--backbone", "{}"], "table.csv: the image is broken"),
-    ],
-)
-def test_what_is_refused(here, words, sentence, capsys):
-    out = [] if "--out" in words else ["--out", "out"]
-    assert run(*(word.format(here) for word in words), *out) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.startswith("orthoframe: ")
-    assert said.count("\n") == 1
-    assert not Path("out").exists()
-
-
 def test_an_encoder_that_was_trained_here(here, capsys):
     words = ["--width", "2", "--epochs", "1", "--size", "16", "--out", "trained"]
     assert main(["train", "--data", "folder:photos", *words]) == 0

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -42,15 +41,15 @@ def here(tmp_path, monkeypatch):
 )
 def test_every_kind_of_features(here, file, capsys):
     assert main(["measure", file, "labels.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     expected = json.loads(json.dumps(measure(here, NAMES).to_dict()))
     # A csv file is read in float64, so that its rows are normalised without the rounding of float32 (6e-8).
-    assert found["delta_of"] == pytest.approx(expected["delta_of"], rel=1e-6)
-    assert found["beta_nc"] == pytest.approx(expected["beta_nc"], rel=1e-5)
+    assert output["delta_of"] == pytest.approx(expected["delta_of"], rel=1e-6)
+    assert output["beta_nc"] == pytest.approx(expected["beta_nc"], rel=1e-5)
     for name in ("margin", "minority_margin"):
-        assert found["accuracy"].pop(name) == pytest.approx(expected["accuracy"].pop(name), rel=1e-6)
-    assert found["accuracy"] == expected["accuracy"]
-    assert [entry["name"] for entry in found["classes"]] == ["cat", "dog", "emu"]
+        assert output["accuracy"].pop(name) == pytest.approx(expected["accuracy"].pop(name), rel=1e-6)
+    assert output["accuracy"] == expected["accuracy"]
+    assert [entry["name"] for entry in output["classes"]] == ["cat", "dog", "emu"]
 
 
 @pytest.mark.parametrize(
@@ -76,80 +75,19 @@ def test_distance_to_the_optimum_without_relu(here, capsys):
     np.save("etf.npy", (np.eye(4) - 0.25).repeat(6, 0))
     Path("four.txt").write_text("".join(f"{c}\n" * 6 for c in range(4)))
     assert main(["measure", "etf.npy", "four.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["predicted"]
-    assert found["temperature"] == 0.1
-    assert found["distance"] < 1e-9
+    output = json.loads(capsys.readouterr().out)["predicted"]
+    assert output["temperature"] == 0.1
+    assert output["distance"] < 1e-9
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "1"]) == 0
     assert "distance to no-ReLU optimum           0.5176 (tau 1)\n" in capsys.readouterr().out  # sqrt(2 - sqrt(3))
     assert main(["measure", "frame.npy", "four.txt", "--temperature", "0.00123"]) == 0
     lines = capsys.readouterr().out.splitlines()[2:]
     assert {line[36:38] for line in lines} == {"  "}  # values are in one column
-    assert main(["measure", "frame.npy", "four.txt", "--temperature", "0"]) == 2
-    assert "--temperature must be from 0.001" in capsys.readouterr().err
 
 
 def test_plot(here):
     assert main(["measure", "features.npy", "labels.txt", "--plot", "geometry.png"]) == 0
     assert Path("geometry.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing.npy", "labels.txt"], "missing.npy: No such file"),
-        (["features.npy", "missing.txt"], "missing.txt: No such file"),
-        (["features.txt", "labels.txt"], "features must be a file .npy, .npz, .safetensors, .csv"),
-        (["features.npy", "short.txt"], "features.npy has 65 rows and short.txt 2 labels; they must agree"),
-        (["nan.npy", "labels.txt"], "nan.npy: features[17, 3] is nan; every feature must be finite"),
-        (["ints.npy", "labels.txt"], "ints.npy: features must be floating point of shape [rows, dim]"),
-        (
-            ["flat.npy", "labels.txt"],
-            "flat.npy: features must be floating point of shape [rows, dim], not float64 of [65]",
-        ),
-        (["torn.npy", "labels.txt"], "torn.npy: not a .npy file"),
-        (["torn.npz", "labels.txt"], "torn.npz: not a .npz file"),
-        (["torn.safetensors", "labels.txt"], "torn.safetensors: not a .safetensors file"),
-        (["features.npz", "labels.txt", "--key", "x"], "features.npz: there is no array 'x'; it has features, other"),
-        (["features.npy", "labels.txt", "--key", "x"], "--key is for .npz and .safetensors files"),
-        (["torn.csv", "labels.txt"], "torn.csv, line 2: 1 fields, and the first line has 2"),
-        (["words.csv", "labels.txt"], "words.csv, line 3: 'two' is not a number"),
-        (["empty.csv", "labels.txt"], "empty.csv: the file is empty"),
-        (["odd.npz", "labels.txt"], "odd.npz: there is no array 'features'; it has words.csv"),
-        (["folder.safetensors", "labels.txt"], "folder.safetensors: Is a directory"),
-        (["columns.npz", "labels.txt"], "columns.npz: features are stored by columns"),
-        (["features.npy", "labels.txt", "--plot", "x.bmp"], "--plot must end in .png"),
-        (["archive.npy", "labels.txt"], "archive.npy: not a .npy file"),
-        (["long.npy", "labels.txt"], "long.npy: features must be floating point of shape [rows, dim], not float128"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_is_a_sentence_and_status_2(here, arguments, message, capsys):
-    Path("features.txt").write_text("")
-    Path("short.txt").write_text("cat\ndog")
-    bad = here.copy()
-    bad[17, 3] = np.nan
-    np.save("nan.npy", bad)
-    np.save("ints.npy", np.zeros((65, 3), dtype=int))
-    np.save("flat.npy", np.zeros(65))
-    np.savez("columns.npz", features=np.asfortranarray(here))
-    for kind in ("npy", "npz", "safetensors"):
-        Path(f"torn.{kind}").write_bytes(Path(f"features.{kind}").read_bytes()[:100])
-    Path("archive.npy").write_bytes(Path("features.npz").read_bytes())
-    np.save("long.npy", here.astype(np.longdouble))
-    Path("torn.csv").write_text("1,2\n" * 1 + "1\n" * 64)
-    Path("words.csv").write_text("1,2\n3,4\n5,two\n" + "1,2\n" * 62)
-    Path("empty.csv").write_text("")
-    Path("folder.safetensors").mkdir()
-    with zipfile.ZipFile("odd.npz", "w") as archive:
-        archive.write("words.csv")
-    if "--plot" not in arguments:
-        arguments = [*arguments, "--plot", "never.png"]
-    assert main(["measure", *arguments]) == 2
-    caught = capsys.readouterr()
-    assert message in caught.err
-    assert caught.err.count("\n") == 1
-    assert caught.out == ""
-    assert not Path("never.png").exists()
 
 
 WATCHED = """
@@ -193,13 +131,18 @@ def test_features_are_mapped_and_not_loaded(here):
     assert float(mebibytes) < 250
 
 
-def test_the_picture_of_many_classes(tmp_path):
+@pytest.mark.parametrize("k", [1, 3, 50])
+def test_the_picture_of_any_number_of_classes(k, tmp_path):
     from orthoframe.reporting import geometry_figure
 
-    for k in (1, 3, 50):
-        labels = torch.arange(4 * k) % k
-        geometry = measure(torch.rand(4 * k, 60, generator=torch.Generator().manual_seed(0)), labels)
-        geometry_figure(geometry).savefig(tmp_path / "picture.png")
+    labels = torch.arange(4 * k) % k
+    geometry = measure(torch.rand(4 * k, 60, generator=torch.Generator().manual_seed(0)), labels)
+    figure = geometry_figure(geometry)
+    figure.savefig(tmp_path / "picture.png")
+    cosines = figure.axes[0].images[0].get_array()
+    assert np.allclose(cosines, geometry.cosines, equal_nan=True)
+    owners = figure.axes[1].images[0].get_array()
+    assert owners.shape[1] == 60
 
 
 def test_names_that_look_like_mathematics_or_are_long(here):
@@ -215,8 +158,8 @@ def test_quoted_numbers(here, capsys):
     Path("quoted.csv").write_text("\n\n".join(quoted))
     for file in ("headed.csv", "quoted.csv"):
         assert main(["measure", file, "labels.txt", "--json"]) == 0
-    found = capsys.readouterr().out
-    assert found[: len(found) // 2] == found[len(found) // 2 :]
+    output = capsys.readouterr().out
+    assert output[: len(output) // 2] == output[len(output) // 2 :]
 
 
 def test_a_byte_order_mark_is_no_header(here):
@@ -230,9 +173,9 @@ def test_the_table_of_ownership(here, capsys):
     table = measure(here, NAMES).ownership.table(("cat", "dog", "emu"))
     assert capsys.readouterr().out.endswith(f"\n\n{table}\n")
     assert main(["measure", "features.npy", "labels.txt", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["classes"]
-    assert sum(entry["dimensions"] for entry in found) == 8
-    assert all(0 < entry["inside"] <= 1 for entry in found)
+    output = json.loads(capsys.readouterr().out)["classes"]
+    assert sum(entry["dimensions"] for entry in output) == 8
+    assert all(0 < entry["inside"] <= 1 for entry in output)
 
 
 @pytest.mark.parametrize("kind", ["npz", "safetensors"])
@@ -242,33 +185,9 @@ def test_a_classifier_for_nc3_and_nc4(here, kind, capsys):
     np.savez_compressed("layer.npz", **layer)
     save_file(layer, "layer.safetensors")
     assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    output = json.loads(capsys.readouterr().out)
     expected = measure(here, NAMES, classifier=layer["weight"], bias=layer["bias"])
-    assert found["nc3"] == pytest.approx(expected.nc3, rel=1e-12)
-    assert (found["nc4"], found["cdnv"]) == (expected.nc4, pytest.approx(expected.cdnv, rel=1e-9))
+    assert output["nc3"] == pytest.approx(expected.nc3, rel=1e-12)
+    assert (output["nc4"], output["cdnv"]) == (expected.nc4, pytest.approx(expected.cdnv, rel=1e-9))
     assert main(["measure", "features.npy", "labels.txt", "--classifier", f"layer.{kind}"]) == 0
     assert f"{expected.nc3:.4g}, {expected.nc4:.4g}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("layer", "complaint"),
-    [
-        ({"weight": np.ones((4, 8))}, r"weight must be floating point of shape [3, 8], for 3 classes and 8 dimensions"),
-        ({"weight": np.ones((3, 8)), "bias": np.ones((3, 1))}, "bias must be floating point of shape [3]"),
-        ({"weight": np.ones((3, 8), int)}, "weight must be floating point"),
-        ({"other": np.ones((3, 8))}, "there is no array 'weight'"),
-        ({"weight": np.full((3, 8), np.nan)}, "every weight and bias of the classifier must be finite"),
-    ],
-)
-def test_a_classifier_that_does_not_fit(here, layer, complaint, capsys):
-    np.savez("layer.npz", **layer)
-    save_file(layer, "layer.safetensors")
-    for file in ("layer.npz", "layer.safetensors"):
-        assert main(["measure", "features.npy", "labels.txt", "--classifier", file]) == 2
-        said = capsys.readouterr().err
-        assert complaint in said
-        assert said.startswith(f"orthoframe: {file}: ")
-        assert said.count("\n") == 1
-    for file in ("labels.txt", "missing.npz", "features.npy"):
-        assert main(["measure", "features.npy", "labels.txt", "--classifier", file]) == 2
-        assert capsys.readouterr().err.startswith(f"orthoframe: {file}: ")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import ClassStatistics, measure
-from orthoframe.geometry import _collapse, geometry_of
-from orthoframe.geometry._collapse import class_distance_variance, classifier_distance
+from orthoframe.geometry import _statistics, geometry_of
+from orthoframe.geometry._statistics import class_distance_variance, classifier_distance
 
 LABELS = st.lists(st.integers(0, 3), min_size=4, max_size=24).filter(lambda y: len(set(y)) > 1)
 SEEDS = st.integers(0, 999)
@@ -29,11 +29,11 @@ def unit(rows):
 def test_equal_to_the_definitions(labels, dim, seed):
     features, k = draw(len(labels), dim, seed), len(set(labels))
     weights, bias = draw(k, dim, seed + 1), draw(k, 1, seed + 2)[:, 0]
-    found = measure(features, labels, classifier=weights, bias=bias)
-    assert math.isclose(found.cdnv, reference.cdnv(unit(features), labels), rel_tol=1e-9)
+    geometry = measure(features, labels, classifier=weights, bias=bias)
+    assert math.isclose(geometry.cdnv, reference.cdnv(unit(features), labels), rel_tol=1e-9)
     # Differences of numbers of length 1, whose squares are rounded to 1e-16.
-    assert math.isclose(found.nc3, reference.nc3(weights, unit(features), labels), rel_tol=1e-9, abs_tol=1e-12)
-    assert found.nc4 == reference.nc4(weights, bias, features, labels, found.means)
+    assert math.isclose(geometry.nc3, reference.nc3(weights, unit(features), labels), rel_tol=1e-9, abs_tol=1e-12)
+    assert geometry.nc4 == reference.nc4(weights, bias, features, labels, geometry.means)
     raw = measure(features, labels, classifier=weights.numpy(), normalize=False)
     assert math.isclose(raw.cdnv, reference.cdnv(features, labels), rel_tol=1e-9)
     assert math.isclose(raw.nc3, reference.nc3(weights, features, labels), rel_tol=1e-9, abs_tol=1e-12)
@@ -63,10 +63,10 @@ def test_zero_at_collapse(labels, seed):
     means = unit(draw(len(names), 5, seed))
     features = means[[names.index(label) for label in labels]]
     dual = 3.0 * (means - means.mean(0))
-    found = measure(features, labels, classifier=dual, bias=-dual @ means.mean(0))
-    assert found.cdnv < 1e-28  # squares of rounding errors
-    assert found.nc3 < 1e-14
-    assert found.to_dict()["nc4"] == found.nc4
+    geometry = measure(features, labels, classifier=dual, bias=-dual @ means.mean(0))
+    assert geometry.cdnv < 1e-28  # squares of rounding errors
+    assert geometry.nc3 < 1e-14
+    assert geometry.to_dict()["nc4"] == geometry.nc4
     opposite = measure(features, labels, classifier=-dual)
     assert math.isclose(opposite.nc3, 2.0, rel_tol=1e-12)
 
@@ -74,10 +74,10 @@ def test_zero_at_collapse(labels, seed):
 def test_a_frame_and_its_dual_classifier_agree():
     labels = [0] * 9 + [1] * 3 + [2]
     frame = torch.eye(3, 6)[labels]
-    found = measure(frame, labels, classifier=torch.eye(3, 6) - torch.eye(3, 6).mean(0))
-    assert (found.cdnv, found.nc4) == (0.0, 0.0)
-    assert found.nc3 < 1e-7  # float32
-    assert "classifier: NC3, NC4" in str(found)
+    geometry = measure(frame, labels, classifier=torch.eye(3, 6) - torch.eye(3, 6).mean(0))
+    assert (geometry.cdnv, geometry.nc4) == (0.0, 0.0)
+    assert geometry.nc3 < 1e-7  # float32
+    assert "classifier: NC3, NC4" in str(geometry)
     wrong = measure(frame, labels, classifier=torch.eye(3, 6)[[1, 0, 2]])
     assert wrong.nc4 == 12 / 13
     plain = measure(frame, labels)
@@ -98,13 +98,13 @@ def test_the_classifier_gets_features_as_they_are_given():
 def test_classes_without_rows():
     features, labels = draw(12, 4), [0, 2, 3] * 4
     weights = draw(5, 4, seed=1)
-    found = measure(features, labels, num_classes=5, classifier=weights)
+    geometry = measure(features, labels, num_classes=5, classifier=weights)
     here = measure(features, labels, classifier=weights[[0, 2, 3]])
-    assert math.isclose(found.nc3, here.nc3, rel_tol=1e-12)
+    assert math.isclose(geometry.nc3, here.nc3, rel_tol=1e-12)
     said = (features @ weights.T).argmax(1)
-    nearest = (unit(features) @ unit(found.means).T).argmax(1)
-    assert found.nc4 == float((said != torch.tensor([0, 2, 3])[nearest]).double().mean())
-    assert math.isclose(found.cdnv, here.cdnv, rel_tol=1e-12)
+    nearest = (unit(features) @ unit(geometry.means).T).argmax(1)
+    assert geometry.nc4 == float((said != torch.tensor([0, 2, 3])[nearest]).double().mean())
+    assert math.isclose(geometry.cdnv, here.cdnv, rel_tol=1e-12)
 
 
 @given(labels=LABELS, cut=st.integers(1, 23), seed=SEEDS)
@@ -119,7 +119,7 @@ def test_cdnv_from_moments_in_any_parts(labels, cut, seed):
 
 def test_means_that_nearly_coincide(monkeypatch):
     """Their distance is 1e-9 of their length: as a difference of products it would be lost."""
-    monkeypatch.setattr(_collapse, "_PAIRS", 2)
+    monkeypatch.setattr(_statistics, "_PAIRS", 2)
     means = unit(draw(4, 6))[[0, 0, 0, 1, 2]] + torch.tensor([0.0, 1e-9, 3e-9, 0.0, 0.0]).double()[:, None]
     variances = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0]).double() * 1e-20
     pairs = [(a, b) for a in range(5) for b in range(a)]
@@ -145,10 +145,10 @@ def test_values_that_are_not_defined():
 def test_weights_of_rows_count():
     features, labels, times = draw(20, 4), torch.arange(20) % 2, torch.arange(20) // 2 + 1  # the same for both
     weights = draw(2, 4, seed=5)
-    found = measure(features, labels, classifier=weights, weights=times)
+    geometry = measure(features, labels, classifier=weights, weights=times)
     repeated = measure(features.repeat_interleave(times, 0), labels.repeat_interleave(times), classifier=weights)
     for name in ("cdnv", "nc3", "nc4"):
-        assert math.isclose(getattr(found, name), getattr(repeated, name), rel_tol=1e-10), name
+        assert math.isclose(getattr(geometry, name), getattr(repeated, name), rel_tol=1e-10), name
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_weights_of_rows_count():
         (torch.ones(2, 4), torch.ones(3), r"bias must have shape \[2\], one number per class, not \[3\]"),
         (torch.full((2, 4), math.inf), None, "must be finite"),
         (torch.ones(2, 4), [1.0, math.nan], "must be finite"),
-        (None, torch.ones(2), "bias is that of a classifier"),
+        (None, torch.ones(2), "bias belongs to a classifier"),
     ],
 )
 def test_classifiers_that_are_refused(classifier, bias, message):
@@ -183,5 +183,5 @@ def test_the_mean_of_all_samples_as_centre():
     for counts, same in (([20, 20, 20], True), ([50, 5, 5], False)):
         labels = torch.arange(3).repeat_interleave(torch.tensor(counts))
         features = torch.eye(3, 6, dtype=torch.float64)[labels] + 0.2 * draw(60, 6)
-        found = measure(features, labels, normalize=False).beta_nc
-        assert math.isclose(found, trace(features, labels), rel_tol=1e-9) == same
+        beta_nc = measure(features, labels, normalize=False).beta_nc
+        assert math.isclose(beta_nc, trace(features, labels), rel_tol=1e-9) == same

@@ -32,15 +32,17 @@ def test_equals_the_definition(k, dim, seed, relu):
     features, centres = draw(7, dim, seed), draw(k, dim, seed + 1)
     if relu:
         features, centres = features.relu(), centres.relu()
-    found = explain(features, centres)
+    explanation = explain(features, centres)
     for number, row in enumerate(features):
         shares, rest = obvious(row, centres)
-        assert found.shares[number].tolist() == pytest.approx(shares, abs=1e-12)
-        assert float(found.unowned[number]) == pytest.approx(rest, abs=1e-12)
-        assert float(found.outside[number]) == pytest.approx(1 - shares[int(found.winners[number])], abs=1e-12)
-    assert torch.allclose(found.shares.sum(1) + found.unowned, torch.ones(7, dtype=torch.float64))
+        assert explanation.shares[number].tolist() == pytest.approx(shares, abs=1e-12)
+        assert float(explanation.unowned[number]) == pytest.approx(rest, abs=1e-12)
+        assert float(explanation.outside[number]) == pytest.approx(
+            1 - shares[int(explanation.winners[number])], abs=1e-12
+        )
+    assert torch.allclose(explanation.shares.sum(1) + explanation.unowned, torch.ones(7, dtype=torch.float64))
     unit = torch.nn.functional.normalize(features, dim=1)
-    assert torch.equal(found.winners, NearestCentre(centres).predict(unit))
+    assert torch.equal(explanation.winners, NearestCentre(centres).predict(unit))
 
 
 def test_at_a_frame_a_share_is_no_less_than_the_squared_cosine():
@@ -56,23 +58,23 @@ def test_at_a_frame_a_share_is_no_less_than_the_squared_cosine():
 
 def test_length_order_and_precision_do_not_matter():
     features, centres = draw(6, 5).abs(), draw(3, 5, 1).abs()
-    found = explain(features, centres)
+    explanation = explain(features, centres)
     long = explain((1e30 * features).float(), centres.float())
-    assert torch.allclose(found.shares, long.shares, atol=1e-6)
+    assert torch.allclose(explanation.shares, long.shares, atol=1e-6)
     assert torch.allclose(long.shares.sum(1) + long.unowned, torch.ones(6, dtype=torch.float64), rtol=0, atol=1e-14)
     turned = explain(features, centres.flip(0))
-    assert torch.allclose(found.shares, turned.shares.flip(1))
-    assert torch.allclose(found.outside, turned.outside)
+    assert torch.allclose(explanation.shares, turned.shares.flip(1))
+    assert torch.allclose(explanation.outside, turned.outside)
 
 
 def test_rows_and_classes_that_are_not_there():
     centres = torch.eye(3, 4)
     centres[1] = math.nan
-    found = explain(torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]]), centres)
-    assert found.shares.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
-    assert found.unowned.tolist() == [1, 1, 0]
-    assert found.outside.tolist() == [1, 1, 0]
-    assert int(found.winners[2]) == 2
+    explanation = explain(torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0], [0.0, 0.0, 2.0, 0.0]]), centres)
+    assert explanation.shares.tolist() == [[0, 0, 0], [0, 0, 0], [0, 0, 1]]
+    assert explanation.unowned.tolist() == [1, 1, 0]
+    assert explanation.outside.tolist() == [1, 1, 0]
+    assert int(explanation.winners[2]) == 2
     empty = explain(torch.zeros(0, 4), centres)
     assert (empty.shares.shape, empty.outside.shape) == ((0, 3), (0,))
 
@@ -96,13 +98,13 @@ def test_the_table_of_owners():
     rows = torch.eye(3, 8, dtype=torch.float64)[torch.tensor([0] * 6 + [1] * 4 + [2] * 2)]
     rows[:6, 3], rows[6:10, 3] = 0.5, 0.25
     geometry = measure(rows, labels)
-    found = geometry.ownership
-    assert found.dimensions.tolist() == [2, 1, 1]
-    assert found.inside.tolist() == pytest.approx([1, 1 / (1 + 0.25**2), 1])
-    lines = found.table(geometry.names).splitlines()
+    ownership = geometry.ownership
+    assert ownership.dimensions.tolist() == [2, 1, 1]
+    assert ownership.inside.tolist() == pytest.approx([1, 1 / (1 + 0.25**2), 1])
+    lines = ownership.table(geometry.names).splitlines()
     assert [line.split()[:2] for line in lines] == [["class", "dimensions"], ["cat", "2"], ["dog", "1"], ["emu", "1"]]
-    told = geometry.to_dict()["classes"]
-    assert [entry["dimensions"] for entry in told] == [2, 1, 1]
+    entries = geometry.to_dict()["classes"]
+    assert [entry["dimensions"] for entry in entries] == [2, 1, 1]
     zero = measure(torch.tensor([[1.0, 0.0], [0.0, 0.0]]), ["a", "b"])
     assert zero.ownership.table(zero.names).splitlines()[2].split() == ["b", "0", "-", "-"]
     assert zero.to_dict()["classes"][1]["inside"] is None

@@ -32,9 +32,9 @@ def etf(k, dim):
 )
 def test_equals_the_definitions(labels, dim, seed):
     features = draw(len(labels), dim, seed)
-    found, expected = measure(features, labels), reference.geometry(features, labels)
+    geometry, expected = measure(features, labels), reference.geometry(features, labels)
     for name in NAMES:
-        assert math.isclose(getattr(found, name), expected[name], rel_tol=1e-8, abs_tol=1e-11), name
+        assert math.isclose(getattr(geometry, name), expected[name], rel_tol=1e-8, abs_tol=1e-11), name
 
 
 def test_an_exact_orthogonal_frame():
@@ -162,9 +162,9 @@ def test_accuracy_is_that_of_the_nearest_mean():
     features, labels = draw(60, 4), torch.arange(60) % 3
     geometry = measure(features, labels)
     scores = NearestCentre(geometry.means).scores(features)
-    found = accuracy_of(scores, labels, geometry.names)
-    assert found.by_class == geometry.accuracy.by_class
-    assert math.isclose(found.margin, geometry.accuracy.margin, rel_tol=1e-12)
+    accuracy = accuracy_of(scores, labels, geometry.names)
+    assert accuracy.by_class == geometry.accuracy.by_class
+    assert math.isclose(accuracy.margin, geometry.accuracy.margin, rel_tol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
@@ -283,9 +283,9 @@ def test_means_that_coincide_are_no_collapse():
 @pytest.mark.parametrize("length", [1e-11, 1.0, 1e30, 1e200])
 def test_the_length_of_rows_does_not_matter(length):
     features, labels = draw(30, 5), torch.arange(30) % 3
-    found = measure(features * length, labels)
-    assert found.dead_rows == 0
-    assert math.isclose(found.delta_of, measure(features, labels).delta_of, rel_tol=1e-9)
+    geometry = measure(features * length, labels)
+    assert geometry.dead_rows == 0
+    assert math.isclose(geometry.delta_of, measure(features, labels).delta_of, rel_tol=1e-9)
 
 
 def test_rows_that_are_too_short_to_have_a_direction_count_as_zero():

@@ -10,11 +10,9 @@ import torch
 from torchmetrics import MetricCollection, SumMetric
 
 from orthoframe import GeometryMetric, measure
-from orthoframe.geometry import _metric
+from orthoframe.geometry import MEASURES, _metric
 from orthoframe.geometry._statistics import add_rows
 from processes import start
-
-NAMES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 def data():
@@ -34,15 +32,22 @@ def fed(parts):
 def test_equals_measure():
     metric, expected = fed([slice(0, 50), slice(50, 90)]), measure(*data())
     values = metric.compute()
-    assert set(values) == set(NAMES)
-    for name in NAMES:
+    assert set(values) == set(MEASURES)
+    for name in MEASURES:
         assert math.isclose(values[name], getattr(expected, name), rel_tol=1e-6)
         assert math.isclose(getattr(metric.geometry(), name), getattr(expected, name), rel_tol=1e-12, abs_tol=1e-15)
 
 
+def test_the_numbers_are_those_of_the_record():
+    """One list of measures: a new field of `Geometry` is logged and written without a change elsewhere."""
+    record = measure(*data()).to_dict()
+    scalars = [name for name, value in record.items() if isinstance(value, float) and name != "spread"]
+    assert list(fed([slice(0, 90)]).compute()) == list(MEASURES) == scalars
+
+
 def assert_same(one, other):
     """Computed from the same rows, in any order and division."""
-    for name in NAMES:
+    for name in MEASURES:
         assert torch.allclose(one.compute()[name], other.compute()[name], rtol=1e-9, atol=1e-12), name
     assert one.geometry().counts == other.geometry().counts
 
@@ -56,7 +61,7 @@ def test_reset_forward_and_collection():
     step = collection(features[:30], labels[:30])
     assert math.isclose(step["delta_of"], measure(features[:30], labels[:30]).delta_of, rel_tol=1e-6)
     collection.update(features[30:], labels[30:])
-    for name in NAMES:
+    for name in MEASURES:
         assert torch.allclose(collection.compute()[name], metric.compute()[name], rtol=1e-6)
 
 
@@ -68,7 +73,7 @@ def test_each_call_returns_the_batch_and_adds_to_the_whole():
         step = collection(features[part], labels[part])
         for prefix, normalize in (("unit", True), ("raw", False)):
             expected = measure(features[part], labels[part], normalize=normalize)
-            for name in NAMES:
+            for name in MEASURES:
                 assert math.isclose(step[f"{prefix}_{name}"], getattr(expected, name), rel_tol=1e-9, abs_tol=1e-12)
     assert_same(collection["unit"], fed([slice(0, 90)]))
     raw = measure(features, labels, normalize=False)
@@ -120,7 +125,7 @@ def test_nothing_to_compute():
     metric = GeometryMetric(3, 5)
     with pytest.warns(UserWarning, match="compute.*before the ``update``"):
         values = metric.compute()
-    assert set(values) == set(NAMES)
+    assert set(values) == set(MEASURES)
     assert all(value.isnan() for value in values.values())
     metric.update(torch.empty(0, 5), torch.empty(0, dtype=torch.long))
     assert metric.compute()["delta_of"].isnan()
@@ -141,13 +146,13 @@ def measure_share(rank):
     assert math.isclose(step["beta_nc"], measure(features[share], labels[share]).beta_nc, rel_tol=1e-9)
     values = metric.compute()
     metric.update(features[:0], labels[:0])  # goes on after a computation
-    found = {name: float(values[name]) for name in NAMES} | {"exact": metric._geometry.beta_nc}
+    numbers = {name: float(values[name]) for name in MEASURES} | {"exact": metric._geometry.beta_nc}
     if rank == 0:
         metric.reset()  # one process without rows
     again = metric.compute()["delta_of"] if rank else _quiet(metric)
     alone = measure(features[20:], labels[20:]).delta_of
     assert math.isclose(again, alone, rel_tol=1e-9)
-    return found
+    return numbers
 
 
 def _quiet(metric):
@@ -159,7 +164,7 @@ def test_two_processes_equal_one(tmp_path):
     expected = measure(*data())
     for result in start(measure_share, 2, tmp_path):
         assert math.isclose(result["exact"], expected.beta_nc, rel_tol=1e-12)
-        for name in NAMES:
+        for name in MEASURES:
             assert math.isclose(result[name], getattr(expected, name), rel_tol=1e-12, abs_tol=1e-12)
 
 

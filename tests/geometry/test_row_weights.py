@@ -26,14 +26,14 @@ def draw(rows, dim, seed=0):
 def test_a_weight_is_a_number_of_rows(labels, seed, scale):
     features, labels = draw(len(labels), 4, seed), torch.tensor(labels)
     times = torch.from_numpy(np.random.default_rng(seed).integers(1, 4, size=len(labels)))
-    found = measure(features, labels, weights=scale * times.double())
+    geometry = measure(features, labels, weights=scale * times.double())
     repeated = measure(features.repeat_interleave(times, 0), labels.repeat_interleave(times))
-    assert torch.allclose(found.means, repeated.means, rtol=1e-12, atol=1e-15)
-    assert torch.allclose(found.spreads, repeated.spreads, rtol=1e-10, atol=1e-15)
+    assert torch.allclose(geometry.means, repeated.means, rtol=1e-12, atol=1e-15)
+    assert torch.allclose(geometry.spreads, repeated.spreads, rtol=1e-10, atol=1e-15)
     for name in OF_CLASSES:
-        assert math.isclose(getattr(found, name), getattr(repeated, name), rel_tol=1e-9, abs_tol=1e-12), name
-    assert found.accuracy.by_class == pytest.approx(repeated.accuracy.by_class, rel=1e-12)
-    assert found.counts == measure(features, labels).counts
+        assert math.isclose(getattr(geometry, name), getattr(repeated, name), rel_tol=1e-9, abs_tol=1e-12), name
+    assert geometry.accuracy.by_class == pytest.approx(repeated.accuracy.by_class, rel=1e-12)
+    assert geometry.counts == measure(features, labels).counts
 
 
 def test_classes_count_by_their_rows(monkeypatch):

@@ -52,14 +52,14 @@ def test_any_split_in_any_order(labels, cuts, seed):
 
 def test_definitions():
     features, labels = draw(30, 4), torch.arange(30) % 3
-    found = of(features, labels)
+    statistics = of(features, labels)
     for c in range(3):
         own = features[labels == c]
-        assert torch.allclose(found.means[c], own.mean(0))
-        assert torch.allclose(found.spreads[c], ((own - own.mean(0)) ** 2).sum())
-    apart = features - found.means[labels]
-    assert torch.allclose(found.within, apart.T @ apart)
-    assert torch.allclose(found.within.trace(), found.spreads.sum())
+        assert torch.allclose(statistics.means[c], own.mean(0))
+        assert torch.allclose(statistics.spreads[c], ((own - own.mean(0)) ** 2).sum())
+    apart = features - statistics.means[labels]
+    assert torch.allclose(statistics.within, apart.T @ apart)
+    assert torch.allclose(statistics.within.trace(), statistics.spreads.sum())
 
 
 def test_chunks_change_nothing(monkeypatch):

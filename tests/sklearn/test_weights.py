@@ -51,13 +51,13 @@ def test_scales_centres_and_geometry_are_those_of_repeated_rows():
     np.testing.assert_allclose(fitted.scale_, rows.std(0), rtol=1e-12)
     repeated = measure(fitted.transform(rows), labels, normalize=False)
     np.testing.assert_allclose(fitted.centres_, repeated.means, rtol=1e-12, atol=1e-15)
-    found = fitted.geometry_
-    np.testing.assert_allclose(found.spreads, repeated.spreads, rtol=1e-10)
+    geometry = fitted.geometry_
+    np.testing.assert_allclose(geometry.spreads, repeated.spreads, rtol=1e-10)
     for name in ("delta_of", "delta_etf", "mean_cosine", "max_cosine", "norm_ratio", "spread"):
-        assert math.isclose(getattr(found, name), getattr(repeated, name), rel_tol=1e-10), name
-    assert found.accuracy.by_class == pytest.approx(repeated.accuracy.by_class, rel=1e-12)
-    assert found.accuracy.margin == pytest.approx(repeated.accuracy.margin, rel=1e-10)
-    assert found.counts == tuple(np.bincount(LABELS[WHOLE > 0]))  # rows, not weights
+        assert math.isclose(getattr(geometry, name), getattr(repeated, name), rel_tol=1e-10), name
+    assert geometry.accuracy.by_class == pytest.approx(repeated.accuracy.by_class, rel=1e-12)
+    assert geometry.accuracy.margin == pytest.approx(repeated.accuracy.margin, rel=1e-10)
+    assert geometry.counts == tuple(np.bincount(LABELS[WHOLE > 0]))  # rows, not weights
     assert fitted.score(ROWS, LABELS) > 0.5
 
 
@@ -66,8 +66,8 @@ def test_weights_of_classes_are_factors_of_the_weights_of_their_rows(tmp_path):
     every = np.array([factors[name] for name in NAMES])
     weights = relative_weights(WHOLE, factors, NAMES)
     np.testing.assert_allclose(weights, WHOLE * every / (WHOLE * every).max(), rtol=1e-7)
-    by_class = clone(SMALL).set_params(class_weight=factors).fit(ROWS, NAMES)
-    np.testing.assert_array_equal(by_class.centres_, clone(SMALL).fit(ROWS, NAMES, sample_weight=every).centres_)
+    classifier = clone(SMALL).set_params(class_weight=factors).fit(ROWS, NAMES)
+    np.testing.assert_array_equal(classifier.centres_, clone(SMALL).fit(ROWS, NAMES, sample_weight=every).centres_)
     balanced = relative_weights(WHOLE, "balanced", NAMES)
     np.testing.assert_allclose(np.bincount(LABELS, balanced), np.bincount(LABELS, balanced)[0], rtol=1e-6)
     roots = relative_weights(WHOLE, "square-root", NAMES)

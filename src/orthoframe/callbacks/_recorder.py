@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
 
 from orthoframe._processes import rank_and_world_size
 from orthoframe.callbacks._gap import GapListener
+from orthoframe.errors import MissingPackageError
 from orthoframe.geometry import Geometry
 from orthoframe.losses import FrameLoss, SupConLoss
 from orthoframe.options import check_count, check_size
@@ -81,13 +82,16 @@ class GeometryRecorder:
     def draw(self, folder: Path) -> None:
         """Write a picture of the last measurement into a folder."""
         if self.geometry is not None:
-            from orthoframe.reporting import geometry_figure
-
             target = folder / f"{self._name}.png"
             try:
+                from orthoframe.reporting import geometry_figure
+
                 target.parent.mkdir(parents=True, exist_ok=True)
                 geometry_figure(self.geometry).savefig(target, dpi=150)
-            except OSError as error:  # a finished training must not be lost because of a picture
+            except (
+                OSError,
+                MissingPackageError,
+            ) as error:  # a finished training must not be lost for want of a picture
                 warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
 
 

@@ -1,7 +1,6 @@
 """Embeddings with their labels, as `fit` takes them: a folder of shards, an archive of arrays, or two files."""
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,100 +11,102 @@ from numpy.typing import NDArray
 from orthoframe.cli._files import open_features, read_arrays, read_labels
 from orthoframe.errors import InputError, brief
 
-_ROWS = (("x", "y"), ("features", "labels"))  # the names of features and labels in an archive
 _PARTS = ("train", "validation", "test")
+# Names of features and labels in an archive: all rows together, or in parts.
+_TOGETHER = (("x", "y"), ("features", "labels"))
+_IN_PARTS = tuple((f"x_{part}", f"y_{part}") for part in _PARTS)
 
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable:
-    """Rows of features, and what is known of them.
+    """Rows of features with their labels.
 
     Attributes:
         rows: float32 or float64, [n, dim].
-        labels: [n], numbers or names; None if they are not known.
-        names: [n], by which rows are told: paths or numbers.
-        splits: [n], `train`, `test` or `validation`; None if nothing says.
+        labels: [n], numbers or names; None without labels.
+        names: [n], the path of each row; None where rows are numbered.
+        splits: [n], `train`, `test` or `validation`; None if rows are not divided.
     """
 
     rows: NDArray[Any]
     labels: NDArray[Any] | None
-    names: tuple[str, ...]
-    splits: NDArray[np.str_] | None = None
+    names: NDArray[Any] | None = None
+    splits: NDArray[Any] | None = None
 
 
 def read_table(
     features: Path, labels: Path | None = None, *, key: str | None = None, column: str | None = None
 ) -> EmbeddingTable:
-    """Read features, with labels where they are given or in the same place."""
+    """Read features, with labels from a file of their own or from the same place."""
     if os.path.isdir(features):  # a name may be too long for a file
-        _refuse(labels, key, column, f"{features} is a folder of features with labels of its own")
+        for option in (labels, key, column):
+            if option is not None:
+                raise InputError(f"{features} is a folder of features with labels of its own; leave {option} out")
         return _read_shards(features)
     if labels is None and features.suffix == ".npz" and key is None:
         return _read_archive(features)
-    found = open_features(features, key)
-    rows = np.concatenate([part.numpy() if part.element_size() > 2 else part.float().numpy() for part in found.parts()])
-    given = None if labels is None else read_labels(labels, column)
-    return _checked(features, rows, given)
-
-
-def _refuse(labels: Path | None, key: str | None, column: str | None, why: str) -> None:
-    for given in (labels, key, column):
-        if given is not None:
-            raise InputError(f"{why}; leave {given} out")
+    parts = open_features(features, key).parts()
+    rows = np.concatenate([part.numpy() if part.element_size() > 2 else part.float().numpy() for part in parts])
+    return _checked(features, rows, None if labels is None else read_labels(labels, column))
 
 
 def _read_shards(folder: Path) -> EmbeddingTable:
     from orthoframe.embedding import read_embedding
 
-    found = read_embedding(folder)
-    names = tuple(found.paths.tolist())
-    labels = None if found.labels is None else np.array(found.classes, dtype=str)[found.labels]
-    return EmbeddingTable(found.features, labels, names, found.splits)
+    embedding = read_embedding(folder)
+    labels = None if embedding.labels is None else np.array(embedding.classes, dtype=str)[embedding.labels]
+    return EmbeddingTable(embedding.features, labels, embedding.paths, embedding.splits)
 
 
 def _read_archive(path: Path) -> EmbeddingTable:
-    """Of an `.npz` file: `x` and `y`, or `x_train`, `y_train`, `x_test`, `y_test`; perhaps the names in `classes`."""
-    pairs = [(f"x_{part}", f"y_{part}") for part in _PARTS]
-    arrays = read_arrays(path, {name for pair in (*_ROWS, *pairs) for name in pair} | {"classes", "splits", "paths"})
-    if "x_train" in arrays:
-        there = [part for part in _PARTS if f"x_{part}" in arrays]
-        tables = [_one(path, arrays, f"x_{part}", f"y_{part}") for part in there]
-        if len({table.rows.shape[1] for table in tables}) > 1 or any(table.labels is None for table in tables):
-            raise InputError(f"{path}: x_train, x_test and so on must have as many columns, and y_train, y_test labels")
-        splits = np.repeat(np.array(there, dtype=str), [len(table.rows) for table in tables])
-        labels = np.concatenate([table.labels for table in tables if table.labels is not None])
-        rows = np.concatenate([table.rows for table in tables])
-        return EmbeddingTable(rows, labels, tuple(map(str, range(len(rows)))), splits)
-    for x, y in _ROWS:
+    """Rows of an `.npz` file; labels that are numbers become names if it has `classes`."""
+    pairs = (*_TOGETHER, *_IN_PARTS)
+    arrays = read_arrays(path, (*(name for pair in pairs for name in pair), "classes", "splits", "paths"))
+    tables = {}
+    for x, y in pairs:
         if x in arrays:
-            return _one(path, arrays, x, y)
-    wanted = "x and y, or x_train, y_train, x_test and y_test, or features and labels"
-    raise InputError(f"{path}: it needs the arrays {wanted}; it has {brief(', '.join(arrays)) or 'none of them'}")
+            labels = arrays.get(y)
+            if labels is not None and "classes" in arrays:
+                labels = _named(path, y, labels, arrays["classes"])
+            tables[x] = _checked(path, arrays[x], labels)
+    if "x_train" in tables:
+        return _joined(path, [(part, tables[f"x_{part}"]) for part in _PARTS if f"x_{part}" in tables])
+    for x, _ in _TOGETHER:
+        if x in tables:
+            rows, names, splits = tables[x].rows, arrays.get("paths"), arrays.get("splits")
+            fitting = [
+                array if array is not None and array.shape == (len(rows),) else None for array in (names, splits)
+            ]
+            return EmbeddingTable(rows, tables[x].labels, *fitting)
+    needed = "x and y, or x_train, y_train, x_test and y_test, or features and labels"
+    raise InputError(f"{path}: it needs the arrays {needed}; it has {brief(', '.join(arrays)) or 'none of them'}")
 
 
-def _one(path: Path, arrays: Mapping[str, NDArray[Any]], x: str, y: str) -> EmbeddingTable:
-    """Rows and labels; numbers become names where there are any."""
-    labels, classes = arrays.get(y), arrays.get("classes")
-    if labels is not None and classes is not None and classes.ndim == 1 and labels.dtype.kind in "iu":
-        if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
-            raise InputError(
-                f"{path}: {y} must be from 0 to {len(classes) - 1}, because there are {len(classes)} classes"
-            )
-        labels = classes[labels]
-    table = _checked(path, arrays[x], labels)
-    names, splits = arrays.get("paths"), arrays.get("splits")
-    told = tuple(map(str, names.tolist())) if names is not None and names.shape == (len(table.rows),) else table.names
-    return EmbeddingTable(
-        table.rows, table.labels, told, splits if splits is not None and len(splits) == len(told) else None
-    )
+def _named(path: Path, name: str, labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """Labels as names of classes, if they are numbers."""
+    if classes.ndim != 1 or labels.dtype.kind not in "iu":
+        return labels
+    k = len(classes)
+    if labels.size and not 0 <= labels.min() <= labels.max() < k:
+        raise InputError(f"{path}: {name} must be from 0 to {k - 1}, because there are {k} classes")
+    return np.asarray(classes[labels])
+
+
+def _joined(path: Path, parts: list[tuple[str, EmbeddingTable]]) -> EmbeddingTable:
+    labels = [table.labels for _, table in parts if table.labels is not None]
+    if len({table.rows.shape[1] for _, table in parts}) > 1 or len(labels) < len(parts):
+        raise InputError(f"{path}: x_train, x_test and so on must have as many columns, and y_train, y_test labels")
+    rows = np.concatenate([table.rows for _, table in parts])
+    splits = np.concatenate([np.full(len(table.rows), part) for part, table in parts])
+    return EmbeddingTable(rows, np.concatenate(labels), splits=splits)
 
 
 def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> EmbeddingTable:
     from orthoframe._rows import label_array
 
     if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
-        found = f"{rows.dtype} of shape {brief(list(rows.shape), 60)}"
-        raise InputError(f"{path}: features must be numbers of shape [rows, dim], not {found}")
+        actual = f"{rows.dtype} of shape {brief(list(rows.shape), 60)}"
+        raise InputError(f"{path}: features must be numbers of shape [rows, dim], not {actual}")
     if rows.dtype not in (np.float32, np.float64):
         rows = rows.astype(np.float64 if rows.dtype.itemsize > 2 else np.float32)
     if not np.isfinite(rows).all():
@@ -118,4 +119,4 @@ def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> Emb
             labels = label_array(labels)
         except (ValueError, TypeError) as error:
             raise InputError(f"{path}: {brief(error)}") from error
-    return EmbeddingTable(rows, labels, tuple(map(str, range(len(rows)))))
+    return EmbeddingTable(rows, labels)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe import _files
-from orthoframe._arrays import ArrayArchive, StoredArray, stored_array
-from orthoframe._files import csv_rows, lines_of, open_tensors, open_text
-from orthoframe.errors import InputError, Option, OrthoframeError, brief, unwritable
+from orthoframe._arrays import ArrayArchive, StoredArray, named_arrays, stored_array
+from orthoframe._files import csv_rows, lines_of, open_tensors, open_text, reading
+from orthoframe.errors import InputError, Option, brief, unwritable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -102,24 +102,24 @@ def _csv_labels(lines: IO[str], column: str | None, path: Path) -> Iterator[tupl
 
 def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[Any]:
     """Labels from text. Each name is kept once, because millions of strings take far more memory than their file."""
-    known: dict[str, int] = {}
+    numbers_of: dict[str, int] = {}
     rows = array("i")
     for line, label in labels:
         label = label.strip()
         if not label:
             raise InputError(f"{path}, line {line}: the label is missing")
-        rows.append(known.setdefault(label, len(known)))
-        if len(known) > _MOST_NAMES:
+        rows.append(numbers_of.setdefault(label, len(numbers_of)))
+        if len(numbers_of) > _MOST_NAMES:
             raise InputError(f"{path}: more than {_MOST_NAMES} different labels, which is the limit for text")
-    names = np.array(list(known), dtype=object)
+    names = np.array(list(numbers_of), dtype=object)
     with suppress(ValueError, OverflowError):
-        numbers = [int(name) for name in known]
-        if all(str(number) == name for number, name in zip(numbers, known, strict=True)):  # 01 and 1 are two names
+        numbers = [int(name) for name in numbers_of]
+        if all(str(number) == name for number, name in zip(numbers, numbers_of, strict=True)):  # 01 and 1 are two names
             names = np.array(numbers, dtype=np.int64)
     if names.dtype == object and len(names):
-        longest = max(known, key=len)
+        longest = max(numbers_of, key=len)
         # An array of strings has room for the longest in every row.
-        if 4 * len(longest) * (len(rows) + len(known)) > _NAME_BYTES + 2 * path.stat().st_size:
+        if 4 * len(longest) * (len(rows) + len(numbers_of)) > _NAME_BYTES + 2 * path.stat().st_size:
             much = f"{len(longest)} characters, too many for an array of {len(rows)} labels; shorten it"
             raise InputError(f"{path}: the label {brief(longest, 40)!r} has {much}")
         names = names.astype(str)
@@ -156,30 +156,29 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
     with _reading(path):
         for name, stored in _stored(path, ("weight", "bias")).items():
             shape, dtype, read = stored
-            wanted = [classes, dim] if name == "weight" else [classes]
-            if list(shape) != wanted or str(dtype).lstrip("<>") not in _DTYPES:
-                found = f"{dtype} of {brief(list(shape), 60)}"
-                must = f"{name} must be floating point of shape {wanted}, for {classes} classes and {dim} dimensions"
-                raise InputError(f"{path}: {must}, not {found}")
+            expected = [classes, dim] if name == "weight" else [classes]
+            if list(shape) != expected or str(dtype).lstrip("<>") not in _DTYPES:
+                must = f"{name} must be floating point of shape {expected}, for {classes} classes and {dim} dimensions"
+                raise InputError(f"{path}: {must}, not {dtype} of {brief(list(shape), 60)}")
             parts[name] = _tensor(read())
-        if "weight" not in parts:
-            raise InputError(f"{path}: there is no array 'weight'")
+    if "weight" not in parts:
+        raise InputError(f"{path}: there is no array 'weight'")
+    try:
         return LinearClassifier.of(parts["weight"], parts.get("bias"), classes, dim)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from None
 
 
 def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Read those arrays of an `.npz` file that have one of these names."""
+    """Read the arrays of an `.npz` file that have one of these names."""
     with _reading(path):
-        archive = ArrayArchive(path)
-        return {name: archive[name].read() for name in archive.names if name in set(names)}
+        return {name: stored.read() for name, stored in named_arrays(path, names).items()}
 
 
 def _stored(path: Path, names: Iterable[str]) -> dict[str, tuple[Any, Any, Callable[[], Any]]]:
     """Shape, dtype and a function that reads, of the arrays of a file that have these names."""
     if path.suffix == ".npz":
-        archive = ArrayArchive(path)
-        arrays = {name: archive[name] for name in names if name in archive.names}
-        return {name: (array.shape, array.dtype, array.read) for name, array in arrays.items()}
+        return {name: (array.shape, array.dtype, array.read) for name, array in named_arrays(path, names).items()}
     file: Any = open_tensors(path)
     slices = {name: file.get_slice(name) for name in names if name in file.keys()}  # noqa: SIM118
     return {name: (part.get_shape(), part.get_dtype(), partial(file.get_tensor, name)) for name, part in slices.items()}
@@ -197,10 +196,10 @@ def _npy_array(path: Path) -> StoredArray:
     return stored_array(lambda: path.open("rb"), path.stat().st_size)
 
 
-def _npz_array(path: Path, wanted: str | None, usual: str) -> StoredArray:
+def _npz_array(path: Path, key: str | None, usual: str) -> StoredArray:
     archive = ArrayArchive(path)
     members = [name.removesuffix(".npy") for name in archive.members]
-    return archive[_pick(path, wanted, usual, archive.names, members)]
+    return archive[_pick(path, key, usual, archive.names, members)]
 
 
 def _safetensors(path: Path, key: str | None) -> FeatureFile:
@@ -272,8 +271,8 @@ def _number(field: str) -> float | None:
 
 def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
     if len(shape) != 2 or str(dtype).lstrip("<>") not in _DTYPES or 0 in shape:
-        found = f"{dtype} of {brief(list(shape), 60)}"
-        raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {found}")
+        actual = f"{dtype} of {brief(list(shape), 60)}"
+        raise InputError(f"{path}: features must be floating point of shape [rows, dim], not {actual}")
     return shape[0], shape[1]
 
 
@@ -286,12 +285,12 @@ def _tensor(array: Any) -> "Tensor":
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("=")))
 
 
-def _pick(path: Path, wanted: str | None, usual: str, names: list[str], members: list[str] | None = None) -> str:
+def _pick(path: Path, key: str | None, usual: str, names: list[str], members: list[str] | None = None) -> str:
     """Choose an array of a file: the one that was named, the only one, or the one with the usual name.
 
     `members` is what else the file has, for the error.
     """
-    name = wanted or (names[0] if len(names) == 1 else usual)
+    name = key or (names[0] if len(names) == 1 else usual)
     if name not in names:
         raise InputError(f"{path}: there is no array {name!r}; it has {brief(', '.join(members or names)) or 'none'}")
     return name
@@ -299,19 +298,10 @@ def _pick(path: Path, wanted: str | None, usual: str, names: list[str], members:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a sentence about the file."""
-    try:
+    """Turn whatever goes wrong while a file is read into a sentence about the file."""
+    with reading(path, f"a {path.suffix} file that can be read"):
         path.open("rb").close()  # not every reader says what is wrong with a path
         yield
-    except OrthoframeError:
-        raise
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-    except Exception as error:  # a broken file can fail in any way
-        what = brief(error) or type(error).__name__
-        raise InputError(f"{path}: not a {path.suffix} file that can be read ({what})") from error
 
 
 def check_output(path: Path | None, option: str, *suffixes: str) -> None:

@@ -11,6 +11,7 @@ import tyro
 
 from orthoframe import __version__
 from orthoframe.cli._terminal import complain
+from orthoframe.errors import needs_extra
 
 _ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
 VERBS = {
@@ -38,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not arguments or arguments[0] not in VERBS:
         tyro.cli(_all_verbs(), prog="orthoframe", description=_ABOUT, args=arguments or ["--help"])
     try:
-        return int(parse(arguments[0], arguments[1:]).run())
+        with needs_extra(f"orthoframe {arguments[0]}", "train"):
+            return int(parse(arguments[0], arguments[1:]).run())
     except KeyboardInterrupt:
         print("orthoframe: interrupted", file=sys.stderr)
         return 130

@@ -13,12 +13,12 @@ from orthoframe._files import json_ready
 from orthoframe.cli._files import PICTURES, check_output, open_features, read_classifier, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
-from orthoframe.options import check_temperature
+from orthoframe.options import TEMPERATURE, check_temperature
 
 if TYPE_CHECKING:
     from orthoframe.geometry import Geometry
 
-# With more different class sizes, the prediction takes too long to be made without being asked for.
+# With more distinct class sizes the prediction is slow, and made only if asked for.
 _MOST_SIZES = 30
 
 
@@ -43,11 +43,11 @@ class MeasureCommand:
     classifier: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
     """A linear classifier of the features, for NC3 and NC4: weight [classes, dim] and bias, .safetensors or .npz."""
     raw: Flag = False
-    """Take rows as they are, instead of dividing each by its norm."""
+    """Measure the rows without normalising them to unit length."""
     temperature: Annotated[float | None, tyro.conf.arg(metavar="TAU")] = None
-    """Compare with where the loss leads without ReLU at this temperature (default: 0.1, for at most 30 class sizes)."""
+    """Compare with the optimum without ReLU at this temperature (default: 0.1, for at most 30 class sizes)."""
     ownership: Flag = False
-    """Also print how many dimensions each class owns, how pure they are, and how much of its mean lies inside them."""
+    """Also print the dimensions that each class owns, their purity, and the fraction of its mean inside them."""
     json: Flag = False
     """Print everything as JSON instead of a table."""
     plot: Picture = None
@@ -69,8 +69,8 @@ class MeasureCommand:
         print(geometry, flush=True)  # the prediction may take a while
         predicted = self._predicted(geometry)
         if predicted is not None:
-            found = f"{predicted['distance']:.4g} (tau {predicted['temperature']:g})"
-            print(f"{'distance to no-ReLU optimum':<36}  {found}")
+            distance = f"{predicted['distance']:.4g} (tau {predicted['temperature']:g})"
+            print(f"{'distance to no-ReLU optimum':<36}  {distance}")
         if self.ownership:
             print(f"\n{geometry.ownership.table(geometry.names)}")
         return 0
@@ -82,11 +82,10 @@ class MeasureCommand:
         from orthoframe.geometry import measure_parts
 
         features = open_features(self.features, self.key)
-        given = read_labels(self.labels, self.column)
-        if len(given) != features.rows:
-            found = f"{features.rows} rows and {self.labels} {len(given)} labels"
-            raise InputError(f"{self.features} has {found}; they must agree")
-        labels = Labels.of(given)
+        labels = Labels.of(read_labels(self.labels, self.column))
+        if len(labels.classes) != features.rows:
+            counts = f"{features.rows} rows and {self.labels} {len(labels.classes)} labels"
+            raise InputError(f"{self.features} has {counts}; they must agree")
         classes = torch.from_numpy(labels.classes).long()
         linear = None
         if self.classifier is not None:
@@ -104,12 +103,12 @@ class MeasureCommand:
             return measure_parts(parts, features.dim, labels.names, classifier=linear, normalize=not self.raw)
 
     def _predicted(self, geometry: "Geometry") -> dict[str, float] | None:
-        """Distance to where features without ReLU would end, for classes of these sizes; None if it is not known."""
+        """Distance to the optimum without ReLU for classes of these sizes; None if there is no prediction."""
         if self.temperature is None and len(set(geometry.counts)) > _MOST_SIZES:
             return None
         from orthoframe.ufm import predict_gram
 
-        temperature = 0.1 if self.temperature is None else self.temperature
+        temperature = TEMPERATURE if self.temperature is None else self.temperature
         try:
             gram = predict_gram(list(geometry.counts), temperature=temperature)
         except (ValueError, RuntimeError) as error:  # no class has two rows, say

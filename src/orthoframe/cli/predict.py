@@ -33,11 +33,11 @@ _MANY = 1000  # images, from which on a bar shows how far it is
 class PredictCommand:
     """Classify images with a trained encoder.
 
-    Images of any size and kind are prepared as those of the training were. Prints CSV: the image, its class, the
-    confidence, and a score for each class: the cosine of its features to the centre of the class, or what the linear
-    classifier of the run says. Confidences are calibrated on the validation images of the run; without any there are
-    none. With --explain, evidence is the share of the features' energy in the block
-    of dimensions that a class owns, and the out-of-class score is the share outside the block of the predicted class.
+    Images of any size and kind are prepared as in training. Prints CSV: the image, its class, the confidence, and a
+    score for each class: the cosine of its features to the class centre, or the output of the run's linear classifier.
+    Confidences are calibrated on the validation images of the run; without validation images there are none. With
+    --explain, evidence is the fraction of the features' energy in the dimensions that a class owns, and the
+    out-of-class score is the fraction outside the dimensions of the predicted class.
     Exit status: 0 classified, 1 some files could not be read (named at the end), 2 none could, or bad input. For
     example:
 
@@ -57,8 +57,7 @@ class PredictCommand:
     explain: Flag = False
     """Also print the evidence for each class, largest first, and an out-of-class score."""
     mirror: Flag = False
-    """Classify by the mean over an image and its mirror image: in twice the time, and more accurately where left and
-    right mean nothing."""
+    """Average over each image and its mirror image: twice the time, and more accurate unless orientation matters."""
     json: Flag = False
     """Print one JSON object per image instead."""
     code: Flag = False
@@ -121,24 +120,24 @@ class PredictCommand:
     def _rows(
         self, part: "Decoded", paths: Sequence[Path], trained: "TrainedEncoder"
     ) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-        """What is said of each image, as JSON has it; and of each file that could not be read."""
+        """One JSON object per image, and a sentence per file that could not be read."""
         if not part.positions:
             return [], part.problems
         features = trained.features(part.pixels, mirror=self.mirror)
         cosines, winners = trained.classify(features)
         reasons = _reasons(features, winners, trained) if self.explain else [{}] * len(part.positions)
-        sure: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
+        confidences: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
         scores, classes, rows = _rounded(cosines), trained.classes, []
         orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
         for number, (place, winner) in enumerate(zip(part.positions, winners.tolist(), strict=True)):
             row: dict[str, Any] = {"image": str(paths[place]), "class": classes[winner]}
-            if sure is not None:
-                row["confidence"] = sure[number][winner]
+            if confidences is not None:
+                row["confidence"] = confidences[number][winner]
             if self.top:
                 row["top"] = [
                     {
                         "class": classes[c],
-                        **({} if sure is None else {"confidence": sure[number][c]}),
+                        **({} if confidences is None else {"confidence": confidences[number][c]}),
                         "score": scores[number][c],
                     }
                     for c in orders[number]
@@ -153,8 +152,8 @@ def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
     """A row as columns of CSV, with the largest blocks only; a class may be called as another column is."""
     columns: list[tuple[str, Any]] = [(name, row[name]) for name in ("image", "class", "confidence") if name in row]
     for place, entry in enumerate(row.get("top", ()), start=1):
-        known = ("class", "confidence") if place == 1 else ()  # of the best class they are there
-        columns += [(f"{name} {place}", value) for name, value in entry.items() if name not in known]
+        shown = ("class", "confidence") if place == 1 else ()  # the row has those of the best class
+        columns += [(f"{name} {place}", value) for name, value in entry.items() if name not in shown]
     columns += row.get("scores", {}).items()
     if "blocks" in row:
         columns.append(("outside", row["outside"]))
@@ -168,10 +167,10 @@ def _reasons(features: "Tensor", winners: "Tensor", trained: "TrainedEncoder") -
     """The out-of-class score of each image, its shares per class from the largest to the smallest, and the rest."""
     from orthoframe.geometry import explain
 
-    # The class that is predicted, which need not be that of the nearest centre.
-    found, reasons = replace(explain(trained.framed(features), trained.centres), winners=winners), []
-    values, orders = found.shares.sort(dim=1, descending=True, stable=True)
-    parts = _rounded(found.outside), _rounded(values), orders.tolist(), _rounded(found.unowned)
+    # The predicted class, whose centre need not be the nearest.
+    explanation, reasons = replace(explain(trained.framed(features), trained.centres), winners=winners), []
+    values, orders = explanation.shares.sort(dim=1, descending=True, stable=True)
+    parts = _rounded(explanation.outside), _rounded(values), orders.tolist(), _rounded(explanation.unowned)
     for outside, shares, order, unowned in zip(*parts, strict=True):
         blocks = dict(zip((trained.classes[c] for c in order), shares, strict=True))
         reasons.append({"outside": outside, "blocks": blocks, "unowned": unowned})
@@ -181,9 +180,9 @@ def _reasons(features: "Tensor", winners: "Tensor", trained: "TrainedEncoder") -
 def _rounded(values: "Tensor") -> list[Any]:
     """Six decimals without a minus sign before zero; None for a class without a mean."""
     rounded = np.round(values.double().numpy(), 6) + 0.0
-    known = np.isfinite(rounded)
-    if not known.all():
+    finite = np.isfinite(rounded)
+    if not finite.all():
         rounded = rounded.astype(object)
-        rounded[~known] = None
-    found: list[Any] = rounded.tolist()
-    return found
+        rounded[~finite] = None
+    numbers: list[Any] = rounded.tolist()
+    return numbers

@@ -2,14 +2,13 @@
 
 from typing import TYPE_CHECKING, Any
 
-from orthoframe.geometry._adjustment import fit_adjustment
-from orthoframe.geometry._calibration import Calibration, calibration_error
-from orthoframe.geometry._centres import Accuracy, NearestCentre, accuracy_of
-from orthoframe.geometry._collapse import LinearClassifier
-from orthoframe.geometry._confusion import Confusion
+from orthoframe.errors import needs_extra
+from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
+from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre, fit_scores
 from orthoframe.geometry._geometry import (
     COLLAPSE,
     FRAME_DISTANCE,
+    MEASURES,
     Arrangement,
     Geometry,
     distance_to_gram,
@@ -19,6 +18,7 @@ from orthoframe.geometry._geometry import (
 )
 from orthoframe.geometry._measure import measure, measure_parts
 from orthoframe.geometry._ownership import Explanation, Ownership, explain
+from orthoframe.geometry._scores import Calibration, calibration_error, fit_adjustment
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:
@@ -29,11 +29,13 @@ __all__ = [
     "measure_parts",
     "Geometry",
     "geometry_of",
+    "MEASURES",
     "Arrangement",
     "FRAME_DISTANCE",
     "COLLAPSE",
     "NearestCentre",
     "fit_adjustment",
+    "fit_scores",
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",
@@ -52,8 +54,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "GeometryMetric":  # the only one that needs torchmetrics
-        from orthoframe.geometry._metric import GeometryMetric
+    if name == "GeometryMetric":
+        with needs_extra("GeometryMetric", "metric"):
+            from orthoframe.geometry._metric import GeometryMetric
 
         return GeometryMetric
     raise AttributeError(f"module 'orthoframe.geometry' has no attribute {name!r}")

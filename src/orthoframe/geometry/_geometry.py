@@ -1,8 +1,7 @@
-"""What the measures say about an embedding."""
+"""The geometry of an embedding: its measures, and what they say."""
 
 import math
-from dataclasses import asdict, dataclass
-from enum import Enum
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import torch
@@ -10,27 +9,47 @@ from torch import Tensor
 
 from orthoframe._files import json_ready
 from orthoframe._rows import unit_rows
-from orthoframe.geometry._centres import Accuracy
-from orthoframe.geometry._collapse import class_distance_variance
+from orthoframe.errors import Coded
+from orthoframe.geometry._accuracy import Accuracy
 from orthoframe.geometry._ownership import Ownership, ownership
-from orthoframe.geometry._statistics import ClassStatistics, collapse_trace
+from orthoframe.geometry._statistics import ClassStatistics, class_distance_variance, collapse_trace
 
 FRAME_DISTANCE = 0.05
-"""Class means are called orthogonal up to this `delta_of`."""
+"""Class means are called orthogonal up to this `delta_of`.
+
+Together with `COLLAPSE` it decides the verdict on one embedding. Studies use 0.1 and no `COLLAPSE`, because they ask
+whether and when a run of limited length comes close to the frame, and the end of that way is slow.
+"""
 COLLAPSE = 0.01
 """Classes are called collapsed up to this `beta_nc` and `spread`."""
+# Rows that every geometry has in its table.
+_TABLE = (
+    ("distance to orthogonal frame", "{0.delta_of:.4g}"),
+    ("distance to ETF (centred)", "{0.delta_etf:.4g}"),
+    ("beta_NC (trace)", "{0.beta_nc:.4g} ({0.collapse_trace:.4g})"),
+    ("spread within classes", "{0.spread:.4g}"),
+    ("CDNV", "{0.cdnv:.4g}"),
+    ("cosine of means, mean and largest", "{0.mean_cosine:.4f}, {0.max_cosine:.4f}"),
+    ("longest over shortest mean", "{0.norm_ratio:.4g}"),
+    (
+        "dimensions owned, shared, dead",
+        "{0.ownership.owned}, {0.ownership.shared}, {0.ownership.dead} of {0.dim}",
+    ),
+)
+_ACCURACY_TABLE = (
+    ("nearest centre, overall and balanced", "{0.overall:.4f}, {0.balanced:.4f}"),
+    ("worst class", "{0.worst:.4f} (class {0.worst_class})"),
+    ("majority and minority half", "{0.majority:.4f}, {0.minority:.4f}"),
+)
 
 
-class Arrangement(Enum):
-    """How class means are arranged; each member has a `code` and a `sentence` (without its full stop)."""
+class Arrangement(Coded):
+    """How class means are arranged; the sentence of each member lacks its full stop."""
 
     ONE_CLASS = "one-class", "One class: there is nothing to compare"
     FRAME = "frame", "Class means form an orthogonal frame"
     ETF = "etf", "Class means form a simplex ETF, not an orthogonal frame"
     NEITHER = "neither", "Class means form neither an orthogonal frame nor a simplex ETF"
-
-    def __init__(self, code: str, sentence: str) -> None:
-        self.code, self.sentence = code, sentence
 
 
 @dataclass(frozen=True)
@@ -144,69 +163,51 @@ class Geometry:
 
     def verdict(self) -> str:
         """What it looks like, in a sentence."""
-        said = self.arrangement.sentence
+        sentence = self.arrangement.sentence
         if self.arrangement is Arrangement.ONE_CLASS:
-            return said + "."
+            return sentence + "."
         zero = (torch.diagonal(self.gram) == 0).nonzero()
         if len(zero):
-            said += f" (the mean of class {self.names[int(zero[0])]} is zero)"
+            sentence += f" (the mean of class {self.names[int(zero[0])]} is zero)"
         if not math.isnan(self.beta_nc):
-            said += f", and classes have {'' if self.collapsed else 'not '}collapsed"
-        return said + "."
+            sentence += f", and classes have {'' if self.collapsed else 'not '}collapsed"
+        return sentence + "."
 
     def __str__(self) -> str:
-        owned = self.ownership
-        rows = [
-            ("distance to orthogonal frame", f"{self.delta_of:.4g}"),
-            ("distance to ETF (centred)", f"{self.delta_etf:.4g}"),
-            ("beta_NC (trace)", f"{self.beta_nc:.4g} ({self.collapse_trace:.4g})"),
-            ("spread within classes", f"{self.spread:.4g}"),
-            ("CDNV", f"{self.cdnv:.4g}"),
-            ("cosine of means, mean and largest", f"{self.mean_cosine:.4f}, {self.max_cosine:.4f}"),
-            ("longest over shortest mean", f"{self.norm_ratio:.4g}"),
-            ("dimensions owned, shared, dead", f"{owned.owned}, {owned.shared}, {owned.dead} of {self.dim}"),
-            ("rows, dead rows", f"{sum(self.counts)}, {self.dead_rows}"),
-        ]
+        rows = [(label, text.format(self)) for label, text in _TABLE]
+        rows.append(("rows, dead rows", f"{sum(self.counts)}, {self.dead_rows}"))
         if self.accuracy is not None:
-            a = self.accuracy
-            rows.append(("nearest centre, overall and balanced", f"{a.overall:.4f}, {a.balanced:.4f}"))
-            rows.append(("worst class", f"{a.worst:.4f} (class {a.worst_class})"))
-            rows.append(("majority and minority half", f"{a.majority:.4f}, {a.minority:.4f}"))
+            rows += [(label, text.format(self.accuracy)) for label, text in _ACCURACY_TABLE]
         if self.nc3 is not None and self.nc4 is not None:
             rows.append(("classifier: NC3, NC4", f"{self.nc3:.4g}, {self.nc4:.4g}"))
         if self.missing:
             shown = ", ".join(map(str, self.missing[:8])) + (", ..." if len(self.missing) > 8 else "")
             rows.append(("classes without rows", f"{len(self.missing)}: {shown}"))
-        width = max(len(name) for name, _ in rows)
-        return "\n".join([self.verdict(), "", *(f"{name:<{width}}  {value}" for name, value in rows)])
+        width = max(len(label) for label, _ in rows)
+        return "\n".join([self.verdict(), "", *(f"{label:<{width}}  {value}" for label, value in rows)])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the means, in types that JSON knows; NaN becomes None."""
-        owned = asdict(self.ownership)
-        columns = (self.names, self.counts, self.spreads, owned.pop("dimensions"), owned.pop("inside"))
-        fields = ("name", "rows", "spread", "dimensions", "inside")
-        names = (
-            "delta_of",
-            "delta_etf",
-            "beta_nc",
-            "collapse_trace",
-            "cdnv",
-            "mean_cosine",
-            "max_cosine",
-            "norm_ratio",
-        )
+        blocks = asdict(self.ownership)
+        columns = {
+            "name": self.names,
+            "rows": self.counts,
+            "spread": self.spreads,
+            "dimensions": blocks.pop("dimensions"),
+            "inside": blocks.pop("inside"),
+        }
         data = {
             "verdict": self.verdict(),
-            "arrangement": self.arrangement.code,
+            "arrangement": self.arrangement.value,
             "collapsed": self.collapsed,
-            "classes": [dict(zip(fields, values, strict=True)) for values in zip(*columns, strict=True)],
+            "classes": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
             "missing": self.missing,
             "dim": self.dim,
             "cosines": self.cosines,
-            "ownership": owned,
+            "ownership": blocks,
             "dead_rows": self.dead_rows,
             "spread": self.spread,
-            **{name: getattr(self, name) for name in names},
+            **{name: getattr(self, name) for name in MEASURES},
         }
         if self.accuracy is not None:
             data["accuracy"] = asdict(self.accuracy)
@@ -214,6 +215,10 @@ class Geometry:
             data |= {"nc3": self.nc3, "nc4": self.nc4}
         ready: dict[str, Any] = json_ready(data)
         return ready
+
+
+MEASURES = tuple(field.name for field in fields(Geometry) if field.type is float)
+"""The names of the measures of a `Geometry` that are single numbers and follow from the moments of its classes."""
 
 
 def geometry_of(
@@ -248,11 +253,11 @@ def geometry_of(
     if statistics.within is not None:
         trace = collapse_trace(means, statistics.within.cpu(), float(counts.sum()))
     trace = math.nan if trace is None or k < 2 else trace
-    named = list(zip(names, present.tolist(), strict=True))
+    has_rows = list(zip(names, present.tolist(), strict=True))
     spreads = statistics.spreads[present].cpu() / counts
     return Geometry(
-        names=tuple(name for name, here in named if here),
-        missing=tuple(name for name, here in named if not here),
+        names=tuple(name for name, here in has_rows if here),
+        missing=tuple(name for name, here in has_rows if not here),
         counts=tuple(round(count) for count in counts.tolist()),
         means=means,
         gram=gram,

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from orthoframe._rows import Labels, feature_tensor, label_array, label_tensor
 from orthoframe.errors import brief
-from orthoframe.geometry._centres import NearestCentre, accuracy_from, class_sums
-from orthoframe.geometry._collapse import LinearClassifier, classifier_distance
+from orthoframe.geometry._accuracy import accuracy_from, class_sums
+from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre
 from orthoframe.geometry._geometry import Geometry, geometry_of
 from orthoframe.geometry._statistics import (
     CHUNK,
@@ -22,6 +22,7 @@ from orthoframe.geometry._statistics import (
     add_rows,
     between_directions,
     check_range,
+    classifier_distance,
     prepared,
 )
 from orthoframe.options import check_size
@@ -77,7 +78,7 @@ def measure(
         raise ValueError(f"features have {len(rows)} rows and labels {len(classes)}; they must agree")
     part = (rows, classes) if weights is None else (rows, classes, _relative(weights, classes))
     if bias is not None and classifier is None:
-        raise ValueError("bias is that of a classifier; give its weights too, as classifier")
+        raise ValueError("bias belongs to a classifier; give its weights too, as classifier")
     dim = int(rows.shape[1])
     linear = None if classifier is None else LinearClassifier.of(classifier, bias, len(names), dim)
     return measure_parts(lambda: [part], dim, names, classifier=linear, normalize=normalize)
@@ -123,12 +124,14 @@ def measure_parts(
             apart = ((rows.double() - statistics.means.index_select(0, labels)) @ directions).square() / scale
             scattered += float((apart if weights is None else apart * weights[:, None]).sum())
     trace = scattered / start if len(scale) else math.nan
-    seen = [name for name, here in zip(names, present.tolist(), strict=True) if here]
-    found = geometry_of(statistics, names, trace=trace, accuracy=accuracy_from(sums[:, present], seen))
+    accuracy = accuracy_from(
+        sums[:, present], [name for name, here in zip(names, present.tolist(), strict=True) if here]
+    )
+    geometry = geometry_of(statistics, names, trace=trace, accuracy=accuracy)
     if classifier is None:
-        return found
-    nc3 = classifier_distance(classifier.weights.cpu()[present.cpu()], found.means)
-    return replace(found, nc3=nc3, nc4=different / start)
+        return geometry
+    nc3 = classifier_distance(classifier.weights.cpu()[present.cpu()], geometry.means)
+    return replace(geometry, nc3=nc3, nc4=different / start)
 
 
 def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor, Tensor | None]]:
@@ -144,18 +147,18 @@ def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor, Te
 def _relative(weights: Any, classes: Tensor) -> Tensor:
     """Weights whose mean over the rows of each class is 1, so that their sums are the numbers of rows."""
     try:
-        given = torch.as_tensor(weights, dtype=torch.float64, device="cpu").detach()
+        rows = torch.as_tensor(weights, dtype=torch.float64, device="cpu").detach()
     except (TypeError, ValueError, OverflowError, RuntimeError):
         raise TypeError(f"weights must be an array of numbers, not {brief(type(weights).__name__)}") from None
-    if given.shape != classes.shape:
-        raise ValueError(f"weights must have shape {list(classes.shape)}, not {list(given.shape)}")
-    wrong = (~((given > 0) & given.isfinite())).nonzero()
+    if rows.shape != classes.shape:
+        raise ValueError(f"weights must have shape {list(classes.shape)}, not {list(rows.shape)}")
+    wrong = (~((rows > 0) & rows.isfinite())).nonzero()
     if len(wrong):
         row = int(wrong[0, 0])
-        raise ValueError(f"weights[{row}] is {float(given[row])}; weights must be positive and finite")
-    largest = given.new_zeros(int(classes.max()) + 1).scatter_reduce(0, classes, given, "amax")
-    given = given / largest[classes]  # or sums might overflow
-    return given * (torch.bincount(classes) / torch.bincount(classes, given))[classes]
+        raise ValueError(f"weights[{row}] is {float(rows[row])}; weights must be positive and finite")
+    largest = rows.new_zeros(int(classes.max()) + 1).scatter_reduce(0, classes, rows, "amax")
+    rows = rows / largest[classes]  # or sums might overflow
+    return rows * (torch.bincount(classes) / torch.bincount(classes, rows))[classes]
 
 
 def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int | str, ...]]:
@@ -164,8 +167,8 @@ def _numbered(labels: Any, num_classes: int | None) -> tuple[Tensor, tuple[int |
     if len(array) == 0:
         raise ValueError("there are no rows to measure")
     if num_classes is None:
-        found = Labels.of(array)
-        return torch.from_numpy(found.classes).long(), found.names
+        numbered = Labels.of(array)
+        return torch.from_numpy(numbered.classes).long(), numbered.names
     if array.dtype.kind == "U":
         raise TypeError("num_classes is for integer labels 0..num_classes-1, and these are strings")
     classes, num_classes = label_tensor(array, torch.device("cpu")), check_size("num_classes", num_classes)

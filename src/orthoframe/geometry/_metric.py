@@ -11,14 +11,12 @@ from torch import Tensor
 
 from orthoframe._rows import feature_tensor
 from orthoframe._torchmetrics import import_metric
-from orthoframe.geometry._geometry import Geometry, geometry_of
+from orthoframe.geometry._geometry import MEASURES, Geometry, geometry_of
 from orthoframe.geometry._statistics import ClassStatistics, Rows, add_rows
 
 import_metric()
 # isort: split
 from torchmetrics.metric import Metric  # noqa: E402
-
-_VALUES = ("delta_of", "delta_etf", "beta_nc", "cdnv", "mean_cosine", "max_cosine")
 
 
 class GeometryMetric(Metric):
@@ -36,8 +34,8 @@ class GeometryMetric(Metric):
     Examples:
         >>> metric = GeometryMetric(num_classes=2, dim=4)
         >>> metric.update(torch.eye(2, 4), torch.tensor([0, 1]))
-        >>> sorted(metric.compute())
-        ['beta_nc', 'cdnv', 'delta_etf', 'delta_of', 'max_cosine', 'mean_cosine']
+        >>> list(metric.compute())
+        ['delta_of', 'delta_etf', 'beta_nc', 'collapse_trace', 'cdnv', 'mean_cosine', 'max_cosine', 'norm_ratio']
     """
 
     full_state_update = False
@@ -59,10 +57,10 @@ class GeometryMetric(Metric):
         self.moments = _packed(statistics)
 
     def compute(self) -> dict[str, Tensor]:
-        """`delta_of`, `delta_etf`, `beta_nc`, `cdnv`, `mean_cosine`, `max_cosine`; NaN without rows."""
-        seen = _unpacked(self.moments, self.num_classes, self.dim)
-        self._geometry = geometry_of(seen) if seen.counts.any() else None
-        values = {name: getattr(self._geometry, name, math.nan) for name in _VALUES}
+        """The measures of a `Geometry` that are single numbers, by their names; NaN without rows."""
+        statistics = _unpacked(self.moments, self.num_classes, self.dim)
+        self._geometry = geometry_of(statistics) if statistics.counts.any() else None
+        values = {name: getattr(self._geometry, name, math.nan) for name in MEASURES}
         return {name: torch.tensor(value, dtype=torch.float64, device=self.device) for name, value in values.items()}
 
     def geometry(self) -> Geometry:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from orthoframe._rows import SMALLEST_NORM, feature_tensor, unit_rows
-from orthoframe.geometry._centres import NearestCentre
+from orthoframe.geometry._classifiers import NearestCentre
 from orthoframe.geometry._statistics import Rows, not_finite, prepared
 
 _OWNED = 0.9  # a dimension is called owned from this purity on; nothing else depends on it
@@ -108,20 +108,20 @@ def explain(features: Rows, centres: Rows) -> Explanation:
     Examples:
         >>> centres = torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]])
         >>> features = torch.tensor([[0.8, 0.6, 0.0, 0.0], [0.5, 0.5, 0.5, 0.5]])
-        >>> found = explain(features, centres)
-        >>> found.winners.tolist(), found.shares.tolist(), found.unowned.tolist()
+        >>> evidence = explain(features, centres)
+        >>> evidence.winners.tolist(), evidence.shares.tolist(), evidence.unowned.tolist()
         ([0, 0], [[1.0, 0.0], [0.5, 0.25]], [0.0, 0.25])
-        >>> found.outside.tolist()
+        >>> evidence.outside.tolist()
         [0.0, 0.5]
     """
-    given, means = feature_tensor(features), feature_tensor(centres, "centres")
-    if given.ndim != 2 or means.ndim != 2 or given.shape[1] != means.shape[1]:
+    inputs, means = feature_tensor(features), feature_tensor(centres, "centres")
+    if inputs.ndim != 2 or means.ndim != 2 or inputs.shape[1] != means.shape[1]:
         raise ValueError(
             "features and centres must have shapes [rows, d] and [k, d] with the same d, not "
-            f"{list(given.shape)} and {list(means.shape)}"
+            f"{list(inputs.shape)} and {list(means.shape)}"
         )
-    rows = prepared(given).double()
-    if error := not_finite(given):
+    rows = prepared(inputs).double()
+    if error := not_finite(inputs):
         raise error
     means = means.to(rows.device, torch.float64)
     owners = ownership(means.nan_to_num()).owners

@@ -1,4 +1,4 @@
-"""Counts, means and spread of every class, in one pass over the features."""
+"""Counts, means and spread of every class in one pass over the features, and how collapsed they are."""
 
 import math
 from collections.abc import Sequence
@@ -14,6 +14,9 @@ Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
 
 # Values of rows that are processed together: few enough that their float64 copies stay in the cache.
 CHUNK = 2**19
+# Squared distances below this part of the squared lengths are not computed from products, which would lose digits.
+_NEAR = 1e-4
+_PAIRS = 2**16  # of classes that are compared together
 
 
 class ClassStatistics:
@@ -67,21 +70,21 @@ class ClassStatistics:
             ValueError: For wrong shapes, labels out of range, or values that are not finite or whose squares overflow;
                 nothing is added then.
         """
-        given, classes = self._checked(features, labels)
-        rows = max(1, CHUNK // self.dim)
-        seen = self._moments(given[:rows], classes[:rows], None if weights is None else weights[:rows])
-        for start in range(rows, len(given), rows):
-            part = slice(start, start + rows)
-            seen.merge(self._moments(given[part], classes[part], None if weights is None else weights[part]))
+        rows, classes = self._checked(features, labels)
+        step = max(1, CHUNK // self.dim)
+        added = self._moments(rows[:step], classes[:step], None if weights is None else weights[:step])
+        for start in range(step, len(rows), step):
+            part = slice(start, start + step)
+            added.merge(self._moments(rows[part], classes[part], None if weights is None else weights[part]))
         # A value that is not finite makes the mean of its class not finite: no need to check each value.
-        squares = torch.linalg.vector_norm(seen.means, dim=1).square() + seen.spreads
+        squares = torch.linalg.vector_norm(added.means, dim=1).square() + added.spreads
         if not bool(squares.isfinite().all()):
             too_large = ValueError("features are so large that their squares overflow; divide them by a constant first")
-            raise not_finite(given) or too_large
+            raise not_finite(rows) or too_large
         if self.counts.any():
-            self.merge(seen)
+            self.merge(added)
         else:
-            vars(self).update(vars(seen))
+            vars(self).update(vars(added))
 
     def merge(self, other: "ClassStatistics") -> None:
         """Add what another instance has seen; a `ValueError` unless it has the same classes, dimension and scatter."""
@@ -120,8 +123,8 @@ class ClassStatistics:
         part.within = _squares(rows) if self.scatter else None
         return part
 
-    def _checked(self, given: Rows, labels: Any) -> tuple[Tensor, Tensor]:
-        features = feature_tensor(given)
+    def _checked(self, rows: Rows, labels: Any) -> tuple[Tensor, Tensor]:
+        features = feature_tensor(rows)
         if features.ndim != 2 or features.shape[1] != self.dim:
             raise ValueError(f"features must have shape [rows, {self.dim}], not {list(features.shape)}")
         if not features.is_floating_point():
@@ -169,7 +172,7 @@ def not_finite(features: Tensor, start: int = 0) -> ValueError | None:
 
 
 def add_rows(
-    seen: ClassStatistics,
+    statistics: ClassStatistics,
     features: Tensor,
     labels: Any,
     normalize: bool,
@@ -178,7 +181,7 @@ def add_rows(
 ) -> None:
     """Add `prepared` rows; an error names the position in the whole, and the value before normalising."""
     try:
-        seen.update(prepared(features, normalize), labels, weights)
+        statistics.update(prepared(features, normalize), labels, weights)
     except ValueError as error:
         raise not_finite(features, start) or error from None
 
@@ -197,6 +200,50 @@ def between_directions(means: Tensor) -> tuple[Tensor, Tensor]:
     # Centred means span at most k - 1 dimensions.
     keep = (singular > tolerance) & (torch.arange(len(singular), device=means.device) < len(means) - 1)
     return right[keep].T, singular[keep].square() / len(means)
+
+
+def class_distance_variance(means: Tensor, variances: Tensor) -> float:
+    """Class-distance normalised variance, CDNV (Galanti et al.), a mean over pairs of classes.
+
+        mean over a < b of (V_a + V_b) / (2 |mu_a - mu_b|^2)
+
+    Args:
+        means: `[k, d]`, mu.
+        variances: `[k]`, V, the mean squared distance of the rows of a class to its mean.
+
+    Returns:
+        0 if each class is one point; infinite if two means coincide and their classes do not; NaN for one class.
+
+    Examples:
+        >>> class_distance_variance(torch.eye(3, dtype=torch.float64), torch.tensor([0.5, 0.5, 0.5]).double())
+        0.25
+    """
+    if len(means) < 2:
+        return math.nan
+    centred = means - means.mean(0)
+    gram = centred @ centred.T
+    lengths = torch.diagonal(gram)
+    both = lengths + lengths[:, None]
+    apart = both - 2 * gram
+    rows, columns = torch.triu(apart < _NEAR * both, 1).nonzero(as_tuple=True)
+    for a, b in zip(torch.split(rows, _PAIRS), torch.split(columns, _PAIRS), strict=True):
+        apart[a, b] = (means[a] - means[b]).square().sum(1)
+    ratios = (variances + variances[:, None]) / (2 * apart)
+    return float(ratios[torch.triu(torch.ones_like(ratios, dtype=torch.bool), 1)].mean())
+
+
+def classifier_distance(weights: Tensor, means: Tensor) -> float:
+    """NC3 (Papyan et al.): || W/|W| - M/|M| ||, Frobenius norms, M the class means less their unweighted mean.
+
+    It is 0 if the weights are a positive multiple of the centred means, 2 if a negative one, and NaN if one of them is
+    zero.
+
+    Examples:
+        >>> classifier_distance(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.eye(2))
+        0.0
+    """
+    centred = means - means.mean(0)
+    return float(torch.linalg.norm(weights / torch.linalg.norm(weights) - centred / torch.linalg.norm(centred)))
 
 
 def _squares(rows: Tensor) -> Tensor:

@@ -6,6 +6,8 @@ Names are loaded when they are first used: a report needs no matplotlib, and a f
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.errors import needs_extra
+
 if TYPE_CHECKING:
     from orthoframe.reporting._figures import (
         certificate_figure,
@@ -53,5 +55,6 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     for module, names in _MODULES.items():
         if name in names:
-            return getattr(import_module(f"orthoframe.reporting.{module}"), name)
+            with needs_extra("orthoframe.reporting", "train"):
+                return getattr(import_module(f"orthoframe.reporting.{module}"), name)
     raise AttributeError(f"module 'orthoframe.reporting' has no attribute {name!r}")

@@ -7,6 +7,8 @@ Names are loaded when they are first used: records need no safetensors.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.errors import needs_extra
+
 if TYPE_CHECKING:
     from orthoframe.runs._checkpoint import *
     from orthoframe.runs._encoder_file import *
@@ -34,4 +36,5 @@ __all__ = [*_MODULES]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'orthoframe.runs' has no attribute {name!r}")
-    return getattr(import_module(f"orthoframe.runs.{_MODULES[name]}"), name)
+    with needs_extra("orthoframe.runs", "train"):
+        return getattr(import_module(f"orthoframe.runs.{_MODULES[name]}"), name)

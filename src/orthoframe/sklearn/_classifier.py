@@ -17,10 +17,12 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from orthoframe._processes import find_device
 from orthoframe.batches import BatchPlan, Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
+    TEMPERATURE,
     Activation,
     Adjust,
     Binding,
@@ -31,18 +33,17 @@ from orthoframe.options import (
     check_size,
     check_temperature,
 )
-from orthoframe.sklearn._cross_fit import cross_fit
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
-from orthoframe.sklearn._fit import FitOptions, fit_encoder
+from orthoframe.sklearn._fit import FitOptions, cross_fit, fit_encoder
 from orthoframe.sklearn._network import TableEncoder, features_of
 from orthoframe.sklearn._weights import relative_weights
 
 Floats = NDArray[np.floating[Any]]
 
 
-@dataclass(frozen=True)
-class _Usual:
-    """What is taken with a loss where nothing is given."""
+@dataclass(frozen=True, kw_only=True)
+class _Defaults:
+    """Options that depend on the loss."""
 
     temperature: float
     learning_rate: float
@@ -50,9 +51,9 @@ class _Usual:
     binding: Binding
 
 
-_USUAL: dict[TableLoss, _Usual] = {
-    "frame": _Usual(0.3, 0.002, 256, "none"),
-    "supcon": _Usual(0.1, 0.1, 128, "fixed"),
+_DEFAULTS: dict[TableLoss, _Defaults] = {
+    "frame": _Defaults(temperature=0.3, learning_rate=0.002, batch_size=256, binding="none"),
+    "supcon": _Defaults(temperature=TEMPERATURE, learning_rate=0.1, batch_size=128, binding="fixed"),
 }
 
 
@@ -61,8 +62,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     An MLP with a non-negative head is trained towards an orthogonal frame: at the optimum every class, large or small,
     is at a right angle to all others. The loss is the frame term, whose every row is pulled to the place of its class
-    in a fixed frame, or the supervised contrastive loss. Its floor is known, and `gap_curve_` says how far from it the
-    training was. Training ends early enough to predict well, not at a perfect frame: `geometry_` says how far it is.
+    in a fixed frame, or the supervised contrastive loss. Its floor is known, and `gap_curve_` is the distance to it
+    in each epoch. Training ends early enough to predict well, not at a perfect frame: `geometry_` says how far it is.
 
     Columns are standardised inside (mean and scale of the training rows are part of the model), because an MLP on
     columns of different scales fails silently. Values must be finite; impute and encode first.
@@ -71,10 +72,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         hidden: Units of each hidden layer. Features have as many dimensions as the last layer has units: at least one
             per class.
         loss: `"frame"`, the frame term, see `frame_loss`; or `"supcon"`, the supervised contrastive loss, which takes
-            several times as long. What is None below depends on it.
-        temperature: Of the loss, and of `predict_proba` without `adjust`. None: 0.3, or 0.1 with `"supcon"`.
-        activation: Of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others are for
-            comparison and have no frame to reach: floor and certificate are for non-negative features.
+            several times as long. Defaults that are None depend on it.
+        temperature: Temperature of the loss, and of `predict_proba` without `adjust`. None: 0.3, or 0.1 with
+            `"supcon"`.
+        activation: Activation of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others
+            are for comparison and have no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch, see `BatchPlan`. None: `"none"`, because every batch leads to the frame;
             with `"supcon"` it is `"fixed"`, one row per class, which guarantees it.
         batch_size: Rows per batch, before binding. None: 256, or 128 with `"supcon"`.
@@ -86,12 +88,12 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             ten, and again before training ends.
         learning_rate: The largest one. None: 0.002, of AdamW, falling as a cosine; with `"supcon"` 0.1, of SGD with
             Nesterov momentum 0.9.
-        weight_decay: That of AdamW; with `"supcon"` an L2 penalty on the weights.
+        weight_decay: Decoupled weight decay (AdamW); with `"supcon"` an L2 penalty on the weights.
         dropout: Probability that a hidden unit is dropped, in steps of 1/256.
         class_weight: None, `"square-root"`, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of
-            rows, see `fit`. `"balanced"` makes all classes equally frequent in the batches; `"square-root"` is half of
-            the way, a class of n rows has a share in proportion to the root of n. Predictions take all classes for
-            equally frequent in any case.
+            rows, see `fit`. `"balanced"` makes all classes equally frequent in the batches; with `"square-root"` the
+            share of a class is proportional to the square root of its rows. Predictions always treat all classes as
+            equally frequent.
         adjust: None, or `"cross-fit"`: fit a class-size adjustment of the scores, and the temperature of
             `predict_proba`, to rows that were classified by networks trained without them; see `fit_adjustment`. It
             takes three times as long.
@@ -103,10 +105,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         classes_: `[k]`, the labels.
         centres_: `[k, dim]`, the mean feature of each class, with the weights of rows; float64.
         mean_, scale_: `[columns]`, for standardising.
-        temperature_: Of the training.
-        loss_: Which loss it was.
+        temperature_: The temperature of the loss.
+        loss_: The loss.
         adjust_: lambda of the scores, `cos - lambda log(class size / largest class size)`; 0 without `adjust`.
-        calibration_: A `Calibration` of the scores, by rows that the network was not trained on; None without `adjust`.
+        calibration_: A `Calibration` of the scores on held-out rows; None without `adjust`.
         rule_: How features are classified, a `NearestCentre`.
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`, over the rows whose weight is not zero.
@@ -171,16 +173,16 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         """
         rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(labels)
-        every = relative_weights(sample_weight, self.class_weight, labels)
-        there = every > 0
-        rows, labels = rows[there], labels[there]
-        weights = None if (every[there] == 1).all() else every[there]
+        all_weights = relative_weights(sample_weight, self.class_weight, labels)
+        present = all_weights > 0
+        rows, labels = rows[present], labels[present]
+        weights = None if (all_weights[present] == 1).all() else all_weights[present]
         self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
-            among = "" if there.all() else " in the rows whose weight is not zero"
+            among = "" if present.all() else " in the rows whose weight is not zero"
             raise ValueError(f"y has 1 class{among}, {self.classes_.item()!r}; a classifier needs at least 2")
         options, plan_options = self._checked_options()
-        device = _device(self.device)
+        device = find_device(self.device)
         seed = int(check_random_state(self.random_state).randint(2**31))
         self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], weights=weights, **plan_options, seed=seed)
         self._fit_scale(rows, weights)
@@ -195,8 +197,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.centres_ = self.geometry_.means.numpy()
         self.adjust_, self.calibration_ = 0.0, None
         if self.adjust is not None:
-            given = None if sample_weight is None else np.asarray(sample_weight)[there]
-            self.adjust_, self.calibration_ = cross_fit(self, rows, labels, given, seed)
+            weights_of_rows = None if sample_weight is None else np.asarray(sample_weight)[present]
+            self.adjust_, self.calibration_ = cross_fit(self, rows, labels, weights_of_rows, seed)
         return self
 
     @property
@@ -207,7 +209,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     @property
     def certificate_(self) -> Certificate:
-        """What the batches guarantee: those of the first epoch, or of up to 20 epochs if the first does not suffice."""
+        """What the batches of the first epoch guarantee, or of up to 20 epochs if one does not suffice."""
         check_is_fitted(self)
         return certify_run(self.plan_, self.n_iter_, frame=self.loss_ == "frame").certificate
 
@@ -226,12 +228,12 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return np.asarray(self._features(rows), dtype=rows.dtype)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Cosines to the class centres, adjusted if they are, `[rows, k]`; for two classes the difference, `[rows]`."""
+        """Cosines to the class centres, adjusted with `adjust`, `[rows, k]`; of two classes the difference `[rows]`."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class with the largest score, `[rows]`: without `adjust` that whose centre is nearest by angle.
+        """The class with the largest score, `[rows]`: without `adjust` the class whose centre is nearest by angle.
 
         It is the first class for a feature that is all zero, if scores are not adjusted.
         """
@@ -239,7 +241,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return np.asarray(self.classes_[nearest])
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Softmax of the scores over a temperature, `[rows, k]`: that of `calibration_`, or else of the training.
+        """Softmax of the scores over a temperature, `[rows, k]`: the one of `calibration_`, or else of the loss.
 
         Without `adjust` they are not calibrated.
         """
@@ -254,7 +256,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     @classmethod
     def load(cls, path: str | Path) -> "FrameClassifier":
-        """Read what `save` wrote: everything but a `random_state` that was a generator.
+        """Read a classifier that `save` wrote: everything but a `random_state` that was a generator.
 
         Raises:
             ValueError: If the file is broken, or not a classifier.
@@ -265,9 +267,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return classifier
 
     def _checked_options(self) -> tuple[FitOptions, dict[str, Any]]:
-        """The options of the training and of the plan, with what suits the loss where nothing is given."""
+        """The options of the training and of the plan; None becomes the default of the loss."""
         check_choice("loss", self.loss, TableLoss)
-        usual = _USUAL[self.loss]
+        defaults = _DEFAULTS[self.loss]
         classes = self.classes_.tolist()
         if not isinstance(self.hidden, list | tuple) or not self.hidden:
             raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
@@ -278,13 +280,13 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             enough = Option("hidden", (*self.hidden[:-1], len(classes)))
             raise OptionError(f"{few}, because a frame needs one per class; use ", enough)
         check_choice("activation", self.activation, Activation)
-        binding = usual.binding if self.binding is None else self.binding
+        binding = defaults.binding if self.binding is None else self.binding
         check_choice("binding", binding, Binding)
         if self.adjust is not None:
             check_choice("adjust", self.adjust, Adjust)
-        batch_size = usual.batch_size if self.batch_size is None else check_count("batch_size", self.batch_size)
-        temperature = usual.temperature if self.temperature is None else self.temperature
-        learning_rate = usual.learning_rate if self.learning_rate is None else self.learning_rate
+        batch_size = defaults.batch_size if self.batch_size is None else check_count("batch_size", self.batch_size)
+        temperature = defaults.temperature if self.temperature is None else self.temperature
+        learning_rate = defaults.learning_rate if self.learning_rate is None else self.learning_rate
         options = FitOptions(
             loss=self.loss,
             temperature=check_temperature(temperature),
@@ -318,14 +320,3 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def _standardised(self, rows: Floats) -> NDArray[np.float64]:
         return np.asarray((rows.astype(np.float64) - self.mean_) / self.scale_)
-
-
-def _device(name: str | torch.device) -> torch.device:
-    """The device to train on; for `"auto"` a GPU if there is one."""
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        return torch.empty(0, device=torch.device(name)).device
-    except (RuntimeError, AssertionError, TypeError):  # unknown to torch, or absent from this machine or build
-        alternatives = '"auto", "cpu", or another torch device'
-        raise OptionError(Option("device"), f" {name!r} is not available; use {alternatives}") from None

@@ -123,8 +123,7 @@ def load_classifier(classifier: Any, path: Path) -> None:
     try:
         parsed(partial(_restore, classifier), path)
     except ValueError as error:
-        what = brief(error, 200)
-        raise ValueError(f"{path} is not a classifier that FrameClassifier.save wrote ({what})") from None
+        raise ValueError(f"{path} is not a classifier that FrameClassifier.save wrote ({brief(error, 200)})") from None
 
 
 def _restore(classifier: Any, path: Path) -> None:
@@ -170,7 +169,7 @@ def _restore(classifier: Any, path: Path) -> None:
 
 
 def _read_network(file: Any, about: _ClassifierFile) -> TableEncoder:
-    """The network with its weights, for which memory is taken when their shapes were compared."""
+    """The network with its weights; memory is allocated after their shapes were compared."""
     hidden, layers = about.network.hidden, sum(name.endswith(".bias") for name in file.keys()) - 1  # noqa: SIM118
     if len(hidden) != layers or not hidden or min(hidden) < 1 or about.fitted.n_features_in_ < 1:
         sizes = brief([about.fitted.n_features_in_, *hidden], 60)
@@ -195,13 +194,13 @@ def _read_tensor(file: Any, name: str, shape: list[int]) -> Tensor:
     tensor: Tensor = file.get_tensor(name).clone()
     dtype = torch.int32 if name == "labels" else torch.float64
     if list(tensor.shape) != shape or tensor.dtype != dtype:
-        found = f"{tensor.dtype} of shape {brief(list(tensor.shape), 60)}"
-        raise ValueError(f"{name} must be {dtype} of shape {brief(shape, 60)}, not {found}")
+        actual = f"{tensor.dtype} of shape {brief(list(tensor.shape), 60)}"
+        raise ValueError(f"{name} must be {dtype} of shape {brief(shape, 60)}, not {actual}")
     return tensor
 
 
 def _geometry(about: _ClassifierFile, tensors: dict[str, Tensor], counts: Tensor, names: tuple[Any, ...]) -> Geometry:
-    """All measures but these two follow from the moments of the classes."""
+    """The measures: all but two, which are in the file, follow from the moments of the classes."""
     statistics = ClassStatistics(len(names), tensors["centres_"].shape[1], scatter=False)
     statistics.counts = counts.double()
     statistics.means = tensors["centres_"]

@@ -24,9 +24,9 @@ class TableEncoder(nn.Module):
     Args:
         in_features: Columns.
         hidden: Units of each hidden layer.
-        activation: Of the head.
-        seed: Of the weights.
-        weights: Whether there are any; without them there are only shapes, for weights from a file.
+        activation: Activation of the head.
+        seed: Seed of the initial weights.
+        weights: Whether to allocate weights; without them there are only shapes, to load weights from a file into.
         direct: Whether the linear layer sees the columns.
     """
 
@@ -53,7 +53,7 @@ class TableEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Of the features."""
+        """Dimensions of the features."""
         assert self.head.linear is not None
         return self.head.linear.out_features
 

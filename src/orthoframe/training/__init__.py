@@ -7,6 +7,8 @@ Names are loaded when they are first used: the help of the command needs the set
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.errors import needs_extra
+
 if TYPE_CHECKING:
     from orthoframe.training._causes import *
     from orthoframe.training._criteria import *
@@ -52,4 +54,5 @@ __all__ = [*_MODULES]
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module 'orthoframe.training' has no attribute {name!r}")
-    return getattr(import_module(f"orthoframe.training.{_MODULES[name]}"), name)
+    with needs_extra("orthoframe.training", "train"):
+        return getattr(import_module(f"orthoframe.training.{_MODULES[name]}"), name)

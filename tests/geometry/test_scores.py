@@ -36,13 +36,13 @@ def balanced_cross_entropy(cosines, labels, shares, slope, adjust):
 def test_scores_by_the_obvious_way(seed, adjust, k):
     features, centres = draw(6, 3, seed), draw(k, 3, seed + 1)
     shares = [1.5 + (seed * 7 + c * 13) % 11 for c in range(k)]
-    found = NearestCentre(centres, shares, adjust, temperature=0.3)
+    rule = NearestCentre(centres, shares, adjust, temperature=0.3)
     cosines = NearestCentre(centres).scores(features)
     expected = [[x - adjust * math.log(n / max(shares)) for x, n in zip(row, shares, strict=True)] for row in cosines]
     expected = torch.tensor(expected, dtype=torch.float64)
-    assert torch.allclose(found.scores(features), expected, rtol=1e-13, atol=1e-13)
-    assert torch.equal(found.predict(features), found.scores(features).argmax(1))
-    assert torch.allclose(found.confidences(features), (expected / 0.3).softmax(1), rtol=1e-12)
+    assert torch.allclose(rule.scores(features), expected, rtol=1e-13, atol=1e-13)
+    assert torch.equal(rule.predict(features), rule.scores(features).argmax(1))
+    assert torch.allclose(rule.confidences(features), (expected / 0.3).softmax(1), rtol=1e-12)
 
 
 @given(seed=st.integers(0, 999), factor=st.floats(1e-3, 1e3))
@@ -65,9 +65,9 @@ def test_classes_without_a_centre_are_never_predicted_and_need_no_share():
     assert rule.predict(features).tolist() == [2, 2]
     assert rule.confidences(features)[:, 1].tolist() == [0.0, 0.0]
     held_out, labels = draw(30, 2).abs(), torch.arange(30) % 3
-    found = NearestCentre.fitted(centres, [100, 0, 1], held_out, labels)
+    fitted = NearestCentre.fitted(centres, [100, 0, 1], held_out, labels)
     without = NearestCentre.fitted(centres[[0, 2]], [100, 1], held_out[labels != 1], labels[labels != 1] // 2)
-    assert (found.adjust, found.temperature) == (without.adjust, without.temperature)
+    assert (fitted.adjust, fitted.temperature) == (without.adjust, without.temperature)
 
 
 @settings(max_examples=15)
@@ -78,16 +78,16 @@ def test_the_fit_is_the_best_of_a_slow_search(seed):
     cosines[torch.arange(24), labels] += 0.3
     cosines[labels == 2, 2] -= 0.2
     shares = [50.0, 10.0, 1.0]
-    found = fit_adjustment(cosines, labels, shares)
+    fitted = fit_adjustment(cosines, labels, shares)
     most = 2 / math.log(50)
-    assert 0 <= found <= most
+    assert 0 <= fitted <= most
     slopes = np.geomspace(0.1, 100, 61)
 
     def best(adjust):
         return min(balanced_cross_entropy(cosines, labels, shares, slope, adjust) for slope in slopes)
 
     # At the grid's slopes: a step of 12 % from the best slope costs up to the tolerance.
-    assert best(found) <= min(map(best, np.linspace(0, most, 13))) + 2e-3
+    assert best(fitted) <= min(map(best, np.linspace(0, most, 13))) + 2e-3
 
 
 def test_the_fit_in_closed_form():
@@ -122,9 +122,9 @@ def test_fits_that_have_nothing_to_say():
     ("options", "message"),
     [
         ({"adjust": 0.1}, "adjust is 0.1, and there are no shares"),
-        ({"shares": [1, 0]}, "shares must be positive and finite, and that of class 1 is 0"),
-        ({"shares": [-2, 1]}, "that of class 0 is -2"),
-        ({"shares": [1, NAN]}, "that of class 1 is nan"),
+        ({"shares": [1, 0]}, "shares must be positive and finite; the share of class 1 is 0"),
+        ({"shares": [-2, 1]}, "the share of class 0 is -2"),
+        ({"shares": [1, NAN]}, "the share of class 1 is nan"),
         ({"shares": [1, 2, 3]}, r"shares must have shape \[2\], one per class, not \[3\]"),
         ({"temperature": 0.0}, "temperature must be positive"),
         ({"adjust": NAN}, "adjust must be finite"),
@@ -159,9 +159,9 @@ def test_it_comes_near_the_bayes_rule_where_small_classes_scatter_more(seed):
     bayes = torch.from_numpy(kappas) * cosines + torch.tensor([log_normaliser(x, dim) for x in kappas])
     names = list(range(k))
     plain, best = (accuracy_of(scores, labels, names).balanced for scores in (cosines, bayes))
-    found = accuracy_of(fitted.scores(features), labels, names).balanced
-    assert plain < found <= best + 0.005  # 8,000 rows: a standard error of at most 0.005
-    assert found - plain > 0.5 * (best - plain)
+    balanced = accuracy_of(fitted.scores(features), labels, names).balanced
+    assert plain < balanced <= best + 0.005  # 8,000 rows: a standard error of at most 0.005
+    assert balanced - plain > 0.5 * (best - plain)
     calibration = Calibration.fitted(fitted.scores(features), labels)
     assert calibration is not None
     assert fitted.temperature == pytest.approx(calibration.temperature, rel=0.4)  # from 160 rows
@@ -170,13 +170,13 @@ def test_it_comes_near_the_bayes_rule_where_small_classes_scatter_more(seed):
 def test_the_order_of_rows_and_classes_does_not_matter():
     cosines, labels, shares = draw(30, 3, 4) * 0.3, torch.arange(30) % 3, torch.tensor([90.0, 9.0, 3.0])
     cosines[torch.arange(30), labels] += torch.tensor([0.6, 0.4, 0.3])[labels]
-    found = fit_adjustment(cosines, labels, shares)
-    assert found > 0
+    adjust = fit_adjustment(cosines, labels, shares)
+    assert adjust > 0
     for order in itertools.permutations(range(3)):
         new = torch.tensor(order)
         rows = torch.randperm(30, generator=torch.Generator().manual_seed(sum(order)))
         again = fit_adjustment(cosines[rows][:, new], new.argsort()[labels[rows]], shares[new])
-        assert again == pytest.approx(found, rel=1e-4)
+        assert again == pytest.approx(adjust, rel=1e-4)
 
 
 def test_scores_of_a_wider_range():

@@ -1,5 +1,7 @@
-"""Scores that make up for class sizes, and how strong that should be, from rows that were not trained on."""
+"""Scores that make up for class sizes, and scores as confidences."""
 
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,9 @@ from torch import Tensor
 from orthoframe._rows import Weights
 
 _SHARPEST = 1e3  # slope of the cosines, one over a temperature
-_UNIT = 10.0  # slopes are searched in units of that of temperature 0.1
+_UNIT = 10.0  # slopes are searched in this unit, the slope of temperature 0.1
+_BINS = 15
+_COLDEST, _HOTTEST = 1e-3, 1e3  # temperatures that are tried for a calibration
 
 
 def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
@@ -44,8 +48,7 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
         >>> to_first = torch.tensor([0.9, 0.8, 0.7, 0.5, 0.6, 0.4])
         >>> to_second = torch.tensor([0.1, 0.3, 0.2, 0.6, 0.4, 0.5])
         >>> cosines = torch.stack([to_first, to_second], dim=1)
-        >>> found = fit_adjustment(cosines, torch.tensor([0, 0, 0, 1, 1, 1]), [100, 10])
-        >>> round(found, 2)
+        >>> round(fit_adjustment(cosines, torch.tensor([0, 0, 0, 1, 1, 1]), [100, 10]), 2)
         0.15
     """
     from scipy.optimize import minimize  # half a second to load
@@ -57,12 +60,12 @@ def fit_adjustment(cosines: Tensor, labels: Tensor, shares: Weights) -> float:
     steepest = -float(sizes.min()) if len(sizes) else 0.0
     if not steepest or bool((labels == labels[0]).all()):
         return 0.0
-    own = (present.cumsum(0) - 1)[labels]  # numbers among the classes that can be predicted
-    weights = 1 / torch.bincount(own)[own].double()
+    classes = (present.cumsum(0) - 1)[labels]  # numbers among the classes that can be predicted
+    weights = 1 / torch.bincount(classes)[classes].double()
     weights /= weights.sum()
-    # The two variables of the logit model, each less that of the row's own class.
-    variables = torch.stack([cosines[:, present], -sizes.expand(len(own), -1)])
-    variables -= variables.gather(2, own[None, :, None].expand(2, -1, 1))
+    # The two variables of the logit model, each less its value at the true class of the row.
+    variables = torch.stack([cosines[:, present], -sizes.expand(len(classes), -1)])
+    variables -= variables.gather(2, classes[None, :, None].expand(2, -1, 1))
     never = variables[0] == -torch.inf  # for some rows only, if networks of a cross-fit knew different classes
     variables[0].masked_fill_(never, 0.0)
 
@@ -90,6 +93,64 @@ def log_ratios(shares: Weights, present: Tensor) -> Tensor:
         raise ValueError(f"shares must have shape {list(present.shape)}, one per class, not {list(sizes.shape)}")
     wrong = (present.cpu() & ~((sizes > 0) & (sizes < torch.inf))).nonzero()[:, 0].tolist()
     if wrong:
-        raise ValueError(f"shares must be positive and finite, and that of class {wrong[0]} is {sizes[wrong[0]]:g}")
+        raise ValueError(f"shares must be positive and finite; the share of class {wrong[0]} is {sizes[wrong[0]]:g}")
     logs = sizes.log().masked_fill(~present.cpu(), -torch.inf)
     return (logs - logs.amax()).masked_fill(~present.cpu(), 0.0) if len(logs) else logs
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A temperature that makes confidences of scores: softmax(scores / temperature).
+
+    Attributes:
+        temperature: The one with the smallest cross-entropy on the rows it was fitted to.
+        error: Expected calibration error on these rows: the absolute difference of confidence and accuracy, a mean over
+            15 bins of confidence, weighted by their rows.
+        rows: Number of these rows.
+    """
+
+    temperature: float
+    error: float
+    rows: int
+
+    @classmethod
+    def fitted(cls, scores: Tensor, labels: Tensor) -> "Calibration | None":
+        """Fit the temperature; None if there are no rows.
+
+        Args:
+            scores: `[rows, k]`, the largest wins; -inf for classes that are never predicted.
+            labels: `[rows]`. Rows of classes that are never predicted are left out.
+
+        Examples:
+            >>> scores, labels = torch.tensor([[0.9, 0.1]] * 4), torch.tensor([0, 0, 0, 1])
+            >>> calibration = Calibration.fitted(scores, labels)
+            >>> round(calibration.temperature, 3), calibration.confidences(scores).amax(1)[0]  # right 3 times in 4
+            (0.728, tensor(0.7500, dtype=torch.float64))
+        """
+        from scipy.optimize import minimize_scalar  # half a second to load, and confidences do not need it
+
+        possible = scores.gather(1, labels[:, None])[:, 0].isfinite()
+        scores, labels = scores[possible].double(), labels[possible]
+        if not len(labels):
+            return None
+
+        def loss(logarithm: float) -> float:
+            return float(torch.nn.functional.cross_entropy(scores / math.exp(logarithm), labels))
+
+        bounds = math.log(_COLDEST), math.log(_HOTTEST)
+        best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 1e-4})
+        calibration = cls(math.exp(float(best.x)), 0.0, len(labels))
+        return replace(calibration, error=calibration_error(calibration.confidences(scores), labels))
+
+    def confidences(self, scores: Tensor) -> Tensor:
+        """`[rows, k]`, which sum to 1."""
+        return (scores.double() / self.temperature).softmax(1)
+
+
+def calibration_error(confidences: Tensor, labels: Tensor) -> float:
+    """Expected calibration error of confidences `[rows, k]`, in 15 bins of equal width."""
+    highest, predicted = confidences.max(1)
+    right = (predicted == labels).double()
+    bins = (highest * _BINS).ceil().clamp(1, _BINS).long() - 1
+    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, highest.double() - right)
+    return float(gaps.abs().sum() / max(1, len(labels)))

@@ -49,9 +49,9 @@ def cosine(row, other):
 def test_scores_are_cosines(k, dim, seed):
     features, centres = draw(7, dim, seed), draw(k, dim, seed + 1)
     features[3], centres[0] = 0.0, centres[0] * 100
-    found = NearestCentre(centres).scores(features)
+    cosines = NearestCentre(centres).scores(features)
     expected = [[cosine(row, centre) for centre in centres.tolist()] for row in features.tolist()]
-    assert torch.allclose(found, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+    assert torch.allclose(cosines, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
 def test_centres_that_are_missing_or_zero():
@@ -72,7 +72,7 @@ def test_centres_that_are_missing_or_zero():
 )
 def test_accuracy_equals_its_definition(labels, counts, seed):
     scores, names = draw(len(labels), 5, seed), ["a", "b", "c", "d", "e"]
-    found = accuracy_of(scores, torch.tensor(labels), names, torch.tensor(counts))
+    accuracy = accuracy_of(scores, torch.tensor(labels), names, torch.tensor(counts))
     rates, margins = {}, {}
     for c in sorted(set(labels)):
         rows = [row for row, label in zip(scores.tolist(), labels, strict=True) if label == c]
@@ -81,16 +81,16 @@ def test_accuracy_equals_its_definition(labels, counts, seed):
     by_size = sorted(rates, key=lambda c: -counts[c])
     half = math.ceil(len(by_size) / 2)
     hits = sum(rates[label] for label in labels)  # each row brings the rate of its class
-    assert found.by_class == pytest.approx([rates.get(c) for c in range(5)])
-    assert found.overall == pytest.approx(hits / len(labels))
-    assert found.balanced == pytest.approx(statistics.mean(rates.values()))
-    assert found.worst == rates[names.index(found.worst_class)] == min(rates.values())
-    assert found.majority == pytest.approx(statistics.mean(rates[c] for c in by_size[:half]))
-    assert found.minority == pytest.approx(statistics.mean(rates[c] for c in by_size[-half:]))
-    assert found.margin == pytest.approx(statistics.mean(margins.values()))
-    assert found.minority_margin == pytest.approx(statistics.mean(margins[c] for c in by_size[-half:]))
+    assert accuracy.by_class == pytest.approx([rates.get(c) for c in range(5)])
+    assert accuracy.overall == pytest.approx(hits / len(labels))
+    assert accuracy.balanced == pytest.approx(statistics.mean(rates.values()))
+    assert accuracy.worst == rates[names.index(accuracy.worst_class)] == min(rates.values())
+    assert accuracy.majority == pytest.approx(statistics.mean(rates[c] for c in by_size[:half]))
+    assert accuracy.minority == pytest.approx(statistics.mean(rates[c] for c in by_size[-half:]))
+    assert accuracy.margin == pytest.approx(statistics.mean(margins.values()))
+    assert accuracy.minority_margin == pytest.approx(statistics.mean(margins[c] for c in by_size[-half:]))
     predicted = accuracy_of(scores.argmax(1), torch.tensor(labels), names, torch.tensor(counts))
-    assert predicted.by_class == found.by_class
+    assert predicted.by_class == accuracy.by_class
     assert predicted.margin is None
 
 
@@ -98,7 +98,7 @@ def test_margins_that_are_not_known():
     alone = accuracy_of(torch.ones(3, 1), torch.zeros(3).long(), ["a"])
     assert (alone.overall, alone.margin, alone.minority_margin) == (1.0, None, None)
     scores = torch.tensor([[0.5, 0.25, -torch.inf], [0.5, 0.25, -torch.inf]])
-    found = accuracy_of(scores, torch.tensor([0, 2]), ["a", "b", "c"])  # class c has no centre
-    assert (found.by_class, found.margin) == ((1.0, None, 0.0), 0.25)
+    accuracy = accuracy_of(scores, torch.tensor([0, 2]), ["a", "b", "c"])  # class c has no centre
+    assert (accuracy.by_class, accuracy.margin) == ((1.0, None, 0.0), 0.25)
     with pytest.raises(ValueError, match="no rows"):
         accuracy_of(torch.empty(0, 3), torch.empty(0).long(), ["a", "b", "c"])

@@ -10,7 +10,7 @@ from sklearn.datasets import make_blobs
 
 from orthoframe.geometry import Calibration
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.sklearn._cross_fit import folds
+from orthoframe.sklearn._fit import folds
 
 COUNTS = [200, 40, 10]
 ROWS, LABELS = make_blobs(COUNTS, 6, cluster_std=6.0, random_state=7)
@@ -59,8 +59,8 @@ def test_classes_of_one_row_and_weights():
     names = np.array(["a", "b", "c", "d"])[LABELS]
     names[0] = "d"
     small = clone(SMALL).set_params(epochs=3)
-    found = clone(small).fit(ROWS, names)
-    assert found.calibration_.rows == 249  # no other network knew class d
+    classifier = clone(small).fit(ROWS, names)
+    assert classifier.calibration_.rows == 249  # no other network knew class d
     weighted = clone(small).fit(ROWS, names, sample_weight=np.where(names == "d", 0, 1))
     without = clone(small).fit(ROWS[1:], names[1:])
     assert (weighted.adjust_, weighted.calibration_) == (without.adjust_, without.calibration_)
@@ -84,6 +84,6 @@ def test_class_weights_that_name_some_classes():
     names = np.array(["a", "b", "c", "d"])[LABELS]
     names[0] = "d"  # the only one, which one of three networks does not see
     small = clone(SMALL).set_params(epochs=3)
-    found = clone(small).set_params(class_weight={"a": 1.0, "d": 2.0}).fit(ROWS, names)
+    classifier = clone(small).set_params(class_weight={"a": 1.0, "d": 2.0}).fit(ROWS, names)
     whole = clone(small).set_params(class_weight={"a": 1.0, "b": 1.0, "c": 1.0, "d": 2.0}).fit(ROWS, names)
-    assert (found.adjust_, found.calibration_) == (whole.adjust_, whole.calibration_)
+    assert (classifier.adjust_, classifier.calibration_) == (whole.adjust_, whole.calibration_)
