@@ -34,7 +34,7 @@ from orthoframe._files import (
 from orthoframe._processes import LaunchedProcess
 from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
 from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, brief, spelled
-from orthoframe.options import Loss, check_choice, check_count, check_number
+from orthoframe.options import TableLoss, check_choice, check_count, check_number
 
 
 def flag(option):
@@ -76,8 +76,8 @@ def test_ranges_have_ends():
     assert check_number("dropout", 0, least=0, below=1) == 0.0
     with pytest.raises(OptionError, match="at least 0 and below 1, not 1"):
         check_number("dropout", 1.0, least=0, below=1)
-    with pytest.raises(OptionError, match="'cross-entropy', 'balanced-softmax', not 'mse'"):
-        check_choice("loss", "mse", Loss)
+    with pytest.raises(OptionError, match="'frame', 'supcon', not 'mse'"):
+        check_choice("loss", "mse", TableLoss)
 
 
 @given(st.lists(st.sampled_from([-3, 0, 1, 7, 5000]), min_size=1, max_size=12))
