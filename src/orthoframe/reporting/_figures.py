@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._fonts import class_labels, fit_fonts
+from orthoframe.reporting._fonts import fit_fonts
 from orthoframe.reporting._format import ACCENT, GOOD, plain
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def training_figure(run: "Run") -> Figure:
     else:
         right.set_axis_off()
     figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
-    classes = run.measurements[-1].train.classes if run.measurements else ()
-    return fit_fonts(figure, [entry.name for entry in classes] if len(classes) <= pictures.NAMED else ())
+    return fit_fonts(figure)
 
 
 def geometry_figure(geometry: "Geometry") -> Figure:
@@ -62,14 +61,15 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     """
     figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
-    found = geometry.ownership
-    owners = pictures.ownership_map(geometry.names, found.owners.tolist(), found.purity.tolist())
-    parts = f"Owner's part of each dimension: {found.owned} owned, {found.shared} shared, {found.dead} dead"
+    ownership = geometry.ownership
+    owners = pictures.ownership_map(geometry.names, ownership.owners.tolist(), ownership.purity.tolist())
+    parts = f"{ownership.owned} owned, {ownership.shared} shared, {ownership.dead} dead"
+    parts = f"Owner's part of each dimension: {parts}"
     draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
     _draw_ownership(middle, owners, parts)
     _draw_histogram(right, geometry)
     figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
-    return fit_fonts(figure, geometry.names if len(geometry.names) <= pictures.NAMED else ())
+    return fit_fonts(figure)
 
 
 def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figure:
@@ -119,7 +119,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     _draw_pieces(right, certificate, sorted(worst))
     verdict = "Certified" if certificate.holds else "Not certified"
     figure.suptitle(f"{verdict}: {certificate.num_batches} batches, {certificate.memberships} rows", fontsize=11)
-    return fit_fonts(figure, [report.name for report in certificate.classes])
+    return fit_fonts(figure)
 
 
 def _label(axes: Axes, title: str, x: str = "", y: str = "") -> None:
@@ -155,7 +155,7 @@ def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> Ax
     if k <= pictures.NUMBERED:
         _number_cells(axes, cosines, ".2f", 6, np.abs(cosines) > 0.6)
     if k <= pictures.NAMED:
-        shown = dict(zip(picture.classes, class_labels(picture.classes), strict=True))
+        shown = {name: plain(name) for name in picture.classes}
         axes.set_yticks(range(k), picture.labels(shown.__getitem__))
         axes.set_xticks(range(k), list(map(shown.__getitem__, picture.classes)), rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
@@ -180,7 +180,7 @@ def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> N
     colours = _colour_map(pictures.SEQUENTIAL)
     image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), class_labels(picture.classes))
+        axes.set_yticks(range(k), [plain(name) for name in picture.classes])
     _label(axes, title, "live dimensions, in the order of their owners")
     axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
 
@@ -219,8 +219,8 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
         marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
         axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if k <= _MEETING_NAMES:
-        axes.set_xticks(range(k), class_labels(names), rotation=90)
-        axes.set_yticks(range(k), class_labels(names))
+        axes.set_xticks(range(k), [plain(name) for name in names], rotation=90)
+        axes.set_yticks(range(k), [plain(name) for name in names])
     if k <= _MEETING_COUNTS:
         _number_cells(axes, meetings, "d", 7, (meetings > 0) & (np.log1p(meetings) <= 0.7 * np.log1p(most)))
     crosses = ", red: not pushed apart" if missing else ""
@@ -245,7 +245,7 @@ def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -
             axes.barh(row, rest, left=1 - rest, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
         word = "piece" if len(pieces) == 1 else "pieces"
         axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
-    labels = class_labels([report.name for report in certificate.classes])
+    labels = [plain(report.name) for report in certificate.classes]
     axes.set_yticks(range(len(shown)), [labels[c] for c in shown])
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
     axes.set_xlim(0, 1.45)

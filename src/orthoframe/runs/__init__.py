@@ -12,7 +12,6 @@ from orthoframe.errors import needs_extra
 if TYPE_CHECKING:
     from orthoframe.runs._checkpoint import *
     from orthoframe.runs._encoder_file import *
-    from orthoframe.runs._fingerprint import *
     from orthoframe.runs._folder import *
     from orthoframe.runs._read import *
     from orthoframe.runs._records import *
@@ -22,8 +21,7 @@ _NAMES = {
     "_records": "COLUMNS EpochRecord Measurement GeometryMeasurement ClassMeasurement OwnershipMeasurement "
     "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Signature Ending Cause",
     "_folder": "RunFolder CONFIG CHECKPOINT PREVIOUS VERDICT",
-    "_checkpoint": "Checkpoint Progress State",
-    "_fingerprint": "DataFingerprint",
+    "_checkpoint": "Checkpoint Progress State DataFingerprint",
     "_encoder_file": "Architecture TrainedEncoder load_encoder save_encoder",
     "_read": "Run read_run",
     "_trend": "END power_law summed_rates",

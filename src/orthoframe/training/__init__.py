@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from orthoframe.errors import needs_extra
 
 if TYPE_CHECKING:
-    from orthoframe.training._causes import *
     from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
+    from orthoframe.training._explain import *
     from orthoframe.training._fields import *
     from orthoframe.training._loop import *
     from orthoframe.training._objectives import *
@@ -22,18 +22,16 @@ if TYPE_CHECKING:
     from orthoframe.training._recipes import *
     from orthoframe.training._resolve import *
     from orthoframe.training._run import *
-    from orthoframe.training._schedules import *
     from orthoframe.training._settings import *
     from orthoframe.training._sources import *
     from orthoframe.training._task import *
 
 _NAMES = {
     "_run": "train resume RunResult RunListener Interrupted SAVE_SECONDS",
-    "_fields": "AUTO Group usual type_hints",
+    "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
     "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
     "option_groups option_names",
     "_sources": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
-    "_schedules": "TemperatureSchedule Ramp",
     "_recipes": "RECIPES RecipeValues",
     "_resolve": "resolve",
     "_task": "Task make_task Network",
@@ -42,7 +40,7 @@ _NAMES = {
     "_criteria": "Criterion Outputs Problem",
     "_loop": "Loop Stopped NonFiniteLoss",
     "_processes": "is_first_process",
-    "_causes": "LikelyCause",
+    "_explain": "LikelyCause",
     "_diagnosis": "diagnose Diagnosis",
     "_onnx": "export_onnx images_of_run",
 }

@@ -9,9 +9,8 @@ from orthoframe.batches import RunCertificate
 from orthoframe.errors import brief, spelled
 from orthoframe.geometry import COLLAPSE, Geometry
 from orthoframe.runs import CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
-from orthoframe.training._causes import LikelyCause, Spell
 from orthoframe.training._evaluation import Evaluation
-from orthoframe.training._explain import Column, explain
+from orthoframe.training._explain import Column, LikelyCause, Spell, explain
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
 

@@ -1,8 +1,9 @@
 """Why a run did not reach the frame: likely causes, most severe first, and how the run was moving."""
 
 import math
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 import torch
 
@@ -11,13 +12,13 @@ from orthoframe.errors import Option, Part
 from orthoframe.geometry import Geometry
 from orthoframe.options import TEMPERATURE
 from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_rates
-from orthoframe.training._causes import LikelyCause, either
 from orthoframe.training._criteria import PARALLEL
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import usual_value
 from orthoframe.training._settings import ScheduleSettings, Settings
 from orthoframe.training._task import Task
 
+Spell = Callable[[Option], str]
 Column = Literal["delta_of", "beta_nc", "gap"]
 
 _NAMES: dict[Column, str] = {
@@ -37,6 +38,20 @@ _FAR = 10
 _USUAL_LR: float = usual_value(ScheduleSettings, "lr")
 _RISING = Option("temperature", (0.1, 0.5))
 _MORE_EPOCHS: tuple[Part, ...] = ("more ", Option("epochs"))
+
+
+@dataclass(frozen=True)
+class LikelyCause:
+    """A cause, the values in its sentence, and what to try."""
+
+    cause: Cause
+    advice: tuple[Part, ...]
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def sentence(self, spell: Spell = str) -> str:
+        """The sentence of the cause, with options as the reader writes them."""
+        values = {name: spell(value) if isinstance(value, Option) else value for name, value in self.values.items()}
+        return self.cause.sentence.format(**values)
 
 
 def explain(
@@ -137,7 +152,7 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: 
         advice = ("a larger learning rate, such as ", Option("lr", _USUAL_LR), ", or ", *_MORE_EPOCHS)
         return LikelyCause(Cause.SMALL_LR, advice, {"lr": Option("lr", lr), "percent": percent})
     if done < _MIXED:
-        return LikelyCause(Cause.MIXED, either(_MORE_EPOCHS, ("a smaller ", Option("lr"))), losses)
+        return LikelyCause(Cause.MIXED, _either(_MORE_EPOCHS, ("a smaller ", Option("lr"))), losses)
     cosine = _mean_cosine(geometry)
     if done < _ALIKE and cosine > PARALLEL:
         remedy = settings.cold_start_remedy()
@@ -163,9 +178,9 @@ def _dead(settings: Settings, geometry: Geometry) -> list[LikelyCause]:
     k, live = len(geometry.names), geometry.dim - geometry.ownership.dead
     if live < k:
         more = ("a larger ", Option("width")) if encoder.head == "none" else ("more ", Option("features"))
-        causes.append(LikelyCause(Cause.DEAD_DIMENSIONS, either(more, *ways), {"live": live, "classes": k}))
+        causes.append(LikelyCause(Cause.DEAD_DIMENSIONS, _either(more, *ways), {"live": live, "classes": k}))
     if geometry.dead_rows:
-        causes.append(LikelyCause(Cause.DEAD_ROWS, either(*ways), {"rows": geometry.dead_rows}))
+        causes.append(LikelyCause(Cause.DEAD_ROWS, _either(*ways), {"rows": geometry.dead_rows}))
     return causes
 
 
@@ -209,7 +224,7 @@ def _too_cold(task: Task) -> list[LikelyCause]:
     if schedule.first < schedule.last:
         rising = (f"a schedule that ends near {best:.2f}",)
     values = {"temperature": schedule.last, "fastest": best}
-    return [LikelyCause(Cause.TOO_COLD, either(rising, *objective.accelerations()), values)]
+    return [LikelyCause(Cause.TOO_COLD, _either(rising, *objective.accelerations()), values)]
 
 
 def _unexplained(settings: Settings, progress: Ending, column: Column) -> LikelyCause:
@@ -218,5 +233,13 @@ def _unexplained(settings: Settings, progress: Ending, column: Column) -> Likely
     if temperature is not None and temperature.first >= temperature.last:
         ways.append(("a temperature schedule such as ", _RISING))
     if progress is Ending.SLOW:
-        return LikelyCause(Cause.SLOW, either(("many more ", Option("epochs")), *ways), {"quantity": _NAMES[column]})
-    return LikelyCause(Cause.STALLED, either(*ways), {"quantity": _NAMES[column]})
+        return LikelyCause(Cause.SLOW, _either(("many more ", Option("epochs")), *ways), {"quantity": _NAMES[column]})
+    return LikelyCause(Cause.STALLED, _either(*ways), {"quantity": _NAMES[column]})
+
+
+def _either(*ways: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Join alternatives: `a, b, or c`."""
+    parts: list[Part] = list(ways[0])
+    for way in ways[1:]:
+        parts += [", or " if way is ways[-1] else ", ", *way]
+    return tuple(parts)

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import COLDEST, HOTTEST, TEMPERATURE, Binding, Denominator, check_margin
-from orthoframe.training._fields import AUTO, BEYOND, Group, usual
-from orthoframe.training._schedules import Ramp, TemperatureSchedule
+from orthoframe.training._fields import AUTO, BEYOND, Group, Ramp, TemperatureSchedule, usual
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from orthoframe.losses import FrameLoss, SupConLoss
-    from orthoframe.training._causes import LikelyCause
     from orthoframe.training._criteria import Criterion, Problem
+    from orthoframe.training._explain import LikelyCause
 
 _NOTHING, _USUAL = Ramp(0.0, 0.0), TemperatureSchedule(TEMPERATURE, TEMPERATURE)
 
@@ -146,7 +145,7 @@ class _Comparison(Objective):
         if not self.classifier.last:
             return []
         from orthoframe.runs import Cause
-        from orthoframe.training._causes import LikelyCause
+        from orthoframe.training._explain import LikelyCause
 
         settling = (Option("recipe", "accurate"), " with ", Option("goal", "frame"), ", which settles onto the frame")
         return [LikelyCause(Cause.CLASSIFIER, settling)]
@@ -281,7 +280,7 @@ class CrossEntropy(Objective):
 
     def hindrances(self) -> "list[LikelyCause]":
         from orthoframe.runs import Cause
-        from orthoframe.training._causes import LikelyCause
+        from orthoframe.training._explain import LikelyCause
 
         return [LikelyCause(Cause.FREE_LENGTHS, (Option("loss", FrameTerm.name), f" or {Contrastive.name}"))]
 

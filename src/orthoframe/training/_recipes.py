@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from orthoframe.options import Recipe
-from orthoframe.training._fields import AUTO, usual_value
-from orthoframe.training._schedules import Ramp, TemperatureSchedule
+from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
 from orthoframe.training._sources import ImageSettings
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from orthoframe.options import (
     check_choice,
     check_number,
 )
-from orthoframe.training._fields import AUTO, BEYOND, Group, undecided, usual, usual_value
+from orthoframe.training._fields import AUTO, BEYOND, Group, Ramp, undecided, usual, usual_value
 from orthoframe.training._objectives import OBJECTIVES, Objective
 from orthoframe.training._recipes import data_of, loss_of, recipe_values
-from orthoframe.training._schedules import Ramp
 from orthoframe.training._sources import (
     IMAGE_KINDS,
     BenchmarkImages,
