@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.options import Recipe
 from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
-from orthoframe.training._sources import ImageSettings
+from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:
     from orthoframe.training._settings import Settings

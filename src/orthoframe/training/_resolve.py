@@ -9,8 +9,9 @@ from orthoframe.data import Data
 from orthoframe.errors import Option, OptionError
 from orthoframe.runs import TrainedEncoder
 from orthoframe.training._fields import AUTO
+from orthoframe.training._groups import EncoderSettings, EvaluationSettings, ScheduleSettings
 from orthoframe.training._recipes import recipe_values
-from orthoframe.training._settings import EncoderSettings, EvaluationSettings, ScheduleSettings, Settings
+from orthoframe.training._settings import Settings
 
 _STEPS = 2000
 _FEWEST, _MOST = 5, 500  # bounds of the epochs that make up that number of steps

@@ -20,14 +20,14 @@ from orthoframe.runs import Architecture, EpochRecord, RunEnvironment, RunFolder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import AUTO
-from orthoframe.training._loop import Loop, NonFiniteLoss
+from orthoframe.training._images import image_kind, reading_options
+from orthoframe.training._loop import Loop
 from orthoframe.training._objectives import Objective
 from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start_processes
 from orthoframe.training._recipes import data_of
-from orthoframe.training._resume import check_checkpoint, check_settings
 from orthoframe.training._settings import Settings
-from orthoframe.training._sources import image_kind, reading_options
-from orthoframe.training._stopping import refusals_named, signals_heard, stopped
+from orthoframe.training._start import check_checkpoint, check_settings
+from orthoframe.training._stopping import Interrupted, NonFiniteLoss, refusals_named, signals_heard, stopped
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
 
@@ -36,10 +36,6 @@ if TYPE_CHECKING:
 
 SAVE_SECONDS = 15.0
 """Between two checkpoints."""
-
-
-class Interrupted(Exception):
-    """Ctrl-C, or a signal to end: the state is saved."""
 
 
 def _nothing(*_: object) -> None: ...

@@ -1,4 +1,4 @@
-"""What stops a run from outside: a machine that refuses, and signals."""
+"""What stops a run: a loss that is not finite, a machine that refuses, and signals."""
 
 import signal
 import threading
@@ -6,8 +6,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orthoframe.errors import Call, TrainingError, summary, unwritable
-from orthoframe.training._loop import Stopped
+from orthoframe.errors import Call, Option, TrainingError, summary, unwritable
+from orthoframe.runs import NonFiniteBatch
+
+_SHOWN = 4  # samples of a batch that an error lists
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a signal to end: the state is saved."""
+
+
+class Stopped(TrainingError):
+    """A run stopped on the way; the last checkpoint is whole."""
+
+
+class NonFiniteLoss(Stopped):
+    """The loss of a batch is not finite; all of its samples are listed in the file, if there is one."""
+
+    def __init__(self, batch: NonFiniteBatch, file: Path | None = None) -> None:
+        self.batch = batch
+        shown = ", ".join(map(str, batch.indices[:_SHOWN])) + (", ..." if len(batch.indices) > _SHOWN else "")
+        shown += "" if file is None else f", all in {file}"
+        largest = "not finite either" if batch.largest_feature is None else f"{batch.largest_feature:.4g}"
+        super().__init__(
+            f"the loss is {batch.loss} in step {batch.step} of epoch {batch.epoch} (samples {shown}); the largest "
+            f"feature before normalisation is {largest}; try a smaller ",
+            *(Option("lr"), " or ", Option("precision", "32")),
+        )
 
 
 @contextmanager
