@@ -22,10 +22,8 @@ if TYPE_CHECKING:
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
     from orthoframe.training._recipes import *
-    from orthoframe.training._resolve import *
     from orthoframe.training._run import *
     from orthoframe.training._settings import *
-    from orthoframe.training._stopping import *
     from orthoframe.training._task import *
 
 _NAMES = {
@@ -34,15 +32,13 @@ _NAMES = {
     "_settings": "Settings option_groups option_names",
     "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
     "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
-    "_recipes": "RECIPES RecipeValues",
-    "_resolve": "resolve",
+    "_recipes": "RECIPES RecipeValues resolve",
     "_task": "Task make_task Network",
     "_evaluation": "Evaluation encode",
     "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
     "_criteria": "Criterion Outputs Problem",
     "_loop": "Loop",
-    "_stopping": "Interrupted Stopped NonFiniteLoss",
-    "_processes": "is_first_process",
+    "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
     "_explain": "LikelyCause",
     "_diagnosis": "diagnose Diagnosis",
     "_onnx": "export_onnx images_of_run",

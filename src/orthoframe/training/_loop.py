@@ -15,7 +15,7 @@ from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part
 from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State
 from orthoframe.training._evaluation import Evaluation, evaluate
-from orthoframe.training._stopping import NonFiniteLoss, Stopped
+from orthoframe.training._processes import NonFiniteLoss, Stopped
 from orthoframe.training._task import Task
 
 if TYPE_CHECKING:

@@ -23,11 +23,20 @@ from orthoframe.training._fields import AUTO
 from orthoframe.training._images import image_kind, reading_options
 from orthoframe.training._loop import Loop
 from orthoframe.training._objectives import Objective
-from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start_processes
+from orthoframe.training._processes import (
+    Interrupted,
+    NonFiniteLoss,
+    check_precision,
+    find_processes,
+    precision_is_emulated,
+    refusals_named,
+    signals_heard,
+    start_processes,
+    stopped,
+)
 from orthoframe.training._recipes import data_of
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import check_checkpoint, check_settings
-from orthoframe.training._stopping import Interrupted, NonFiniteLoss, refusals_named, signals_heard, stopped
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
 

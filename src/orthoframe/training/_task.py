@@ -17,7 +17,7 @@ from orthoframe.errors import Option, OptionError, OrthoframeError, Part, Traini
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
 from orthoframe.training._criteria import Criterion, Outputs, Problem
 from orthoframe.training._fields import AUTO
-from orthoframe.training._resolve import resolve
+from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import extended_encoder, known_classes_first
 
