@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
@@ -20,6 +20,9 @@ from orthoframe.options import (
 )
 from orthoframe.training._fields import AUTO, BEYOND, Group, usual, usual_value
 from orthoframe.training._images import absolute_path
+
+if TYPE_CHECKING:
+    from orthoframe.batches import BatchPlan
 
 _WARM_UP = 0.05  # the fraction of the steps in which the learning rate rises
 
@@ -93,6 +96,18 @@ class BatchSettings(Group):
     """Samples per batch, before binding; with the scheme weighted at most, in batches of equal size."""
     views: int = usual(1)
     """Augmented views of each sample in a batch; one while images are not augmented."""
+
+    @classmethod
+    def of(cls, plan: "BatchPlan") -> Self:
+        """The settings of a plan, as far as it has them."""
+        return cls(
+            scheme=plan.scheme,
+            power=plan.power,
+            binding=plan.binding,
+            bound_examples=plan.bound_examples,
+            batch_size=plan.batch_size or AUTO,
+            views=plan.views,
+        )
 
     def check(self) -> None:
         super().check()

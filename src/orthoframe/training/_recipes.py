@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
 from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
-from orthoframe.training._groups import EncoderSettings, EvaluationSettings, ScheduleSettings
+from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
 from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:
+    from orthoframe.batches import BatchPlan
     from orthoframe.data import Data
     from orthoframe.runs import TrainedEncoder
     from orthoframe.training._settings import Settings
@@ -142,7 +143,9 @@ def _excluded(settings: "Settings", values: dict[str, Any]) -> set[str]:
     return excluded
 
 
-def resolve(asked: "Settings", data: "Data", init: "TrainedEncoder | None" = None) -> "Settings":
+def resolve(
+    asked: "Settings", data: "Data", init: "TrainedEncoder | None" = None, plan: "BatchPlan | None" = None
+) -> "Settings":
     """Decide everything that was left open.
 
     What the user gave stays; then come the encoder to start from, the recipe, what suits the data, and the usual
@@ -152,6 +155,7 @@ def resolve(asked: "Settings", data: "Data", init: "TrainedEncoder | None" = Non
         asked: What the user gave.
         data: All images, before some are chosen.
         init: The encoder to start from.
+        plan: Batches from Python, which decide their settings.
 
     Returns:
         Settings of which nothing is open: `settings.undecided()` is empty.
@@ -161,6 +165,7 @@ def resolve(asked: "Settings", data: "Data", init: "TrainedEncoder | None" = Non
     """
     asked.check()
     settings = asked if init is None else _from_encoder(asked, init)
+    settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
     values = recipe_values(settings)
     groups: dict[str, Any] = {
         "objective": settings.objective.filled(values).with_usual(),
@@ -173,7 +178,7 @@ def resolve(asked: "Settings", data: "Data", init: "TrainedEncoder | None" = Non
     }
     settings = replace(settings, **groups)
     settings = replace(settings, encoder=_encoder(settings, data))
-    settings = replace(settings, schedule=_schedule(settings, data), evaluation=_evaluation(settings, data))
+    settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
     settings.check()
     return settings
 
@@ -212,7 +217,7 @@ def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
     return encoder.filled({"features": features}).with_usual()
 
 
-def _schedule(settings: "Settings", data: "Data") -> ScheduleSettings:
+def _schedule(settings: "Settings", data: "Data", plan: "BatchPlan | None") -> ScheduleSettings:
     """The number of epochs, and whether a backbone learns."""
     schedule = settings.schedule
     trains = settings.encoder.head != "none" or not settings.objective.has_head  # even if the backbone is frozen
@@ -221,7 +226,9 @@ def _schedule(settings: "Settings", data: "Data") -> ScheduleSettings:
     if schedule.minutes is not None:  # one epoch until the first steps have shown how many there is time for
         return replace(schedule, epochs=1, minutes=None)
     if schedule.epochs is AUTO:
-        epochs = round(_STEPS / _steps_per_epoch(settings, settings.images.class_sizes(data)))
+        sizes = settings.images.class_sizes(data)
+        steps = _steps_per_epoch(settings, sizes) if plan is None else len(plan.batches(0))
+        epochs = round(_STEPS / steps)
         return replace(schedule, epochs=min(max(epochs, _FEWEST), _MOST))
     return schedule
 

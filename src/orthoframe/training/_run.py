@@ -105,7 +105,8 @@ def train(
         listener: Receives progress.
         data: Images from Python, in place of those that the settings name; `as_data` makes them of a `Dataset` of
             torch.
-        plan: Batches of your own, in place of those that `settings.batches` describes; of the training images.
+        plan: Batches of the training images, which decide `settings.batches`; each has to have one view, or as many
+            as the last epoch has.
         report: Called with the folder at the end, such as `orthoframe.reporting.write_run_report`.
         code: Whether a Python function may be called that the encoder to start from names as its backbone.
         spent: Seconds of `minutes` that are gone already.
@@ -124,6 +125,9 @@ def train(
         raise OptionError(Option("features"), " is decided by ", Option("init"), "; leave it out")
     if data is not None:
         settings = _with_data(settings, data)
+    if plan is not None:
+        for name in settings.batches.asked():
+            raise OptionError(Option(name), " has no effect, because the plan decides it; leave it out")
     # Absolute paths, because it may be resumed from elsewhere.
     start = _Start(settings.absolute(), RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
     return _run(start, listener or RunListener(), report, save_seconds, time.monotonic() - spent)

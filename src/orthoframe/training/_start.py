@@ -133,8 +133,8 @@ def check_checkpoint(checkpoint: Checkpoint, task: "Task") -> None:
         )
     if progress.plan != task.plan.fingerprint():
         raise TrainingError(
-            "the checkpoint was made by a version that plans other batches; run.json names it: resume with that, "
-            "or start a new run"
+            "the checkpoint was made with other batches: with a plan from Python, which has to be passed again, or by "
+            "a version that plans others, which run.json names; resume with that, or start a new run"
         )
     epochs, state = settings.schedule.epochs, progress.state
     if not 0 <= state.epoch <= epochs or len(state.records) != state.epoch:
