@@ -153,7 +153,7 @@ def resolve(
 
     Args:
         asked: What the user gave.
-        data: All images, before some are chosen.
+        data: All images, before some are chosen; the classes that the encoder knows come first.
         init: The encoder to start from.
         plan: Batches from Python, which decide their settings.
 
@@ -164,7 +164,7 @@ def resolve(
         OptionError: If settings do not fit the data or the encoder.
     """
     asked.check()
-    settings = asked if init is None else _from_encoder(asked, init)
+    settings = asked if init is None else _from_encoder(asked, data, init)
     settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
     values = recipe_values(settings)
     groups: dict[str, Any] = {
@@ -183,13 +183,18 @@ def resolve(
     return settings
 
 
-def _from_encoder(asked: "Settings", init: "TrainedEncoder") -> "Settings":
-    """An encoder decides its own shape; files get their size as its own did."""
-    shape = {name: getattr(init.architecture, name) for name in EncoderSettings.SHAPE}
+def _from_encoder(asked: "Settings", data: "Data", init: "TrainedEncoder") -> "Settings":
+    """An encoder decides its own shape, with room for new classes; files get their size as its own did."""
+    new_classes = len(data.train.classes) - len(init.classes)
+    shape: dict[str, Any] = {name: getattr(init.architecture, name) for name in EncoderSettings.SHAPE}
+    shape["features"] = None
+    if shape["head"] == "linear":
+        shape["features"] = init.encoder.out_features + new_classes * init.dimensions_per_class
     for name, value in shape.items():
         if getattr(asked.encoder, name) not in (AUTO, None, value):
             raise OptionError(Option(name), " is decided by ", Option("init"), "; leave it out")
-    settings = replace(asked, encoder=replace(asked.encoder, **shape))
+    objective = asked.objective.with_new_classes() if new_classes else asked.objective
+    settings = replace(asked, encoder=replace(asked.encoder, **shape), objective=objective)
     if not hasattr(settings.images, "fit"):
         return settings
     fit = init.preparation.fit
@@ -210,8 +215,6 @@ def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
         convolutional = is_own and min(data.train.image_shape[1:]) >= _SMALLEST
         encoder = replace(encoder, model="resnet18" if convolutional else "mlp")
         encoder = encoder.filled({"width": _WIDTH} if convolutional else {})
-    if encoder.init is not None:  # which decides it
-        return encoder.filled({"features": None}).with_usual()
     is_roomy = (is_own or settings.objective.is_roomy) and encoder.head == "linear"
     features = max(_FEATURES, 2 * len(data.train.classes)) if is_roomy else None
     return encoder.filled({"features": features}).with_usual()

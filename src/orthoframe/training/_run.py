@@ -121,8 +121,6 @@ def train(
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
-    if settings.encoder.init not in (AUTO, None) and settings.encoder.features not in (AUTO, None):
-        raise OptionError(Option("features"), " is decided by ", Option("init"), "; leave it out")
     if data is not None:
         settings = _with_data(settings, data)
     if plan is not None:

@@ -56,7 +56,7 @@ def extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> tu
     if linear is None:
         raise OptionError("new classes need new dimensions, which only ", Option("head", "linear"), " can get")
     old = linear.out_features
-    block = max(1, old // known)
+    block = trained.dimensions_per_class
     added = new * block
     wider = FrameHead(linear.in_features, old + added, trained.architecture.activation, trained.architecture.head_norm)
     assert wider.linear is not None

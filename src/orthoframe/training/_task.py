@@ -208,7 +208,6 @@ def make_task(
         settings = resolve(asked, data, trained, plan)
         train, test = _chosen(settings, data)
         encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
-        settings = settings if trained is None else _started(settings, encoder, len(train.classes), trained)
         if settings.schedule.backbone_lr == 0:
             encoder.freeze_backbone()
         batches = _plan(settings, train) if plan is None else _checked_plan(plan, settings, train)
@@ -275,15 +274,6 @@ def _encoder(
     if backbone is not None:
         return encoder, Normaliser(backbone.mean, backbone.std), None
     return encoder, settings.images.normaliser(train), None
-
-
-def _started(settings: Settings, encoder: FrameEncoder, num_classes: int, trained: TrainedEncoder) -> Settings:
-    """What a trained encoder decides once it has room for all classes."""
-    features = encoder.out_features if settings.encoder.head == "linear" else None
-    settings = replace(settings, encoder=replace(settings.encoder, features=features))
-    if num_classes > len(trained.classes):
-        settings = replace(settings, objective=settings.objective.with_new_classes())
-    return settings
 
 
 def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
