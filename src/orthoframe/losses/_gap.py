@@ -108,8 +108,8 @@ class GapMeter:
     `add` never waits for a GPU: losses and labels stay on their device until they are read.
 
     Args:
-        loss: The module whose batches are added, `SupConLoss` (the usual one by default) or `FrameLoss`. Its options are
-            read with each batch, so that a schedule may change them.
+        loss: The module whose batches are added, `SupConLoss` or `FrameLoss`; `SupConLoss()` by default. Its options
+            are read with each batch, so that a schedule may change them.
 
     Raises:
         TypeError: For another module, because its floor is not known.
