@@ -315,6 +315,6 @@ def check_margin(margin: object, denominator: str) -> float:
     check_choice("denominator", denominator, Denominator)
     number = check_number("margin", margin, least=-1, most=10)
     if number and denominator == "negatives":
-        given = Option("margin", number), Option("denominator", denominator)
-        raise OptionError(given[0], " would only add a constant with ", given[1], "; leave it out")
+        constant = " would only add a constant with "
+        raise OptionError(Option("margin", number), constant, Option("denominator", denominator), "; leave it out")
     return number

@@ -181,6 +181,6 @@ def meeting_counts(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any])
     counts = np.zeros((k, k), dtype=np.int64)
     for chunk in chunks(batches, len(numbered.classes)):
         pairs = np.unique(chunk.batches.astype(np.int64) * k + numbered.classes[chunk.samples])
-        here = csr_array((np.ones(len(pairs), np.int64), np.divmod(pairs, k)), shape=(chunk.num_batches, k))
-        counts += (here.T @ here).toarray()
+        held = csr_array((np.ones(len(pairs), np.int64), np.divmod(pairs, k)), shape=(chunk.num_batches, k))
+        counts += (held.T @ held).toarray()
     return counts
