@@ -4,7 +4,7 @@ import csv
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class Listing:
         labels: int64, [n].
         classes: The names of the classes.
         parts: Positions of the images for `train`, `test` and `validation`; all for `train` without splits.
+        divided: Whether the data has splits of its own.
+        root: The folder to which names of files are relative.
         groups: [n], images that stay together; None if each stands alone.
         left_out: Files that are not directly in the folder of a class, or not images.
     """
@@ -56,25 +58,32 @@ class Listing:
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
     parts: Mapping[str, NDArray[np.int64]]
+    divided: bool
+    root: Path
     groups: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
 
-    def heads(self) -> Iterator[ImageHead]:
+    def heads(self, progress: Callable[[int], None]) -> list[ImageHead]:
         """Size and colours of each file.
 
+        Args:
+            progress: Called with the number of files that were looked at.
+
         Raises:
-            DataError: At the end, if some of them cannot be read.
+            DataError: If some of them cannot be read, when all were tried.
         """
-        broken: list[str] = []
-        for path in self.paths:
+        heads, broken = [], []
+        for number, path in enumerate(self.paths, 1):
             try:
-                yield read_head(path)
+                heads.append(read_head(path))
             except DataError as error:
                 broken.append(str(error))
-                yield ImageHead((0, 0), True)
+            if number % 64 == 0 or number == len(self.paths):
+                progress(number)
         if broken:
             others = f"; {len(broken) - 1} more of {len(self.paths)} cannot be read either" if len(broken) > 1 else ""
             raise DataError(f"{broken[0]}{others}")
+        return heads
 
     def checksums(self) -> NDArray[np.uint64]:
         """A checksum of the content of each file; its size alone if the files are too large to be read for that."""
@@ -148,6 +157,8 @@ def list_folder(path: Path) -> Listing:
         labels=np.array(labels, dtype=np.int64),
         classes=classes,
         parts=places,
+        divided=len(parts) > 1,
+        root=path,
         left_out=_other_files(path, paths),
     )
 
@@ -220,6 +231,8 @@ def list_table(path: Path, columns: Columns) -> Listing:
         labels=np.array([numbers[label] for label in labels], dtype=np.int64),
         classes=classes,
         parts=parts,
+        divided=columns.split is not None,
+        root=path.parent,
         groups=tuple(row[columns.group] for row in rows) if columns.group else None,
     )
 
