@@ -4,7 +4,7 @@ import csv
 import glob
 import os
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,24 +118,15 @@ def list_folder(path: Path) -> Listing:
     """
     if not path.is_dir():
         raise DataError(f"{path}: no such folder")
-    folders: dict[str, Path] = {}
-    for folder in _folders(path):
-        kind = _PARTS.get(folder.name.lower(), "")
-        if kind and not _images(folder):
-            if kind in folders:
-                raise DataError(f"{folder} and {folders[kind].name} both name the {kind} images; keep one of them")
-            folders[kind] = folder
-    if "train" in folders and len(folders) > 1:
-        parts = {name: folders[name] for name in ("train", "test", "validation") if name in folders}
-    else:
-        parts = {"train": path}
+    parts = _part_folders(path)
     classes = tuple(folder.name for folder in _folders(parts["train"]))
     if not classes:
         raise DataError(f"{parts['train']}: expected a sub-folder of images for each class, and there is none")
     paths: list[Path] = []
     labels: list[int] = []
-    ends = [0]
-    for part in parts.values():
+    places: dict[str, NDArray[np.int64]] = {}
+    for name, part in parts.items():
+        first = len(paths)
         for folder in _folders(part):
             if folder.name not in classes:
                 names = brief(", ".join(classes))
@@ -145,13 +136,10 @@ def list_folder(path: Path) -> Listing:
                 _refuse_empty(path, part, folder)
             paths += images
             labels += [classes.index(folder.name)] * len(images)
-        ends.append(len(paths))
-    for part, first, last in zip(parts.values(), ends, ends[1:], strict=False):
-        if first == last:
+        if len(paths) == first:
             raise DataError(f"{part}: there is no sub-folder of images in it")
-    places: dict[str, NDArray[np.int64]] = {
-        name: np.arange(first, last) for name, first, last in zip(parts, ends, ends[1:], strict=False)
-    }
+        places[name] = np.arange(first, len(paths))
+    others = set(_visible_files(path)) - set(map(str, paths))
     return Listing(
         paths=tuple(paths),
         labels=np.array(labels, dtype=np.int64),
@@ -159,17 +147,29 @@ def list_folder(path: Path) -> Listing:
         parts=places,
         divided=len(parts) > 1,
         root=path,
-        left_out=_other_files(path, paths),
+        left_out=tuple(sorted(others)),
     )
 
 
-def _other_files(path: Path, images: Sequence[Path]) -> tuple[str, ...]:
-    """Files below a folder that are neither hidden nor among its images."""
-    visible = []
-    for place, folders, files in os.walk(path):
+def _part_folders(path: Path) -> dict[str, Path]:
+    """The folders of `train`, `test` and `validation`; the folder itself for `train` if it is not divided."""
+    folders: dict[str, Path] = {}
+    for folder in _folders(path):
+        part = _PARTS.get(folder.name.lower(), "")
+        if part and not _images(folder):
+            if part in folders:
+                raise DataError(f"{folder} and {folders[part].name} both name the {part} images; keep one of them")
+            folders[part] = folder
+    if "train" not in folders or len(folders) == 1:
+        return {"train": path}
+    return {part: folders[part] for part in ("train", "test", "validation") if part in folders}
+
+
+def _visible_files(path: Path | str, errors: list[OSError] | None = None) -> Iterator[str]:
+    """Files below a folder at any depth, without hidden ones; folders that cannot be read are collected as errors."""
+    for place, folders, files in os.walk(path, onerror=None if errors is None else errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        visible += [os.path.join(place, name) for name in files if not name.startswith(".")]
-    return tuple(sorted(set(visible) - set(map(str, images))))
+        yield from (os.path.join(place, name) for name in files if not name.startswith("."))
 
 
 def _folders(path: Path) -> list[Path]:
@@ -258,18 +258,17 @@ def _read_rows(path: Path, reader: "csv.DictReader[str]", columns: Columns) -> l
 
 def check_unique(path: Path, listing: Listing) -> None:
     """Refuse a table that names an image twice: one row could be for training, and the other for the test."""
-    first: dict[str, int] = {}
-    again = [
-        line
-        for line, image in enumerate(map(os.path.normpath, listing.paths), 2)
-        if first.setdefault(image, line) != line
-    ]
+    lines: dict[str, int] = {}
+    again: list[tuple[int, str]] = []
+    for line, image in enumerate(map(os.path.normpath, listing.paths), 2):
+        if lines.setdefault(image, line) != line:
+            again.append((line, image))
     if again:
-        image = os.path.normpath(listing.paths[again[0] - 2])
+        line, image = again[0]
         others = f"; {len(again) - 1} more lines repeat an image too" if len(again) > 1 else ""
         raise DataError(
-            f"{path}: line {again[0]} names the image of line {first[image]} again ({image}); keep one, because "
-            f"an image must not be on both sides of a split{others}"
+            f"{path}: line {line} names the image of line {lines[image]} again ({image}); keep one, because an image "
+            f"must not be on both sides of a split{others}"
         )
 
 
@@ -310,21 +309,10 @@ def find_images(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]
             if not os.path.isdir(match):
                 paths.append(Path(match))
                 continue
-            images, unreadable = _images_below(match)
-            paths += images
-            problems += unreadable
-            if not images and not unreadable:
+            errors: list[OSError] = []
+            images = [file for file in _visible_files(match, errors) if file.lower().endswith(IMAGE_ENDINGS)]
+            paths += sorted(map(Path, images))
+            problems += [f"{error.filename}: {error.strerror}" for error in errors]
+            if not images and not errors:
                 problems.append(f"{match}: there are no images in this folder ({', '.join(IMAGE_ENDINGS)})")
     return tuple(paths), tuple(problems)
-
-
-def _images_below(folder: str) -> tuple[list[Path], list[str]]:
-    """All images of a folder and of the folders in it, and a sentence for each folder that cannot be read."""
-    errors: list[OSError] = []
-    images: list[Path] = []
-    for path, folders, files in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        images += [
-            Path(path, name) for name in files if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
-        ]
-    return sorted(images), [f"{error.filename}: {error.strerror}" for error in errors]
