@@ -82,6 +82,7 @@ class LabelledImages:
     def batches(self, batches: Sequence[NDArray[np.int64]], device: torch.device | None = None) -> Iterator[Tensor]:
         """The pixels `[b, channels, height, width]` of one list of positions after another, on a device."""
         whole = self.pixels
+        parts: Iterator[Tensor]
         if isinstance(whole, Tensor):
             parts = (whole.index_select(0, torch.from_numpy(batch).to(whole.device)) for batch in batches)
         else:
