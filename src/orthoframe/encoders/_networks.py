@@ -265,10 +265,12 @@ class EncoderEntry:
         make: From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
             small for it.
         width: The default width.
+        has_maps: Whether its features are averages or maxima of maps.
     """
 
     make: Callable[[Sequence[int], int, bool], Encoder]
     width: int
+    has_maps: bool = True
 
 
 ENCODERS: dict[str, EncoderEntry] = {
@@ -279,8 +281,8 @@ ENCODERS: dict[str, EncoderEntry] = {
         lambda shape, width, relu: DenseNet(shape, width, last_relu=relu, stem_stride=2), 12
     ),
     "conv6": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu), 64),
-    "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256),
-    "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128),
+    "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256, has_maps=False),
+    "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128, has_maps=False),
 }
 """The encoders by name, see `orthoframe.options.Model`."""
 
