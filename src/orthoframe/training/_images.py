@@ -32,8 +32,7 @@ class ImageSettings(Group):
     validation: float = usual(least=0, below=1)
     """Fraction of training images held out for validation (default: 0.1 of your own, none of others)."""
     imbalance: Imbalance = usual()
-    """Which classes are made small: the second half (step), gradually more (long-tail), or none (default: none for your
-    own images, step for the benchmark sets)."""
+    """Which classes are made small (default: none for your own images, step for the benchmark sets)."""
     ratio: float = usual(10.0, least=1)
     """Size of the largest class divided by that of the smallest, where classes are made small."""
     majority: int | None = usual(None)

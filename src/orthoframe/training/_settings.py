@@ -42,8 +42,8 @@ class Settings:
         schedule: How long, and how fast.
         evaluation: What is measured, and how classes are predicted.
         machine: What computes, and the seed.
-        recipe: Where values come from that are not given: `quick`, `accurate`, `fast`, `paper`, or `plain` for the
-            usual values alone; by default `accurate` for your own images, and `quick` for the benchmark sets.
+        recipe: Where values come from that are not given, see `RECIPES`; by default `accurate` for your own images, and
+            `quick` for the benchmark sets.
         goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end.
 
     Examples:
