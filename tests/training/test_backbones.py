@@ -9,11 +9,11 @@ import pytest
 import torch
 from PIL import Image
 from tests.small_models import SIDE, save_model
-from tests.training.runs import interrupt, json_of, noted, resume, same, train
+from tests.training.runs import interrupt, json_of, noted, same
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.runs import load_encoder
-from orthoframe.training import Settings, export_onnx, images_of_run
+from orthoframe.training import Settings, export_onnx, images_of_run, resume, train
 
 RANDOM = np.random.default_rng(0)
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save
-from tests.training.runs import command, finished, interrupt, resume, same, small
+from tests.training.runs import command, finished, interrupt, same, small
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
-from orthoframe.training import make_task
+from orthoframe.training import make_task, resume
 
 ENDED = -signal.SIGKILL
 

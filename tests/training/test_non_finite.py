@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from tests.training.runs import arguments, json_of, small, train
+from tests.training.runs import arguments, json_of, small
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError
 from orthoframe.runs import RunFolder
-from orthoframe.training import make_task
+from orthoframe.training import make_task, train
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from lightning_fabric import Fabric
 from orthoframe.training._objective import mean_cosine
 from orthoframe.training._probe import fit_probe
-from tests.training.runs import interrupt, noted, resume, rows_of, same, small, train
+from tests.training.runs import interrupt, noted, rows_of, same, small
 from torch import nn
 
 from orthoframe import frame_floor, frame_loss, make_frame, supcon_loss
@@ -19,7 +19,7 @@ from orthoframe.errors import OptionError
 from orthoframe.geometry import LinearClassifier, NearestCentre, accuracy_of
 from orthoframe.reporting import write_report
 from orthoframe.runs import Cause, load_encoder, read_run
-from orthoframe.training import Loop, Ramp, Settings, TaskObjective, encode, export_onnx, make_task
+from orthoframe.training import Loop, Ramp, Settings, TaskObjective, encode, export_onnx, make_task, resume, train
 
 LOSSES = ["supcon", "frame", "cross-entropy", "balanced-softmax"]
 

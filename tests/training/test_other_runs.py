@@ -10,13 +10,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from tests.training.runs import interrupt, json_of, resume, same, small, train
+from tests.training.runs import interrupt, json_of, same, small
 
 from orthoframe.cli import main
 from orthoframe.data import Data, LabelledImages
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, RunFolder
-from orthoframe.training import Settings, make_task
+from orthoframe.training import Settings, make_task, resume, train
 from orthoframe.training._resume import changed_settings
 
 

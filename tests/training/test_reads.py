@@ -7,7 +7,7 @@ from functools import partialmethod
 import pytest
 import torch
 from lightning_fabric import Fabric
-from tests.training.runs import json_of, small, train
+from tests.training.runs import json_of, small
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orthoframe.callbacks import GeometryRecorder
@@ -15,7 +15,7 @@ from orthoframe.errors import TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.training import RunListener, TaskObjective, _loop, _run, make_task
+from orthoframe.training import RunListener, TaskObjective, _loop, _run, make_task, train
 from orthoframe.training._loop import Loop, NonFiniteLoss
 
 

@@ -8,12 +8,12 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.training.runs import json_of, lines_of, recomputed, rows_of, small, train
+from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
 from orthoframe.runs import COLUMNS, CertificateRecord, EpochRecord, Measurement, RunEnvironment, VerdictRecord
-from orthoframe.training import Settings
+from orthoframe.training import Settings, train
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [

@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_args
 
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import (
@@ -21,7 +21,7 @@ from orthoframe.options import (
     check_choice,
     check_number,
 )
-from orthoframe.training._fields import AUTO, BEYOND, Group, Ramp, undecided, usual, usual_value
+from orthoframe.training._fields import AUTO, BEYOND, Group, Ramp, type_hints, undecided, usual, usual_value
 from orthoframe.training._objectives import OBJECTIVES, Objective
 from orthoframe.training._recipes import data_of, loss_of, recipe_values
 from orthoframe.training._sources import (
@@ -437,8 +437,12 @@ class Settings:
         if objective is None and isinstance(loss, str) and loss not in OBJECTIVES:
             raise OptionError(Option("loss", loss), " came from Python; give the objective again")
         start = cls.of(recipe="plain", data=options.get("data"), loss=None if objective else loss, objective=objective)
-        names = {name for group in start.groups() for name in (each.name for each in fields(group))} - {"data"}
-        values = {name: value for name, value in options.items() if name in names and value is not None}
+        kinds = {name: kind for group in start.groups() for name, kind in type_hints(type(group)).items()}
+        values = {
+            name: value
+            for name, value in options.items()
+            if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
+        }
         for name in ("data_dir", "init"):
             if isinstance(values.get(name), str):
                 values[name] = Path(values[name])
