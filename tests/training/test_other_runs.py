@@ -1,19 +1,14 @@
 """`--resume` goes on with the run that was interrupted, or says what has changed."""
 
-import hashlib
 import json
 import shutil
-import struct
-import zlib
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 from tests.training.runs import interrupt, json_of, same, small
 
 from orthoframe.cli import main
-from orthoframe.data import Data, LabelledImages
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, RunFolder
 from orthoframe.training import Settings, make_task, resume, train
@@ -166,33 +161,6 @@ def test_a_run_and_its_data_may_be_moved(stored, tmp_path):
 def json_settings(folder):
     settings = json_of(folder / "config.json")
     return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio", "validation")}
-
-
-def test_order_is_recognised_where_images_are_held_out(tmp_path):
-    """Another order holds out other images: all of them together are the same."""
-    data, names = torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), ("a", "b")
-    whole = LabelledImages(data, torch.tensor([0, 1] * 5), names)
-
-    def parts(order):
-        return DataFingerprint.of(Data(whole.subset(order[:8]), whole.subset(order[8:]), "x"))
-
-    there, back = list(range(10)), list(range(9, -1, -1))
-    assert parts(there).changes(parts(back)) == "the training and test images are in another order"
-    assert parts(there).changes(parts(there)) == ""
-    renamed = LabelledImages(data, whole.labels, ("b", "a"))
-    other = DataFingerprint.of(Data(renamed.subset(there[:8]), renamed.subset(there[8:]), "x"))
-    assert parts(there).changes(other) == "training labels, test labels differ"
-
-
-def test_fingerprints_are_the_same_everywhere():
-    """A run may be resumed on another machine, so that the digests of known images are part of the interface."""
-    images = LabelledImages(torch.arange(8, dtype=torch.uint8).view(2, 1, 2, 2), torch.tensor([0, 1]), ("a", "b"))
-    found = DataFingerprint.of(Data(images, images, "x"))
-    pixels = hashlib.sha256(b"[2, 1, 2, 2]" + bytes(range(8))).hexdigest()
-    labels = hashlib.sha256(b'["a", "b"]' + struct.pack("<2Q", 0, 1)).hexdigest()
-    rows = [zlib.crc32(bytes(range(4))) << 32, zlib.crc32(bytes(range(4, 8))) << 32 | 1]
-    every = hashlib.sha256(b'["a", "b"]' + struct.pack("<4Q", *sorted(2 * rows))).hexdigest()
-    assert found == DataFingerprint(pixels, labels, pixels, labels, every)
 
 
 def test_batches_of_another_version(interrupted):

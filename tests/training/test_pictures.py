@@ -104,7 +104,7 @@ def timed(folder, minutes):
 
 def test_as_many_epochs_as_there_is_time_for(folder, tmp_path):
     start = time.monotonic()
-    outcome = train(timed(folder, 0.15), tmp_path / "run")
+    outcome = train(timed(folder, 0.1), tmp_path / "run")
     assert time.monotonic() - start < 25
     assert outcome.settings.schedule.minutes is None
     assert outcome.settings.schedule.epochs == len(outcome.records) > 2
@@ -235,13 +235,13 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
         ({"model": "vit"}, "model is decided by init; leave it out"),
         ({"width": 3}, "width is decided by init"),
         ({"features": 64}, "features is decided by init; leave it out"),
-        ({"fit": "crop"}, "fit is decided by init; leave it out"),
+        ({"data": "pictures", "fit": "crop"}, "fit is decided by init; leave it out"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
         ({"init": "nothing"}, "nothing: there is no trained encoder in it$"),
         ({"init": "begun"}, "begun: there is no trained encoder in it yet"),
     ],
 )
-def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
+def test_starts_that_are_refused(tmp_path, monkeypatch, options, said, folder):
     monkeypatch.chdir(tmp_path)
     Path("begun").mkdir()
     Path("begun", "config.json").write_text("{}")
@@ -250,6 +250,8 @@ def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
     )
     train(old, tmp_path / "old")
     given = {"data": old.images.data, "init": tmp_path / "old", "epochs": 1, **options}
+    if given["data"] == "pictures":
+        given["data"] = f"folder:{folder}"
     with pytest.raises(OrthoframeError, match=said):
         train(Settings.of(recipe="plain", **given), tmp_path / "new")
     assert not (tmp_path / "new").exists()
