@@ -208,10 +208,10 @@ def test_broken_tables_of_a_run_that_has_ended(undisturbed, tmp_path):
 
 def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
     def refused():
-        assert main(["train", "--resume", str(tmp_path / "run")]) == 2
-        complaint = capsys.readouterr().err
-        assert complaint.count("\n") == 1
-        return complaint
+        with pytest.raises(TrainingError) as error:
+            resume(tmp_path / "run")
+        assert "\n" not in str(error.value)
+        return str(error.value)
 
     assert "config.json: there is no run to resume" in refused()
     (tmp_path / "run").mkdir()
@@ -225,3 +225,5 @@ def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
         assert len(complaint.replace(str(tmp_path), "")) <= 300
     (tmp_path / "run" / "config.json").write_bytes(b"\xff\xfe")
     assert "config.json: not the settings of a run (" in refused()
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 2
+    assert capsys.readouterr().err.startswith("orthoframe: ")
