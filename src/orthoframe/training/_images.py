@@ -46,6 +46,9 @@ class ImageSettings(Group):
 
     def check(self) -> None:
         super().check()
+        data = usual_value(ImageSettings, "data") if self.data is AUTO else self.data
+        if image_kind(data) is not type(self):
+            raise OptionError(Option("data", data), f" is of {image_kind(data).__name__}, not {type(self).__name__}")
         imbalance = self.usual_imbalance if self.imbalance is AUTO else self.imbalance
         if imbalance == "none" and self.ratio not in (AUTO, _BALANCED, usual_value(ImageSettings, "ratio")):
             if self.imbalance is AUTO:

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice
-from orthoframe.training._fields import AUTO, Group, Ramp, undecided, usual_value
+from orthoframe.training._fields import AUTO, Group, Ramp, type_hints, undecided, usual_value
 from orthoframe.training._groups import (
     BatchSettings,
     EncoderSettings,
@@ -247,8 +247,12 @@ class Settings:
         if objective is None and isinstance(loss, str) and loss not in OBJECTIVES:
             raise OptionError(Option("loss", loss), " came from Python; give the objective again")
         start = cls.of(recipe="plain", data=options.get("data"), loss=None if objective else loss, objective=objective)
-        names = {name for group in start.groups() for name in (each.name for each in fields(group))} - {"data"}
-        values = {name: value for name, value in options.items() if name in names and value is not None}
+        kinds = {name: kind for group in start.groups() for name, kind in type_hints(type(group)).items()}
+        values = {
+            name: value
+            for name, value in options.items()
+            if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
+        }
         for name in ("data_dir", "init"):
             if isinstance(values.get(name), str):
                 values[name] = Path(values[name])
