@@ -33,10 +33,9 @@ def noted(notes):
 
 
 def arguments(**options):
-    """The same for the command, whose recipe has other defaults."""
-    plain = {"scheme": "reshuffle", "margin": 0, "clean_fraction": Settings.clean_fraction}
-    given = {**plain, **SMALL, **options}
-    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    """The same for the command."""
+    options = {"recipe": "plain", **SMALL, **options}
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def rows_of(folder):

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import tyro
-
-from orthoframe.cli._settings import given_options, option, panel, settings_options, usual_options
-from orthoframe.cli._terminal import Flag, Folder
+from orthoframe.cli._settings import option, panel, settings_options, typed_options
+from orthoframe.cli._terminal import Flag
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe
 from orthoframe.training import AUTO, Settings
@@ -31,12 +29,8 @@ _RUN_OPTIONS = {
         "With the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that "
         "cost.",
     ),
-    "out": ("out", Annotated[Folder, tyro.conf.arg(help="The run folder (default: a new one in runs/).")], None),
-    "resume": (
-        "resume",
-        Annotated[Folder, tyro.conf.arg(help="Continue the run in this folder, with its own settings.")],
-        None,
-    ),
+    "out": option("out", Path, "The run folder (default: a new one in runs/).", metavar="FOLDER"),
+    "resume": option("resume", Path, "Continue the run in this folder, with its own settings.", metavar="FOLDER"),
     "code": option(
         "code",
         Flag,
@@ -72,7 +66,7 @@ class _Command:
         """Train or resume; the exit status."""
         from orthoframe.cli._training import run_training
 
-        options = given_options(self)
+        options = typed_options(self)
         out, resume = options.pop("out", None), options.pop("resume", None)
         tensorboard, code = options.pop("tensorboard", False), options.pop("code", False)
         if resume is not None:
@@ -97,7 +91,7 @@ def _check_alone(options: dict[str, Any], out: Path | None) -> None:
 
 def make_command(arguments: Sequence[str]) -> type[_Command]:
     """The command with all options; its help shows the defaults of the recipe that the arguments choose."""
-    options, panels = settings_options(usual_options(_chosen(arguments)))
+    options, panels = settings_options(_chosen(arguments).usual_options())
     options |= _RUN_OPTIONS
     first = [options[name] for name in _FIRST]
     panels["machine"] += ["code", "tensorboard"]
@@ -107,18 +101,19 @@ def make_command(arguments: Sequence[str]) -> type[_Command]:
     return cast("type[_Command]", command)
 
 
-def _chosen(arguments: Sequence[str]) -> dict[str, str]:
-    """The arguments that choose defaults, as far as they are allowed; all are parsed later."""
+def _chosen(arguments: Sequence[str]) -> Settings:
+    """Settings with the defaults that the arguments choose, if they are allowed; all arguments are parsed later."""
     chosen: dict[str, str] = {}
     for word, value in pairwise([*arguments, ""]):
         name, _, attached = word.removeprefix("--").partition("=")
         if word.startswith("--") and name in _CHOOSING:
             chosen[name] = attached or value
     try:
-        Settings.of(**chosen).check()
+        settings = Settings.of(**chosen)
+        settings.check()
     except OptionError:
-        return {}
-    return chosen
+        return Settings()
+    return settings
 
 
 def _free_folder(settings: Settings) -> Path:
