@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from orthoframe.cli._terminal import help_texts
-from orthoframe.training import AUTO, OBJECTIVES, Group, Ramp, option_groups, type_hints
+from orthoframe.training import AUTO, OBJECTIVES, Ramp, option_groups, type_hints
 
 OptionField = tuple[str, Any, Any]
 """Name, type and default, as `make_dataclass` takes them."""

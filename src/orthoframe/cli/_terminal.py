@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import tyro
 
-from orthoframe.errors import InputError, Option, OrthoframeError, brief
+from orthoframe.errors import Call, InputError, Option, OrthoframeError, brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -78,6 +78,8 @@ def filled(docstring: str) -> str:
 def flag(option: Option) -> str:
     """An option as it is typed: `--batch-size`, `--head linear`, `--no-augment`, `--temperature 0.1:0.5`."""
     name, value = option.name.replace("_", "-"), option.value
+    if isinstance(option, Call):
+        return f"orthoframe train --{name} {shlex.quote(str(value))}"
     if value is None or isinstance(value, bool):
         return f"--no-{name}" if value is False else f"--{name}"
     text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
