@@ -84,6 +84,11 @@ class TrainedEncoder:
         return self.classifier is None or self.encoder.head.linear is not None
 
     @property
+    def dimensions_per_class(self) -> int:
+        """Dimensions of the features that each class has on average, at least one."""
+        return max(1, self.encoder.out_features // len(self.classes))
+
+    @property
     def image_shape(self) -> tuple[int, int, int]:
         """Channels, height and width."""
         return self.preparation.image_shape

@@ -15,31 +15,30 @@ if TYPE_CHECKING:
     from orthoframe.training._evaluation import *
     from orthoframe.training._explain import *
     from orthoframe.training._fields import *
+    from orthoframe.training._groups import *
+    from orthoframe.training._images import *
     from orthoframe.training._loop import *
     from orthoframe.training._objectives import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
     from orthoframe.training._recipes import *
-    from orthoframe.training._resolve import *
     from orthoframe.training._run import *
     from orthoframe.training._settings import *
-    from orthoframe.training._sources import *
     from orthoframe.training._task import *
 
 _NAMES = {
-    "_run": "train resume RunResult RunListener Interrupted SAVE_SECONDS",
+    "_run": "train resume RunResult RunListener SAVE_SECONDS",
     "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
-    "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
-    "option_groups option_names",
-    "_sources": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
-    "_recipes": "RECIPES RecipeValues",
-    "_resolve": "resolve",
+    "_settings": "Settings option_groups option_names",
+    "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
+    "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
+    "_recipes": "RECIPES RecipeValues resolve",
     "_task": "Task make_task Network",
     "_evaluation": "Evaluation encode",
     "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
     "_criteria": "Criterion Outputs Problem",
-    "_loop": "Loop Stopped NonFiniteLoss",
-    "_processes": "is_first_process",
+    "_loop": "Loop",
+    "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
     "_explain": "LikelyCause",
     "_diagnosis": "diagnose Diagnosis",
     "_onnx": "export_onnx images_of_run",

@@ -15,7 +15,8 @@ from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_r
 from orthoframe.training._criteria import PARALLEL
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import usual_value
-from orthoframe.training._settings import ScheduleSettings, Settings
+from orthoframe.training._groups import ScheduleSettings
+from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
 
 Spell = Callable[[Option], str]
