@@ -31,8 +31,8 @@ def noted(notes):
 
 def arguments(**options):
     """The same for the command."""
-    given = {"recipe": "plain", **SMALL, **options}
-    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    options = {"recipe": "plain", **SMALL, **options}
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def rows_of(folder):

@@ -238,7 +238,7 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
         ({"data": "pictures", "fit": "crop"}, "fit is decided by init; leave it out"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
         ({"init": "nothing"}, "nothing: there is no trained encoder in it$"),
-        ({"init": "begun"}, "begun: there is no trained encoder in it yet"),
+        ({"init": "begun"}, "begun: the run has not finished its first epoch; resume it with: "),
     ],
 )
 def test_starts_that_are_refused(tmp_path, monkeypatch, options, said, folder):
