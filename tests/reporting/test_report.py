@@ -257,7 +257,12 @@ def test_the_static_figure(runs, name):
 def with_test_images(run, labels, predicted, error=None):
     """The run with results of test images."""
     names = [entry.name for entry in run.measurements[-1].train.classes]
-    test = TestRecord(accuracy_of(predicted, labels, names), Confusion.of(predicted, labels, names), error)
+    test = TestRecord(
+        accuracy=accuracy_of(predicted, labels, names),
+        confusion=Confusion.of(predicted, labels, names),
+        calibration_error=error,
+        classifier="nearest centre",
+    )
     return replace(run, verdict=replace(run.verdict, test=test))
 
 
