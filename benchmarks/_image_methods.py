@@ -13,25 +13,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe.losses import GapMeter
-from orthoframe.training import RECIPES, Loop, Outputs, Task, TaskObjective
+from orthoframe.training import Criterion, Loop, Outputs, Problem, Task
 
 LR = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 """Learning rates that are tried for each method."""
 
 
-class _OwnObjective(TaskObjective):
+class _HeadCriterion(Criterion):
     """A loss of the benchmark's own, from the outputs of its head."""
 
-    def __init__(self, task: Task, head: Any) -> None:
-        self.settings, self.processes, self.loss, self.has_floor = task.settings, 1, None, False
-        self.meter, self.epoch, self.head, self._keys, self._beside = GapMeter(), 0, head, (), 0.0
+    def __init__(self, task: Task) -> None:
+        epochs = task.settings.schedule.epochs
+        problem = Problem(
+            num_classes=len(task.train.classes),
+            dim=task.encoder.out_features,
+            shares=task.shares(),
+            prototypes=None,
+            epochs=epochs,
+            device=torch.device("cpu"),
+            processes=1,
+        )
+        super().__init__(nn.Identity(), problem)
+        head: Any = task.classifier
+        self.epoch, self.epochs, self.head = 0, epochs, head
         self.counts = torch.tensor(task.class_counts, dtype=torch.float32)
 
-    def set_epoch(self, epoch: int) -> float:
+    def set_epoch(self, epoch: int) -> float | None:
         """Remember it: weights may be deferred."""
         self.epoch = epoch
-        return self.settings.temperature.at(epoch, self.settings.num_epochs)
+        return super().set_epoch(epoch)
 
 
 class CosineClassifier(nn.Module):
@@ -51,18 +61,18 @@ class CosineClassifier(nn.Module):
         return found
 
 
-class LdamDrw(_OwnObjective):
+class LdamDrw(_HeadCriterion):
     """Label-distribution-aware margins, with weights of effective numbers in the last fifth of the steps."""
 
     LARGEST, BETA, DEFERRED = 0.5, 0.9999, 0.8
 
-    def __call__(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
         assert outputs.scores is not None
         margins = self.counts**-0.25
         margins = margins * (self.LARGEST / margins.max())
         scores = self.head.scale * outputs.scores.scatter_add(1, labels[:, None], -margins[labels][:, None])
-        if self.epoch < self.DEFERRED * self.settings.num_epochs:
+        if self.epoch < self.DEFERRED * self.epochs:
             return F.cross_entropy(scores, labels)
         weights = (1 - self.BETA) / (1 - self.BETA**self.counts)
         return F.cross_entropy(scores, labels, weight=weights / weights.sum() * len(weights))
@@ -90,12 +100,12 @@ def _projection(dim: int, hidden: int = 512, projected: int = 128) -> nn.Module:
     return nn.Sequential(nn.Linear(dim, hidden), nn.BatchNorm1d(hidden), nn.ReLU(True), nn.Linear(hidden, projected))
 
 
-class Bcl(_OwnObjective):
+class Bcl(_HeadCriterion):
     """Balanced contrastive learning: logit-adjusted cross-entropy, and class-averaged contrast with class centres."""
 
     TEMPERATURE, CLASSIFY, CONTRAST = 0.1, 2.0, 0.6
 
-    def __call__(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
         assert outputs.scores is not None
         k = len(self.counts)
@@ -121,28 +131,27 @@ class Method:
     Attributes:
         settings: That differ from those of all methods.
         head: Makes the classifier, from the dimension of features and the number of classes; None for the library's.
-        objective: Its loss.
+        criterion: Its loss.
     """
 
     settings: dict[str, Any]
     head: Callable[[int, int], nn.Module] | None = None
-    objective: type[_OwnObjective] | None = None
+    criterion: type[_HeadCriterion] | None = None
 
     def equip(self, task: Task) -> Task:
         """Give the task the head of the method."""
         if self.head is None:
             return task
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(task.settings.seed)
+            torch.manual_seed(task.settings.machine.seed)
             head: Any = self.head(task.encoder.backbone.out_features, len(task.train.classes))
         return replace(task, classifier=head)
 
     def install(self, loop: Loop) -> None:
         """Give the loop the loss of the method."""
-        if self.objective is not None:
-            head: Any = loop.task.classifier
-            loop.objective = self.objective(loop.task, head)
-            loop.meter = loop.objective.meter
+        if self.criterion is not None:
+            loop.criterion = self.criterion(loop.task)
+            loop.meter = loop.criterion.meter
 
 
 _CLASSIFIER: dict[str, Any] = {"loss": "cross-entropy", "binding": "none"}
@@ -153,6 +162,6 @@ METHODS: dict[str, Method] = {
     "balanced softmax, redrawn": Method({**_CLASSIFIER, "loss": "balanced-softmax", "binding": "redrawn"}),
     "LDAM-DRW": Method(_CLASSIFIER, CosineClassifier, LdamDrw),
     "BCL": Method(_CLASSIFIER, ContrastiveClassifier, Bcl),
-    "accurate": Method(RECIPES["accurate"]),
+    "accurate": Method({"recipe": "accurate", "loss": "frame"}),
 }
 """Every method by name; the last is ours."""

@@ -16,19 +16,25 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from orthoframe.data import Data, LabelledImages, load_data
 from orthoframe.geometry import accuracy_of, measure
-from orthoframe.training import RECIPES, Loop, Settings, TemperatureSchedule, encode, make_task
+from orthoframe.training import Loop, Settings, TemperatureSchedule, encode, make_task
 
 ARRIVED = 0.1  # Delta_GM
 LARGE, RATIO, KEPT = 500, 10, 5000  # images of a large class, and those of a class from which the others are chosen
 MODELS: dict[str, dict[str, Any]] = {"mlp": {"model": "mlp"}, "resnet18": {"model": "resnet18", "width": 8}}
-_WHERE = ("data", "model", "majority", "measure_every")  # of a recipe, and here the same for all
+_WHERE = {"data": "fashion-mnist", "majority": LARGE, "ratio": RATIO, "measure_every": 10**6}  # the same for all
 WAYS: dict[str, dict[str, Any]] = {
-    "paper": RECIPES["paper"],
+    "paper": {"recipe": "paper"},
     "fast, as it was": {
-        **{"prototypes": True, "binding": "redrawn", "temperature": TemperatureSchedule(0.1, 0.5), "batch_size": 32},
+        **{
+            "recipe": "plain",
+            "prototypes": True,
+            "binding": "redrawn",
+            "temperature": TemperatureSchedule(0.1, 0.5),
+            "batch_size": 32,
+        },
         **{"lr": 0.03, "clean_fraction": 0.6, "epochs": 70},
     },
-    "fast": RECIPES["fast"],
+    "fast": {"recipe": "fast"},
 }
 """Recipes to the frame; the second is that of version 0.1."""
 FEWER = {("paper", "mlp"): 3, ("paper", "resnet18"): 1, ("fast, as it was", "resnet18"): 3}  # seeds of long runs
@@ -68,13 +74,12 @@ def images(judged: bool) -> tuple[Data, LabelledImages]:
 def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = True) -> dict[str, Any]:
     """Train to the end of a recipe: epochs, seconds and FLOPs until the frame, and the accuracy at the end."""
     torch.set_num_threads(1)
-    recipe = {name: value for name, value in (settings or WAYS[job.way]).items() if name not in _WHERE}
-    where = {"data": "fashion-mnist", "majority": LARGE, "ratio": RATIO, "seed": job.seed, "measure_every": 10**6}
     data, test = images(judged)
-    task = make_task(Settings.of(recipe="plain", **{**recipe, **MODELS[job.model], **where}), given=data)
+    options = {**(settings or WAYS[job.way]), **MODELS[job.model], **_WHERE, "seed": job.seed}
+    task = make_task(Settings.of(**options), data=data)
     loop = Loop(task, Fabric(accelerator="cpu", devices=1))
     flops, seconds, rows, found = flops_per_row(loop), 0.0, 0, dict[str, Any]()
-    epochs = task.settings.num_epochs
+    epochs = task.settings.schedule.epochs
     for epoch in range(1, epochs + 1):
         rows += sum(map(len, task.plan.batches(epoch - 1)))
         start = time.process_time()
@@ -95,7 +100,7 @@ def flops_per_row(loop: Loop) -> float:
     pixels = next(loop.images.batches([batch], loop.fabric.device))
     images, labels = loop.draw(batch, pixels, 0, 0)
     with FlopCounterMode(display=False) as counter:
-        loop.objective.set_epoch(0)
-        loop.fabric.backward(loop.objective(loop.model(images), labels, len(batch)))
+        loop.criterion.set_epoch(0)
+        loop.fabric.backward(loop.criterion.loss(loop.model(images), labels, len(batch)))
     loop.optimizer.zero_grad()
     return float(counter.get_total_flops()) / len(images)

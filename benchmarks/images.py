@@ -146,10 +146,10 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     method = METHODS[job.method]
     data, judged = make_data(scene, job.seed, job.tuning)
     options = {**SHARED, **scene.options, **method.settings, "data": scene.data, "seed": job.seed, "lr": job.lr}
-    settings = Settings.of(recipe="plain", **{**options, "adjust": 0.0, "validation": 0.0, "epochs": PARTS})
-    if settings.binding == "redrawn":  # as many rows in a batch; with many classes more
-        settings = replace(settings, batch_size=max(BATCH // 4, BATCH - len(data.train.classes)))
-    task = method.equip(make_task(settings, given=data))
+    if options.get("binding") == "redrawn":  # as many rows in a batch; with many classes more
+        options["batch_size"] = max(BATCH // 4, BATCH - len(data.train.classes))
+    settings = Settings.of(**{"recipe": "plain", **options, "adjust": 0.0, "epochs": PARTS})
+    task = method.equip(make_task(settings, data=data))
     task = replace(task, plan=Budget(task.plan, job.budget))
     start, busy = time.perf_counter(), time.process_time()
     loop = Unmeasured(task, Fabric(accelerator="cpu", devices=1))

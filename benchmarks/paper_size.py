@@ -21,7 +21,7 @@ from lightning_fabric import Fabric
 from _image_speed import flops_per_row
 from orthoframe.geometry import accuracy_of
 from orthoframe.runs import EpochRecord, load_encoder
-from orthoframe.training import Loop, RunListener, make_task, resume, train
+from orthoframe.training import Loop, RunListener, Settings, make_task, resume, train
 
 PAPER = 1.6e16  # FLOPs of the paper's recipe: ResNet-18, 350 epochs
 DELTA, ACCURACY, MINUTES = 0.05, 0.85, 60.0  # what is aimed at
@@ -50,7 +50,7 @@ def main() -> None:
         result = train(Settings.of(recipe="accurate", goal="frame", **SETTINGS), arguments.run, listener)
     assert result is not None
     task = make_task(result.settings)
-    rows = sum(len(batch) for epoch in range(task.settings.num_epochs) for batch in task.plan.batches(epoch))
+    rows = sum(len(batch) for epoch in range(task.settings.schedule.epochs) for batch in task.plan.batches(epoch))
     flops = rows * flops_per_row(Loop(task, Fabric(accelerator="cpu", devices=1)))
     minutes, tested = sum(record.seconds for record in result.records) / 60, result.evaluation.tested
     found: dict[str, Any] = {

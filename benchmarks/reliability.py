@@ -43,7 +43,9 @@ _SMALLEST = "--majority 4 --ratio 1 --width 10 --epochs 2 --batch-size 64"
 SETTINGS = _SMALL.split()
 SAVE_SECONDS = 0.2  # between checkpoints, instead of 15: a short run has as many as a long one
 _COMMAND = (
-    "import sys; from orthoframe.training import _run; _run._SAVE_SECONDS = {seconds}; "
+    "import sys; from functools import partial; from orthoframe import training; "
+    "training.train = partial(training.train, save_seconds={seconds}); "
+    "training.resume = partial(training.resume, save_seconds={seconds}); "
     "from orthoframe.cli import main; sys.exit(main())"
 )
 # Loaded by Python itself at its start: the clock is ten years back for all that the process does.

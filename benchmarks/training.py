@@ -50,7 +50,7 @@ class Bare:
     def __post_init__(self) -> None:
         settings = self.task.settings
         shape = self.task.train.image_shape
-        self.encoder = make_frame_encoder("resnet18", shape, width=settings.width, num_classes=10)
+        self.encoder = make_frame_encoder("resnet18", shape, width=settings.encoder.width, num_classes=10)
         self.optimizer = torch.optim.SGD(self.encoder.parameters(), 0.1, momentum=0.9, weight_decay=5e-4, nesterov=True)
 
     def run_epoch(self, epoch: int) -> None:
@@ -82,7 +82,7 @@ def alternate(settings: Settings, bare: Bare) -> tuple[Loop, dict[str, list[floa
         loops[:] = [loop]
 
     with tempfile.TemporaryDirectory() as folder:
-        train(settings, Path(folder) / "run", RunListener(on_step=on_step, on_epoch=on_epoch), report=False)
+        train(settings, Path(folder) / "run", RunListener(on_step=on_step, on_epoch=on_epoch))
     return loops[0], times
 
 
