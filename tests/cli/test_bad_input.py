@@ -152,7 +152,7 @@ CASES = [
     ("fit unequal.npz --out out", "unequal.npz: there are 3 rows and labels of shape [2]"),
     ("fit one_class.npz --out out", "one_class.npz: y has 1 class"),
     ("fit outside.npz --out out", "outside.npz: y must be from 0 to 1, because there are 2 classes"),
-    ("fit no_test_labels.npz --out out", "no_test_labels.npz: x_train, x_test and so on must have as many columns"),
+    ("fit no_test_labels.npz --out out", "no_test_labels.npz: x_train, x_test and so on need equally many columns"),
     ("fit objects.npz --out out", "objects.npz: not a .npz file"),
     # Labels.
     ("measure features.npy missing.txt", "missing.txt: No such file"),

@@ -57,7 +57,7 @@ def test_what_a_run_says_and_leaves(here, capsys):
         "precision 32"
     )
     assert lines[1].startswith("Certified: with non-negative features of at least 10 dimensions")
-    assert lines[1].endswith("(1 epoch of batches)")
+    assert lines[1].endswith("(1 epoch checked)")
     row = rows_of(here / "run")
     assert lines[2] == f"The floor of the loss is {row[0]['floor']:.6f}."
     assert lines[3].startswith("Delta_GM is the distance to the frame (0: class means form an orthogonal frame)")
@@ -387,7 +387,7 @@ def test_a_folder_of_pictures(here, capsys):
     before, first, parts = said.out.splitlines()[:3]
     assert before == "reading 40 images (0.0 MiB as pixels)"
     assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
-    assert parts == "4 more images are for validation, 8 for the test at the end."
+    assert parts == "4 more images for validation, and 8 for the test at the end."
     assert (here / "runs" / "pets-frame-seed0" / "report.html").exists()
     for more, words_of_error in (
         (

@@ -237,7 +237,7 @@ def test_mean_cosine():
 
 
 def test_a_batch_of_one_class_is_no_cold_start():
-    """Its rows should be alike, and its floor is the loss of features that are all alike."""
+    """Its rows should be alike, and its floor is the loss of identical features."""
     task = make_task(small(batch_size=16))
     objective = TaskObjective(task, torch.device("cpu"), 1)
     objective.set_epoch(0)
@@ -257,7 +257,7 @@ def test_a_cold_start_is_noticed_after_a_hundred_steps(tmp_path):
     assert "rows are nearly parallel (mean cosine " in said[0]
     assert Cause.COLD_START in [likely.cause for likely in outcome.diagnosis.causes]
     advice = next(likely.advice for likely in outcome.diagnosis.causes if likely.cause is Cause.COLD_START)
-    assert "".join(map(str, advice)) == "loss='frame', which has no such plateau, or more epochs"
+    assert "".join(map(str, advice)) == "loss='frame', which starts without this plateau, or more epochs"
     notes.clear()
     outcome = train(small(epochs=12, batch_size=16, loss="frame"), tmp_path / "warm", noted(notes))
     assert not [note for note in notes if "cold start" in note]

@@ -176,7 +176,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
 def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[str, float], relu: bool) -> str:
     def shown(value: float | None, form: str) -> str:
-        return "not known" if value is None else format(value, form)
+        return "unknown" if value is None else format(value, form)
 
     rows = {
         f"loss (mean over {'rows' if certificate.frame else 'anchors'})": f"{solution.loss:.12f}",
@@ -184,7 +184,7 @@ def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[
         "gap": shown(solution.gap, ".3e"),
     }
     if solution.bound is not None and math.isfinite(solution.bound):
-        rows[f"departure from a frame, {'of any row' if certificate.frame else 'in any batch'}"] = (
+        rows[f"deviation from a frame, {'any row' if certificate.frame else 'any batch'}"] = (
             f"at most {solution.bound:.1e}"
         )
     if comparison:

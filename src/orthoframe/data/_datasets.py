@@ -266,7 +266,7 @@ def divide(
         parts["validation"], train = train.subset(held), train.subset(kept)
     for part, images in parts.items():
         if not len(images) and groups is None:
-            raise DataError(f"{name}: no class has enough images to hold {part} images out; 2 are the fewest")
+            raise DataError(f"{name}: no class has enough images to hold {part} images out; at least 2 are needed")
         if not len(images):
             raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
     return Data(
