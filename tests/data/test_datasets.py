@@ -19,7 +19,7 @@ from tests.data.reference_data import cifar_bytes, idx_bytes, write_idx
 from orthoframe.data import READERS, Columns, DataParts, LabelledImages, Normaliser, data_folder, load_data
 from orthoframe.data._sources import SOURCES
 from orthoframe.errors import DataError, Option, OptionError
-from orthoframe.options import DATA_KINDS, DataKind, has_files, is_own_data
+from orthoframe.options import DATA_KINDS, DataKind, has_files
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -314,7 +314,6 @@ def test_a_reader_is_an_entry_of_a_table(monkeypatch):
     data = load_data("toy:four", size=(2, 3))
     assert (len(data.train), len(data.test), data.train.image_shape) == (6, 4, (1, 2, 3))
     assert data.train.pixels.unique().tolist() == [4]
-    assert is_own_data("toy:four")
     assert has_files("toy:four")
     with pytest.raises(OptionError):
         load_data("toy:four", channels=3)

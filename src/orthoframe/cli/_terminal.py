@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -35,13 +36,18 @@ def help_texts(kind: type) -> dict[str, str]:
     """The text below each field of a dataclass, in its source and in those of its bases."""
     texts: dict[str, str] = {}
     for base in filter(is_dataclass, reversed(kind.__mro__)):
-        [definition] = ast.parse(textwrap.dedent(inspect.getsource(base))).body
-        assert isinstance(definition, ast.ClassDef)
-        for statement, below in pairwise(definition.body):
+        for statement, below in pairwise(_classes_in(base.__module__)[base.__name__].body):
             match statement, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
                     texts[name] = " ".join(str(text).split())
     return texts
+
+
+@cache
+def _classes_in(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module as they are written, by name; `inspect` would parse it anew for each."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
 
 
 def with_help(verb: Any) -> Any:

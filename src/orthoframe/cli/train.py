@@ -10,7 +10,7 @@ from orthoframe.cli._settings import option, panel, settings_options, typed_opti
 from orthoframe.cli._terminal import Flag
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe
-from orthoframe.training import AUTO, Settings
+from orthoframe.training import AUTO, RECIPES, Settings
 
 _FIRST = ("data", "recipe", "goal", "loss", "model", "epochs", "minutes", "seed", "out", "resume")
 """Options that people need first."""
@@ -20,8 +20,8 @@ _RUN_OPTIONS = {
     "recipe": option(
         "recipe",
         Recipe,
-        "Which defaults to use: quick, accurate (the most accurate classes), fast (the fewest epochs to the frame), "
-        "paper (as published; needs a GPU) or plain (default: accurate for your own images, else quick).",
+        f"Which defaults to use: {', '.join(f'{name} ({values.purpose})' for name, values in RECIPES.items())} "
+        "(default: accurate for your own images, else quick).",
     ),
     "goal": option(
         "goal",

@@ -48,7 +48,7 @@ class EncoderSettings(Group):
     """Dimensions of the features, with a linear head (default: those of the encoder; for your own images and the frame
     term at least 128, and two per class)."""
     activation: Activation = usual("relu")
-    """Activation of the head: relu, abs, square and softplus are non-negative; gelu, leaky-relu and none are not."""
+    """Applied before the unit norm; the frame needs features that are non-negative, as relu and abs make them."""
 
     SHAPE: ClassVar = ("model", "width", "head", "head_norm", "activation")
     """Settings that an encoder to start from decides, beside the dimension of its features."""

@@ -29,20 +29,22 @@ class RecipeValues:
     """The values of a recipe.
 
     Attributes:
+        purpose: What it is for, in the help of the command.
         values: Of options; `data` is the one that it is for.
         loss: What it minimises.
         with_loss: Values that suit this loss only.
     """
 
+    purpose: str
     values: dict[str, Any] = field(default_factory=dict)
     loss: str = "supcon"
     with_loss: dict[str, Any] = field(default_factory=dict)
 
 
 RECIPES: dict[Recipe, RecipeValues] = {
-    "plain": RecipeValues(),
-    "quick": RecipeValues({"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1}),
+    "quick": RecipeValues("the demonstration", {"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1}),
     "accurate": RecipeValues(
+        "the most accurate classes",
         {
             "classifier": Ramp(1.0, 1.0),
             "temperature": TemperatureSchedule(0.15, 0.15),
@@ -53,19 +55,8 @@ RECIPES: dict[Recipe, RecipeValues] = {
         loss="frame",
         with_loss={"binding": "none"},
     ),
-    "paper": RecipeValues(
-        {
-            "data": "cifar10",
-            "majority": 5000,
-            "model": "resnet18",
-            "head": "none",
-            "epochs": 350,
-            "lr_schedule": "step",
-            "clean_fraction": 0.0,
-            "measure_every": 10,
-        }
-    ),
     "fast": RecipeValues(
+        "the fewest epochs to the frame",
         {
             "data": "fashion-mnist",
             "model": "resnet18",
@@ -82,9 +73,22 @@ RECIPES: dict[Recipe, RecipeValues] = {
         loss="frame",
         with_loss={"binding": "none"},
     ),
+    "paper": RecipeValues(
+        "as published; needs a GPU",
+        {
+            "data": "cifar10",
+            "majority": 5000,
+            "model": "resnet18",
+            "head": "none",
+            "epochs": 350,
+            "lr_schedule": "step",
+            "clean_fraction": 0.0,
+            "measure_every": 10,
+        },
+    ),
+    "plain": RecipeValues("the usual values alone"),
 }
-"""Values by recipe: `plain` (the usual ones alone), `quick` (the demonstration: contrastive, bound batches), `accurate`
-(the most accurate classes in a small budget), `fast` (the fewest epochs to the frame), `paper` (as published)."""
+"""Values by recipe."""
 
 _SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5), "classifier": Ramp(1.0, 0.0)}
 """What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, a margin, and a
