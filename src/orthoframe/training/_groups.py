@@ -134,7 +134,7 @@ class ScheduleSettings(Group):
     lr: float = usual(0.1, above=0, below=BEYOND)
     """Peak learning rate of SGD with Nesterov momentum 0.9."""
     backbone_lr: float | None = usual(least=0, below=BEYOND)
-    """Peak learning rate of the backbone; 0 freezes it (default: lr; 0 with a backbone of others)."""
+    """Peak learning rate of the backbone; 0 freezes it (default: as lr; 0 with backbone)."""
     lr_schedule: LearningRateSchedule = usual("cosine")
     """Learning-rate schedule: cosine or linear after a warm-up of 5 %, or step (divided by 10 after each third); linear
     does not restart."""
