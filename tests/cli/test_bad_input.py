@@ -190,9 +190,9 @@ CASES = [
         (f"measure features.npy labels.txt --classifier {name}.{kind}", f"{name}.{kind}: {complaint}")
         for kind in ("npz", "safetensors")
         for name, complaint in (
-            ("tall", "weight must be floating point of shape [3, 8], for 3 classes and 8 dimensions"),
-            ("square", "bias must be floating point of shape [3]"),
-            ("whole", "weight must be floating point"),
+            ("tall", "classifier must have shape [3, 8], one row per class"),
+            ("square", "bias must have shape [3]"),
+            ("whole", "weight and bias must be floating point"),
             ("unnamed", "there is no array 'weight'"),
             ("infinite", "every weight and bias of the classifier must be finite"),
         )

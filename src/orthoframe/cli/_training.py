@@ -13,7 +13,7 @@ from rich.table import Table
 from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
-from orthoframe.errors import Call, InputError, OrthoframeError, Part, brief, spelled
+from orthoframe.errors import Call, OrthoframeError, Part, brief, needs_extra, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import EpochRecord
@@ -103,10 +103,8 @@ def _epoch_words(records: Sequence[EpochRecord]) -> str:
 
 def _curves(path: Path) -> Callable[[EpochRecord], None]:
     """Write each number of an epoch for TensorBoard."""
-    try:
+    with needs_extra("--tensorboard", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
     writer: Any = None
 
     def on_epoch(record: EpochRecord) -> None:
