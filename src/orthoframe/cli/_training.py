@@ -171,9 +171,7 @@ def _print_result(result: training.RunResult) -> None:
         )
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
     if evaluation.calibration_error is not None:
-        table.add_row(
-            "expected calibration error", f"{evaluation.calibration_error:.4f} (test images; 0: perfectly calibrated)"
-        )
+        table.add_row("expected calibration error", f"{evaluation.calibration_error:.4f} (0: perfectly calibrated)")
     table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")

@@ -83,8 +83,8 @@ class FitCommand:
     def run(self) -> int:
         """Fit and report, or classify."""
         if (self.out is None) == (self.apply is None):
-            advice = "; give one of them, to fit a classifier or to use one"
-            raise InputError(Option("out"), " or ", Option("apply"), advice)
+            out, apply = Option("out", "FOLDER"), Option("apply", "FOLDER")
+            raise InputError("give ", out, " to fit a classifier, or ", apply, " to use one")
         table = read_table(self.features, self.labels, key=self.key, column=self.column)
         if self.apply is not None:
             return self._classify(table, self.apply)
