@@ -102,7 +102,7 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         **MODELS[model],
     )
     start = time.perf_counter()
-    result = train(settings, folder / "run", report=False)
+    result = train(settings, folder / "run")
     seconds = time.perf_counter() - start
     assert result is not None
     test = test_part(data.test)

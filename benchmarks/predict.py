@@ -90,7 +90,7 @@ def main() -> None:
         write_images(root / "few", 20 * CLASSES, [f"class {c}" for c in range(CLASSES)])
         for model, width in MODELS.items():
             options: dict[str, Any] = {"model": model, "width": width, "epochs": 1, "size": SHAPE[1:]}
-            train(Settings.of(recipe="plain", data=f"folder:{root / 'few'}", **options), root / model, report=False)
+            train(Settings.of(recipe="plain", data=f"folder:{root / 'few'}", **options), root / model)
         for _ in range(arguments.repeats):
             seconds.setdefault("decoding", []).append(decoded(paths, workers))
             for model in MODELS:

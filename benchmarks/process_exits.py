@@ -54,7 +54,7 @@ def run(rank: int, processes: int, port: int, folder: Path) -> NoReturn:
     sizes = dict.fromkeys(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), processes)
     os.environ.update({name: str(value) for name, value in {**launched, **sizes}.items()})
     os.environ.update(TORCHELASTIC_RUN_ID="exits", MASTER_ADDR="127.0.0.1")
-    train(SETTINGS, folder / "run", report=False)
+    train(SETTINGS, folder / "run")
     sys.exit()
 
 

@@ -82,7 +82,7 @@ def alternate(settings: Settings, bare: Bare) -> tuple[Loop, dict[str, list[floa
         loops[:] = [loop]
 
     with tempfile.TemporaryDirectory() as folder:
-        train(settings, Path(folder) / "run", RunListener(on_step=on_step, on_epoch=on_epoch), report=False)
+        train(settings, Path(folder) / "run", RunListener(on_step=on_step, on_epoch=on_epoch))
     return loops[0], times
 
 

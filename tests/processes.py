@@ -12,9 +12,8 @@ import torch.distributed as dist
 def forked():
     """Where processes come from: forks of one that has imported everything, which takes seconds."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(
-        ["orthoframe.cli._training", "orthoframe.reporting", "sklearn.datasets", "tests.training.runs"]
-    )
+    others = ["sklearn.datasets", "matplotlib.backends.backend_agg", "matplotlib.figure", "filelock", "tyro", "jinja2"]
+    context.set_forkserver_preload(["tests.training.runs", "orthoframe.cli", "orthoframe.reporting", *others])
     return context
 
 

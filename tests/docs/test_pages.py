@@ -54,7 +54,7 @@ NOT_RUN = {
 def folder(tmp_path_factory):
     """What a reader of the pages has at hand: a run, images and the project's files. All else is made by a page."""
     folder = tmp_path_factory.mktemp("reader")
-    train(Settings.of(recipe="plain", epochs=1), folder / "RUN", report=False)
+    train(Settings.of(recipe="plain", epochs=1), folder / "RUN")
     rng = np.random.default_rng(0)
     (folder / "scans").mkdir()
     (folder / "archive" / "2024").mkdir(parents=True)

@@ -26,7 +26,7 @@ def small_run(folder):
     """A run of two epochs on eight images; its folder. Its last two checkpoints are both there."""
     random = np.random.default_rng(0)
     np.savez(folder / "images.npz", x=random.integers(256, size=(10, 2, 3), dtype=np.uint8), y=np.arange(10) % 2)
-    train(Settings.of(recipe="plain", data=f"npz:{folder / 'images.npz'}", **_SETTINGS), folder / "run", RunListener(), report=False)
+    train(Settings.of(recipe="plain", data=f"npz:{folder / 'images.npz'}", **_SETTINGS), folder / "run", RunListener())
     return folder / "run"
 
 
@@ -117,7 +117,7 @@ def _lying(random, data):
 
 def check_resumed(given):
     folder, expected = given
-    resume(folder, RunListener(), report=False)
+    resume(folder, RunListener())
     found = (folder / "encoder.safetensors").read_bytes()
     assert expected is None or found == expected
 

@@ -16,8 +16,8 @@ from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed
 
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
 from orthoframe.runs import CHECKPOINT, load_encoder
-from orthoframe.training import Ramp, RunListener, resume, train
-from orthoframe.training._processes import find_processes, is_first_process, start
+from orthoframe.training import Ramp, RunListener, is_first_process, make_task, resume, train
+from orthoframe.training._processes import find_processes, start_processes
 
 SCRIPT = Path(__file__).with_name("several.py")
 # Batches of 41 rows, 31 of the sampler's and 10 that bind, and a last one of 35: never two equal halves.
@@ -138,7 +138,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert json_of(shared / "run.json")["processes"] == 2
     recomputed(shared)
     alone_entropy = tmp_path / "alone-entropy"
-    train(small(loss="cross-entropy", binding="none", **UNEVEN), alone_entropy)
+    train(small(loss="cross-entropy", **UNEVEN), alone_entropy)
     assert losses_agree(entropy, alone_entropy)
     alone_framed = tmp_path / "alone-framed"
     train(small(binding="none", prototypes=True, **UNEVEN), alone_framed)
@@ -350,7 +350,7 @@ def test_a_refusal_is_shared_once_the_others_are_there(environment, monkeypatch)
     for variables, meetings in (({}, 0), ({"LOCAL_RANK": 0}, 1)):
         environment(variables)
         with pytest.raises(OptionError, match="not so"):
-            start(find_processes(2, resumed=True), "32", OptionError("not so"))
+            start_processes(find_processes(2, resumed=True), "32", OptionError("not so"))
         assert len(met) == meetings
 
 
@@ -369,8 +369,6 @@ def test_a_start_that_failed_can_be_made_again(tmp_path, monkeypatch, alone):
 
 def test_batches_are_uneven():
     """What the name says."""
-    from orthoframe.training import make_task
-
     assert SMALL["batch_size"] != UNEVEN["batch_size"]
     assert all(len(batch) % 2 for batch in make_task(small(**UNEVEN)).plan.batches(0))
 
