@@ -307,7 +307,7 @@ def test_a_linear_classifier_has_no_certificate(tmp_path, loss):
     page = file.getvalue().decode()
     assert "This run has no certificate" in page
     assert "linear classifier" in page
-    assert "of raw means" in page
+    assert "without normalisation" in page
     assert "Certified" not in page
 
 

@@ -17,7 +17,7 @@ from orthoframe.cli._files import PICTURES, check_output, write_figure
 from orthoframe.cli._plan import PlanOptions, check_repair
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import TEMPERATURE, Denominator, check_count, check_margin, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,8 +123,6 @@ class UfmCommand:
         return 0 if solution.converged else 1
 
     def _check(self, counts: list[int], dim: int) -> None:
-        check_temperature(self.temperature)
-        check_margin(self.margin, self.denominator)
         check_count("epochs", self.plan.epochs)
         classes, rows = len(counts), sum(counts)
         if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
