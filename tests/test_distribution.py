@@ -120,7 +120,7 @@ EXTRAS = {name: set(map(distribution, needs)) for name, needs in PROJECT["option
 BROUGHT = {
     "sklearn": EXTRAS["sklearn"],
     "geometry/_metric.py": EXTRAS["metric"],
-    "_files.py": {"filelock"},  # for folders with one writer
+    "_files.py": {"filelock", "safetensors"},  # for folders with one writer, and files of tensors
     "encoders/_hugging_face.py": EXTRAS["transformers"] | {"pillow"},
     "transformers.py": EXTRAS["transformers"],
     "training/_onnx.py": EXTRAS["onnx"] | EXTRAS["train"] | {"onnxruntime"},
@@ -150,7 +150,8 @@ def test_the_core_runs_with_what_it_brings(core, tmp_path):
     script = """
 import importlib.metadata
 import torch
-from orthoframe import BatchPlan, FrameHead, SupConLoss, certify, measure, solve_ufm, supcon_loss
+from orthoframe import BatchPlan, FrameHead, SupConLoss, certify, frame_loss, loss_floor, make_frame, measure, repair
+from orthoframe import predict_gram, solve_ufm, supcon_loss
 
 labels = torch.tensor([0] * 8 + [1] * 4)
 features = torch.rand(12, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
@@ -158,6 +159,10 @@ supcon_loss(features, labels).backward()
 assert features.grad.abs().sum() > 0
 plan = BatchPlan(labels, 4)
 assert certify(labels, plan.batches()).holds
+assert certify(labels, repair(labels, [[0, 1], [8, 9]])).holds
+assert frame_loss(features, labels, make_frame(2, 4)) > 0
+assert loss_floor(labels) > 0
+assert predict_gram([8, 4]).shape == (2, 2)
 head = FrameHead(4, 3)
 SupConLoss()(head(features), labels).backward()
 assert measure(head(features), labels).accuracy.balanced <= 1

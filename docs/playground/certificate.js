@@ -156,14 +156,14 @@
     if (broken.length) {
       const worst = broken.reduce((best, c) => (pieces[c] > pieces[best] ? c : best));
       said.push(`class ${names[worst]} splits into ${pieces[worst]} components`);
-      if (broken.length > 1) said.push(`${broken.length} classes are disconnected in all`);
+      if (broken.length > 1) said.push(`${broken.length} classes are disconnected in total`);
     }
     if (absent.length) said.push(namedAbsent(absent));
     if (missing.length) {
       const [a, b] = missing[0];
       const how = scan.touched[a][b] ? "share batches only as singletons" : "never meet";
       said.push(`classes ${names[a]} and ${names[b]} ${how}, so they are not pushed apart`);
-      if (missing.length > 1) said.push(`${missing.length} class pairs are not pushed apart in all`);
+      if (missing.length > 1) said.push(`${missing.length} class pairs are not pushed apart in total`);
     }
     return said.join("; ");
   }
@@ -172,11 +172,11 @@
     const { holds, byFrame, additions, broken, scan } = found;
     const features = `with non-negative features of at least ${scan.k} dimensions`;
     if (holds && byFrame) {
-      const each = "the frame term leaves every sample one optimum of its own";
+      const each = "the frame term has a unique optimum for every sample";
       return `Certified: ${features}, ${each}, and every sample is in a batch.`;
     }
     if (holds) return `Certified: ${features}, the orthogonal frame is the only optimum of these batches.`;
-    if (byFrame) return `Not certified: ${reasons(found)}, where the frame term would act. Add them to any batch.`;
+    if (byFrame) return `Not certified: ${reasons(found)}; the frame term never reaches them. Add them to any batch.`;
     const connects = additions > 1 ? "additions connect" : "addition connects";
     const cost = broken.length ? `: ${additions} ${connects} every class` : "";
     return `Not certified: ${reasons(found)}. Bind the batches, or repair them${cost}.`;

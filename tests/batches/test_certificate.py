@@ -283,11 +283,11 @@ def test_what_it_says_of_a_frame_term():
     assert whole.frame
     assert whole.to_dict()["frame"] is True
     assert whole.sentence() == (
-        "Certified: with non-negative features of at least 3 dimensions, the frame term leaves every sample one "
-        "optimum of its own, and every sample is in a batch."
+        "Certified: with non-negative features of at least 3 dimensions, the frame term has a unique optimum for "
+        "every sample, and every sample is in a batch."
     )
     part = certify(labels, [[0]], frame=True)
-    assert "4 samples are in no batch (1, 2, 3, ...), where the frame term would act" in part.sentence()
+    assert "4 samples are in no batch (1, 2, 3, ...); the frame term never reaches them" in part.sentence()
     assert part.to_dict()["absent_samples"] == [1, 2, 3, 4]
     assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]], frame=True).sentence()
     assert "sample 4 is in no batch" in certify(labels, [[0, 1, 2, 3]]).sentence()

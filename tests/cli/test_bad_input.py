@@ -152,7 +152,7 @@ CASES = [
     ("fit unequal.npz --out out", "unequal.npz: there are 3 rows and labels of shape [2]"),
     ("fit one_class.npz --out out", "one_class.npz: y has 1 class"),
     ("fit outside.npz --out out", "outside.npz: y must be from 0 to 1, because there are 2 classes"),
-    ("fit no_test_labels.npz --out out", "no_test_labels.npz: x_train, x_test and so on must have as many columns"),
+    ("fit no_test_labels.npz --out out", "no_test_labels.npz: x_train, x_test and so on need equally many columns"),
     ("fit objects.npz --out out", "objects.npz: not a .npz file"),
     # Labels.
     ("measure features.npy missing.txt", "missing.txt: No such file"),
@@ -190,9 +190,9 @@ CASES = [
         (f"measure features.npy labels.txt --classifier {name}.{kind}", f"{name}.{kind}: {complaint}")
         for kind in ("npz", "safetensors")
         for name, complaint in (
-            ("tall", "weight must be floating point of shape [3, 8], for 3 classes and 8 dimensions"),
-            ("square", "bias must be floating point of shape [3]"),
-            ("whole", "weight must be floating point"),
+            ("tall", "classifier must have shape [3, 8], one row per class"),
+            ("square", "bias must have shape [3]"),
+            ("whole", "weight and bias must be floating point"),
             ("unnamed", "there is no array 'weight'"),
             ("infinite", "every weight and bias of the classifier must be finite"),
         )
@@ -223,8 +223,8 @@ CASES = [
     # Options.
     ("measure features.npy labels.txt --plot out.bmp", "--plot must end in .png"),
     ("measure features.npy labels.txt --temperature 0", "--temperature must be from 0.001"),
-    ("fit features.npz", "--out or --apply; give one of them"),
-    ("fit features.npz --out out --apply out", "--out or --apply; give one of them"),
+    ("fit features.npz", "give --out FOLDER to fit a classifier, or --apply FOLDER to use one"),
+    ("fit features.npz --out out --apply out", "give --out FOLDER to fit a classifier, or --apply FOLDER to use one"),
     ("fit features.npy labels.txt --out out --temperature 0", "--temperature must be from 0.001"),
     ("fit features.npy labels.txt --out out --seed -1", "--seed must be at least 0"),
     ("fit features.npy labels.txt --out out --device abacus", "--device 'abacus' is not available"),
@@ -243,12 +243,34 @@ CASES = [
     ("certify labels.txt --batch-size 2 --scheme weighted --power 2", "--power must be from 0 to 1"),
     ("predict missing image.png --top 0", "--top must be at least 1"),
     ("predict missing image.png --workers -1", "--workers must be at least 0"),
+    ("report", "which runs? Name at least one folder"),
+    ("train --epochs 0", "--epochs must be at least 1, not 0"),
+    ("train --temperature 0", "--temperature must be from 0.001"),
+    ("train --temperature 0.1:inf", "--temperature must be from 0.001"),
+    ("train --seed 11111111111111111111111", "--seed must be below 2^63"),
+    ("train --ratio inf", "--ratio must be at least 1 and finite, not inf"),
+    ("train --clean-fraction 1", "--clean-fraction must be at least 0 and below 1"),
+    ("train --data letters", "there is no data 'letters'; choose one of digits"),
+    ("train --majority 1000", "--majority 1000 asks for 1000 images of class 0, which has 134"),
+    ("train --features 5", "use --features 10 or more"),
+    ("train --head none --features 64", "--features needs --head linear"),
+    ("train --resume run --out other", "--resume names the folder already; leave --out out"),
+    ("train --resume run --lr 0.2", "--resume takes the settings from its folder; leave the others out"),
+    ("train --resume run --recipe paper", "--resume takes the settings from its folder"),
+    ("train --resume run --epochs 60", "start a new run with --epochs 60 --out FOLDER"),
+    ("train --resume nowhere", "nowhere/config.json: there is no run to resume"),
+    ("train --data mnist --data-dir empty", "mnist is not complete under "),
+    ("export missing --onnx out.onnx", "missing: there is no trained encoder in it"),
+    ("export missing --onnx out.pb", "--onnx must end in .onnx, not out.pb"),
+    ("export missing --onnx no/out.onnx", "no/out.onnx: cannot be written; its folder must exist"),
 ]
 
 
 @pytest.mark.parametrize(("words", "sentence"), CASES, ids=[words[:80] for words, _ in CASES])
 def test_bad_input_is_a_sentence_and_status_2(folder, words, sentence, capsys, monkeypatch):
     monkeypatch.chdir(folder)
+    for name in ("http_proxy", "https_proxy"):  # no network, whatever the machine has
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
     before = sorted(folder.iterdir())
     assert main(words.split()) == 2
     caught = capsys.readouterr()

@@ -65,7 +65,7 @@ def test_a_frame_term_needs_every_sample_in_a_batch(here, capsys):
     assert main(["certify", "few.txt", "few.jsonl"]) == 1
     capsys.readouterr()
     assert main(["certify", "few.txt", "few.jsonl", "--frame"]) == 0
-    assert "the frame term leaves every sample one optimum" in capsys.readouterr().out
+    assert "the frame term has a unique optimum for every sample" in capsys.readouterr().out
 
 
 def test_as_a_program(here):

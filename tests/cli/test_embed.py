@@ -88,14 +88,14 @@ def test_features_that_are_not_finite(here, capsys):
     with Path(f"{module}.py").open("a") as file:
         file.write(bad)
     assert run("folder:photos", "--backbone", f"{module}:Infinite", "--out", "out") == 2
-    said = "orthoframe: cat/0.png: its features are not finite; so it is with all 12 images\n"
+    said = "orthoframe: cat/0.png: its features are not finite; the same holds for all 12 images\n"
     assert capsys.readouterr().err == said
     assert not Path("out").exists()
 
 
 def test_a_part_for_each_process_of_slurm(here, capsys, monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "2")
-    for place, told in (("0", "2 are not there yet"), ("1", "12 of 12 images")):
+    for place, told in (("0", "2 shards are missing"), ("1", "12 of 12 images")):
         monkeypatch.setenv("SLURM_PROCID", place)
         assert run("folder:photos", "--backbone", here, "--out", "out", "--shard-size", 3) == 0
         assert told in capsys.readouterr().out

@@ -6,7 +6,6 @@ import io
 import json
 
 import onnxruntime
-import pytest
 from PIL import Image
 
 from orthoframe.cli import main
@@ -29,23 +28,6 @@ def test_the_classes_that_predict_says(finished_run, tmp_path, monkeypatch, capf
     assert main(["predict", str(finished_run), *names]) == 0
     rows = list(csv.reader(io.StringIO(capfd.readouterr().out)))[1:]
     assert [classes[number] for number in found] == [row[1] for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["missing", "--onnx", "out.onnx"], "missing: there is no trained encoder in it"),
-        (["RUN", "--onnx", "out.pb"], "--onnx must end in .onnx, not out.pb"),
-        (["RUN", "--onnx", "no/out.onnx"], "no/out.onnx: cannot be written; its folder must exist"),
-    ],
-)
-def test_bad_input_is_a_sentence_and_status_2(words, sentence, finished_run, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert main(["export", *(str(finished_run) if word == "RUN" else word for word in words)]) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert said.err.startswith(f"orthoframe: {sentence}")
-    assert not list(tmp_path.iterdir())
 
 
 def test_without_the_extra(finished_run, tmp_path, monkeypatch, capsys):

@@ -40,12 +40,12 @@ def contents(folder):
 
 def test_what_is_printed_and_written(rows, capsys):
     said = fitted(capsys, "data.npz", "--out", "out")
-    assert "68 rows of 3 classes to train on, 17 held out (20% of each class)" in said
+    assert "68 training rows of 3 classes, 17 held out (20% of each class)" in said
     report = json.loads(Path("out/report.json").read_text())
     assert f"balanced accuracy  {report['accuracy']['balanced']:.4f}" in said
     assert f"worst class        {report['accuracy']['worst']:.4f} (class " in said
     assert f"Delta_GM {report['geometry']['train']['delta_of']:.4f}" in said
-    assert "Delta_GM is the distance of the class means to an orthogonal frame: 0 is a frame" in said
+    assert "Delta_GM is the distance of the class means to an orthogonal frame" in said
     assert [entry["test_rows"] for entry in report["classes"]] == [12, 4, 1]
     assert report["accuracy"]["balanced"] > 0.9
     classifier = FrameClassifier.load("out/classifier.safetensors")
@@ -123,7 +123,7 @@ def test_classes_of_one_row(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.savez("few.npz", x=np.eye(3), y=np.arange(3))
     said = fitted(capsys, "few.npz", "--out", "out", "--epochs", 1)
-    assert "no class has a row to spare, so the accuracy is not known" in said
+    assert "no class has rows to hold out, so the accuracy is unknown" in said
 
 
 def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
@@ -153,7 +153,7 @@ def test_the_folder_of_embed(tmp_path, monkeypatch, capsys):
     )
     embed(images, flat, Path("features"), shard_size=7)
     said = fitted(capsys, "features", "--out", "out")
-    assert "20 rows of 2 classes to train on, 10 held out (rows marked as test)" in said
+    assert "20 training rows of 2 classes, 10 held out (rows marked as test)" in said
     assert json.loads(Path("out/report.json").read_text())["accuracy"]["balanced"] == 1
     lines = fitted(capsys, "features", "--apply", "out").splitlines()
     assert lines[0] == "row,class,green,red"

@@ -58,7 +58,7 @@ def test_without_relu_it_compares_with_the_prediction(capsys):
         capsys, "--counts", "6,6,2", "--no-relu", "--scheme", "partition", "--batch-size", "7", "--temperature", "1"
     )
     assert status == 0
-    assert "not known" in out
+    assert "unknown" in out
     assert "distance to prediction for one batch" in out
 
 
@@ -90,10 +90,10 @@ def test_a_margin_and_the_frame_term(capsys):
     plan = ["--counts", "20x2,5", "--scheme", "partition", "--batch-size", "9", "--frame", "--supcon", "0"]
     status, out, _ = run(capsys, *plan)
     assert status == 0
-    assert "Certified: with non-negative features of at least 3 dimensions, the frame term leaves every sample" in out
-    assert "departure from a frame, of any row" in out
+    assert "Certified: with non-negative features of at least 3 dimensions, the frame term has a unique optimum" in out
+    assert "deviation from a frame, any row" in out
     status, out, _ = run(capsys, "--counts", "4x2", "--frame", "--no-relu", "--starts", "1")
-    assert "not known" in out
+    assert "unknown" in out
     assert "What the batches would guarantee with a ReLU" in out
 
 

@@ -129,7 +129,7 @@ def test_one_level_or_two_too_high(tmp_path):
 def test_classes_of_one_image_leave_none_for_the_test(tmp_path):
     for name in "ab":
         save(tmp_path / name / "1.png")
-    with pytest.raises(DataError, match="no class has enough images to hold test images out; 2 are the fewest"):
+    with pytest.raises(DataError, match="no class has enough images to hold test images out; at least 2 are needed"):
         load_data(f"folder:{tmp_path}")
 
 

@@ -243,7 +243,7 @@ def test_controls_change_the_run(opened):
     size.send_keys("500", Keys.TAB)
     assert state(browser)["settings"]["sizes"][5] == 150  # as many as there is room for
     Select(browser.find_element("id", "loss")).select_by_value("frame")
-    assert "the frame term leaves every sample one optimum of its own" in text(browser, "sentence")
+    assert "the frame term has a unique optimum for every sample" in text(browser, "sentence")
     Select(browser.find_element("id", "plan")).select_by_value("reshuffle")
     click(browser, "relu")
     assert text(browser, "verdict") == "does not apply without ReLU"

@@ -245,7 +245,7 @@ def test_a_loss_above_that_of_features_that_are_all_alike(losses, ending, cause)
     assert said.ending is ending
     assert causes(said) == [cause]
     if cause is Cause.MIXED:
-        assert f"the loss, {losses[-1]:.4f}, is far above that of features that are all alike, 3.0000" in (
+        assert f"the loss, {losses[-1]:.4f}, is far above the loss of identical features, 3.0000" in (
             said.causes[0].sentence
         )
         assert "a smaller lr" in said.causes[0].advice

@@ -229,7 +229,7 @@ def test_mean_cosine():
 
 
 def test_a_batch_of_one_class_is_no_cold_start():
-    """Its rows should be alike, and its floor is the loss of features that are all alike."""
+    """Its rows should be alike, and its floor is the loss of identical features."""
     criterion = make_task(small(batch_size=16)).criterion(torch.device("cpu"), 1)
     criterion.set_epoch(0)
     rows = F.normalize(torch.ones(16, 4) + 0.1 * torch.rand(16, 4, generator=torch.Generator().manual_seed(0)))
@@ -247,7 +247,7 @@ def test_a_cold_start_is_noticed_after_a_hundred_steps(tmp_path):
     assert "(mean cosine of two rows " in note
     assert Cause.COLD_START in [likely.cause for likely in outcome.diagnosis.causes]
     advice = next(likely.advice for likely in outcome.diagnosis.causes if likely.cause is Cause.COLD_START)
-    assert "".join(map(str, advice)) == "loss='frame', which has no such plateau, or more epochs"
+    assert "".join(map(str, advice)) == "loss='frame', which starts without this plateau, or more epochs"
     notes.clear()
     outcome = train(small(epochs=12, batch_size=16, loss="frame"), tmp_path / "warm", noted(notes))
     assert not [note for note in notes if "cold start" in note]
@@ -307,7 +307,7 @@ def test_a_linear_classifier_has_no_certificate(tmp_path, loss):
     page = file.getvalue().decode()
     assert "This run has no certificate" in page
     assert "linear classifier" in page
-    assert "of raw means" in page
+    assert "without normalisation" in page
     assert "Certified" not in page
 
 

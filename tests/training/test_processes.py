@@ -380,5 +380,5 @@ def test_more_processes_than_can_be_are_never_started(environment):
     assert find_processes(there).count == there
     assert find_processes(100_000, resumed=True).count == there
     for devices in (there + 1, 100_000):
-        with pytest.raises(OptionError, match=f"devices={devices} is more than there are: {there} "):
+        with pytest.raises(OptionError, match=f"devices={devices} exceeds the {there} "):
             find_processes(devices)

@@ -108,7 +108,7 @@ def test_collapse_is_still_falling():
     [
         ({"epochs": 30}, Ending.FALLING, Cause.STILL_FALLING, "the distance to the frame is", "more epochs"),
         ({"epochs": 30, "temperature": (0.1, 0.5)}, Ending.FALLING, Cause.STILL_FALLING, "the distance", "more epochs"),
-        ({"epochs": 3}, Ending.HARDLY_BEGUN, Cause.HARDLY_BEGUN, "the loss has gone ", "more epochs"),
+        ({"epochs": 3}, Ending.HARDLY_BEGUN, Cause.HARDLY_BEGUN, "the loss has covered ", "more epochs"),
         ({"epochs": 5, "lr": 30.0}, Ending.ALIKE, Cause.LARGE_LR, "lr=30.0 is large", "lr=0.1"),
         ({"epochs": 5, "lr": 1e-5}, Ending.HARDLY_BEGUN, Cause.SMALL_LR, "lr=1e-05 is small", "lr=0.1"),
         ({"epochs": 30, "temperature": 5.0}, None, Cause.TOO_HOT, "temperature 5 is far above 0.56", "0.1"),

@@ -50,7 +50,7 @@ class Certificate:
         absent: Number of samples that are in no batch; `absent_samples` are their indices.
         additions_to_connect: Number of samples that `repair` adds to connect every class, which is minimal if batches
             are disjoint. Class pairs that do not meet may need more. With a frame term, the samples in no batch.
-        frame: Whether the loss has a frame term, which leaves each sample one optimum of its own, if there are at least
+        frame: Whether the loss has a frame term, which has a unique optimum for each sample, if there are at least
             two classes.
     """
 
@@ -140,11 +140,11 @@ class Certificate:
         if self.holds:
             features = f"with non-negative features of at least {len(self.classes)} dimensions"
             if self._by_frame:
-                each = "the frame term leaves every sample one optimum of its own"
+                each = "the frame term has a unique optimum for every sample"
                 return f"Certified: {features}, {each}, and every sample is in a batch."
             return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
         if self._by_frame:
-            return f"Not certified: {self.reasons()}, where the frame term would act. Add them to any batch."
+            return f"Not certified: {self.reasons()}; the frame term never reaches them. Add them to any batch."
         count = self.additions_to_connect
         broken = any(report.components > 1 for report in self.classes)
         cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
@@ -160,7 +160,7 @@ class Certificate:
             worst = max(broken, key=lambda report: report.components)
             reasons.append(f"class {worst.name} splits into {worst.components} components")
             if len(broken) > 1:
-                reasons.append(f"{len(broken)} classes are disconnected in all")
+                reasons.append(f"{len(broken)} classes are disconnected in total")
         if self.absent:
             reasons.append(self._named_absent())
         missing = np.argwhere(np.triu(~self._scan.met))
@@ -169,7 +169,7 @@ class Certificate:
             how = "share batches only as singletons" if self._scan.touched[tuple(missing[0])] else "never meet"
             reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
             if len(missing) > 1:
-                reasons.append(f"{len(missing)} class pairs are not pushed apart in all")
+                reasons.append(f"{len(missing)} class pairs are not pushed apart in total")
         return "; ".join(reasons)
 
     def _named_absent(self) -> str:
@@ -251,7 +251,7 @@ def certify(
         >>> certify(labels, [[0, 1, 2, 3]]).holds
         True
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
-        Not certified: class 0 splits into 2 components; 2 classes are disconnected in all; classes 0 and 1 ...
+        Not certified: class 0 splits into 2 components; 2 classes are disconnected in total; classes 0 and 1 ...
     """
     views = getattr(batches, "views", 1) if views is None else views
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None

@@ -1,11 +1,9 @@
 """Labels and features that come in, checked line by line, and files that go out, whole or not at all."""
 
 import os
-from array import array
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -26,7 +24,6 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
 _ROWS, _VALUES = 8192, 2**22  # at most, that are in memory at a time
-_MOST_NAMES = 2**20  # in a text, where each takes a few hundred bytes until all are known
 _NAME_BYTES = 2**27  # that names from text may take as an array, in addition to twice their file
 # As numpy names them, with or without a byte order, and as safetensors does.
 _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
@@ -71,14 +68,14 @@ def _numpy_labels(path: Path) -> NDArray[Any]:
 
 def _text_labels(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Labels with the numbers of their lines; blank lines at the end are left out."""
-    blank = None
+    blank = 0
     for number, line in enumerate(lines, start=1):
-        if line.strip():
-            if blank is not None:
-                yield blank, ""
-            yield number, line
-        elif blank is None:
-            blank = number
+        if not line.strip():
+            blank = blank or number
+            continue
+        if blank:
+            yield blank, ""
+        yield number, line
 
 
 def _csv_labels(lines: IO[str], column: str | None, path: Path) -> Iterator[tuple[int, str]]:
@@ -102,28 +99,23 @@ def _csv_labels(lines: IO[str], column: str | None, path: Path) -> Iterator[tupl
 
 def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[Any]:
     """Labels from text. Each name is kept once, because millions of strings take far more memory than their file."""
-    numbers_of: dict[str, int] = {}
-    rows = array("i")
-    for line, label in labels:
-        label = label.strip()
+    names: dict[str, str] = {}
+    rows: list[str] = []
+    for line, text in labels:
+        label = text.strip()
         if not label:
             raise InputError(f"{path}, line {line}: the label is missing")
-        rows.append(numbers_of.setdefault(label, len(numbers_of)))
-        if len(numbers_of) > _MOST_NAMES:
-            raise InputError(f"{path}: more than {_MOST_NAMES} different labels, which is the limit for text")
-    names = np.array(list(numbers_of), dtype=object)
+        rows.append(names.setdefault(label, label))
     with suppress(ValueError, OverflowError):
-        numbers = [int(name) for name in numbers_of]
-        if all(str(number) == name for number, name in zip(numbers, numbers_of, strict=True)):  # 01 and 1 are two names
-            names = np.array(numbers, dtype=np.int64)
-    if names.dtype == object and len(names):
-        longest = max(numbers_of, key=len)
-        # An array of strings has room for the longest in every row.
-        if 4 * len(longest) * (len(rows) + len(numbers_of)) > _NAME_BYTES + 2 * path.stat().st_size:
-            much = f"{len(longest)} characters, too many for an array of {len(rows)} labels; shorten it"
-            raise InputError(f"{path}: the label {brief(longest, 40)!r} has {much}")
-        names = names.astype(str)
-    return np.asarray(names[np.frombuffer(rows, np.intc)])
+        numbers = {name: int(name) for name in names}
+        if all(str(number) == name for name, number in numbers.items()):  # 01 and 1 are two names
+            return np.array([numbers[row] for row in rows], dtype=np.int64)
+    longest = max(names, key=len)
+    # An array of strings has room for the longest in every row.
+    if 4 * len(longest) * len(rows) > _NAME_BYTES + 2 * path.stat().st_size:
+        much = f"{len(longest)} characters, too many for an array of {len(rows)} labels; shorten it"
+        raise InputError(f"{path}: the label {brief(longest, 40)!r} has {much}")
+    return np.array(rows)
 
 
 @dataclass(frozen=True)
@@ -152,17 +144,17 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
 
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"{path}: a classifier must be a file .safetensors or .npz, with the arrays weight and bias")
-    parts: dict[str, Any] = {}
+    names = ("weight", "bias")
     with _reading(path):
-        for name, stored in _stored(path, ("weight", "bias")).items():
-            shape, dtype, read = stored
-            expected = [classes, dim] if name == "weight" else [classes]
-            if list(shape) != expected or str(dtype).lstrip("<>") not in _DTYPES:
-                must = f"{name} must be floating point of shape {expected}, for {classes} classes and {dim} dimensions"
-                raise InputError(f"{path}: {must}, not {dtype} of {brief(list(shape), 60)}")
-            parts[name] = _tensor(read())
+        if path.suffix == ".npz":
+            parts = {name: _tensor(array) for name, array in read_arrays(path, names).items()}
+        else:
+            tensors: Any = open_tensors(path)
+            parts = {name: tensors.get_tensor(name) for name in names if name in tensors.keys()}  # noqa: SIM118
     if "weight" not in parts:
         raise InputError(f"{path}: there is no array 'weight'")
+    if not all(part.is_floating_point() for part in parts.values()):
+        raise InputError(f"{path}: weight and bias must be floating point")
     try:
         return LinearClassifier.of(parts["weight"], parts.get("bias"), classes, dim)
     except ValueError as error:
@@ -173,15 +165,6 @@ def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Read the arrays of an `.npz` file that have one of these names."""
     with _reading(path):
         return {name: stored.read() for name, stored in named_arrays(path, names).items()}
-
-
-def _stored(path: Path, names: Iterable[str]) -> dict[str, tuple[Any, Any, Callable[[], Any]]]:
-    """Shape, dtype and a function that reads, of the arrays of a file that have these names."""
-    if path.suffix == ".npz":
-        return {name: (array.shape, array.dtype, array.read) for name, array in named_arrays(path, names).items()}
-    file: Any = open_tensors(path)
-    slices = {name: file.get_slice(name) for name in names if name in file.keys()}  # noqa: SIM118
-    return {name: (part.get_shape(), part.get_dtype(), partial(file.get_tensor, name)) for name, part in slices.items()}
 
 
 def _npy(path: Path, _: str | None) -> FeatureFile:

@@ -20,14 +20,14 @@ class PlanOptions:
     scheme: Scheme = "reshuffle"
     """How batches are made; full is one batch of all samples."""
     batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
-    """Rows of a batch, for every scheme but full."""
+    """Samples per batch, for every scheme but full."""
     power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
-    """With --scheme weighted, classes have rows in proportion to their size to this power: 0 equally many, 1 as in the
-    data (default: 0.5)."""
+    """With --scheme weighted, rows are sampled in proportion to class size^POWER (default: 0.5; 1 samples as in the
+    data, 0 all classes equally often)."""
     binding: Binding = "none"
-    """What is added to each batch."""
+    """Examples that bind each batch; fixed adds the same example of each class."""
     epochs: int = 1
-    """Number of epochs whose batches are taken together."""
+    """Take the batches of this many epochs together."""
     seed: int = 0
     """Seed of everything that is random."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields, is_dataclass, make_dataclass
 from functools import partial
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 
 import tyro
 
@@ -102,21 +102,27 @@ def _shown(value: Any) -> str:
 
 
 def _parser(name: str, kind: Any) -> Any:
-    """How the words of a user become a value, where tyro has no way of its own."""
+    """How the words of a user become a value, where tyro has no way of its own, or names None among the choices."""
     if isinstance(kind, type) and issubclass(kind, Ramp):
         return _spec(_RAMPS.get(name, "WEIGHT[:WEIGHT]"), partial(_parse_ramp, kind=kind))
     if name == "size":
         return _spec("N|HxW", _parse_size)
-    return _spec("fit|LAMBDA", _parse_adjust) if name == "adjust" else None
+    if name == "adjust":
+        return _spec("fit|LAMBDA", _parse_adjust)
+    for each in (kind, *get_args(kind)):
+        if get_origin(each) is Literal:
+            return _spec(f"{{{','.join(get_args(each))}}}", lambda words: words[0], get_args(each))
+    return None
 
 
-def _spec(metavar: str, parse: Any) -> Any:
+def _spec(metavar: str, parse: Any, choices: tuple[str, ...] | None = None) -> Any:
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
         instance_from_str=parse,
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
+        choices=choices,
     )
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
-from orthoframe.errors import Call, InputError, OrthoframeError, Part, brief, spelled
+from orthoframe.errors import Call, OrthoframeError, Part, brief, needs_extra, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import EpochRecord
@@ -103,10 +103,8 @@ def _epoch_words(records: Sequence[EpochRecord]) -> str:
 
 def _curves(path: Path) -> Callable[[EpochRecord], None]:
     """Write each number of an epoch for TensorBoard."""
-    try:
+    with needs_extra("--tensorboard", "tensorboard"):
         from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise InputError("--tensorboard needs the package tensorboard: pip install 'orthoframe[tensorboard]'") from None
     writer: Any = None
 
     def on_epoch(record: EpochRecord) -> None:
@@ -126,7 +124,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
     channels, height, width = task.train.image_shape
     size = len(task.train) * channels * height * width / 2**30
-    streamed = "" if task.train.held else f" ({size:.1f} GiB, read when they are needed)"
+    streamed = "" if task.train.held else f" ({size:.1f} GiB, streamed)"
     kept = f" of {task.images:,}" if len(task.train) < task.images else ""
     print(
         f"{settings.images.data}: {len(task.train):,}{kept} images of {height} x {width} pixels{streamed}, "
@@ -136,7 +134,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
         f"precision {settings.machine.precision}"
     )
     if task.validation is not None:
-        print(f"{len(task.validation):,} more images are for validation, {len(task.test):,} for the test at the end.")
+        print(f"{len(task.validation):,} more images for validation, and {len(task.test):,} for the test at the end.")
     if settings.batches.scheme == "weighted":
         shares, chances = task.shares(), task.plan.chances()
         print(
@@ -145,7 +143,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
             f"{chances.min():.3g} to {chances.max():.3g} times per epoch on average."
         )
     if settings.objective.has_certificate:
-        print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} of batches)")
+        print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} checked)")
     if floor is not None:
         below = "" if task.encoder.nonnegative else "; features that may be negative can go below it"
         print(f"The floor of the loss is {floor:.6f}{below}.")
@@ -160,22 +158,20 @@ def _print_result(result: training.RunResult) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
     if evaluation.raw_delta_of is not None:
-        table.add_row("without normalisation", f"{evaluation.raw_delta_of:.4g} (above: with)")
+        table.add_row("Delta_GM without normalisation", f"{evaluation.raw_delta_of:.4g} (above: with)")
     table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
     table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
     if evaluation.adjust:
         fitted = ", fitted on validation images" if result.settings.evaluation.adjust == "fit" else ""
-        table.add_row("adjustment for class sizes", f"{evaluation.adjust:.4g} (lambda{fitted})")
+        table.add_row("logit adjustment", f"{evaluation.adjust:.4g} (lambda{fitted})")
     if evaluation.validation is not None:
         table.add_row(
             "balanced validation accuracy", f"{evaluation.validation.balanced:.4f}{evaluation.validation.over()}"
         )
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
     if evaluation.calibration_error is not None:
-        table.add_row(
-            "expected calibration error", f"{evaluation.calibration_error:.4f} (test images; 0: perfectly calibrated)"
-        )
+        table.add_row("expected calibration error", f"{evaluation.calibration_error:.4f} (0: perfectly calibrated)")
     table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
@@ -187,7 +183,7 @@ def _print_result(result: training.RunResult) -> None:
 
 
 def _print_classes(test: Accuracy, confusion: Confusion | None) -> None:
-    """Test accuracies of all classes, or of the worst ones of many; and which classes are taken for which."""
+    """Test accuracies of all classes, or of the worst ones of many; and the largest confusions."""
     if confusion is None:
         return
     rows = list(zip(confusion.names, test.by_class, confusion.rows, strict=True))

@@ -40,8 +40,8 @@ class EmbedCommand:
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """The folder of the features; one that has other features is refused."""
     fit: Fit | None = None
-    """How images get the size that the backbone needs: crop the margins, pad with white, or stretch (default: crop; for
-    a run the way it was trained)."""
+    """How images are resized for the backbone: crop the margins, pad with white, or stretch (default: crop; for a run,
+    as in its training)."""
     batch_size: int = 64
     """Images per forward pass."""
     shard_size: int = 4096
@@ -53,7 +53,7 @@ class EmbedCommand:
     device: str = "auto"
     """The device: auto (a GPU if there is one), cpu, cuda, cuda:1 and so on."""
     path_column: str = "path"
-    """The column of a csv:FILE with the paths of images, relative to the file."""
+    """The column of a csv:FILE with the paths of images, which are relative to the file."""
     label_column: str = "label"
     """The column with the classes."""
     split_column: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -94,7 +94,7 @@ class EmbedCommand:
         who = f"process {process.rank} of {process.count}: " if process.count > 1 else ""
         print(f"{who}{result.written} of {result.shards} shards written now", flush=True)
         if result.missing:
-            print(f"{who}{result.missing} are not there yet: other processes write them, or the same command does")
+            print(f"{who}{result.missing} shards are missing: other processes write them, or run the command again")
             return 0
         good = result.rows - len(result.failed)
         print(f"{self.out}: {good} of {result.rows} images, {result.dim} features each")

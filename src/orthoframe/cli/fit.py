@@ -83,8 +83,8 @@ class FitCommand:
     def run(self) -> int:
         """Fit and report, or classify."""
         if (self.out is None) == (self.apply is None):
-            advice = "; give one of them, to fit a classifier or to use one"
-            raise InputError(Option("out"), " or ", Option("apply"), advice)
+            out, apply = Option("out", "FOLDER"), Option("apply", "FOLDER")
+            raise InputError("give ", out, " to fit a classifier, or ", apply, " to use one")
         table = read_table(self.features, self.labels, key=self.key, column=self.column)
         if self.apply is not None:
             return self._classify(table, self.apply)
@@ -187,7 +187,7 @@ def _read_archive(path: Path) -> EmbeddingTable:
         return tables[0]
     labels = [table.labels for table in tables if table.labels is not None]
     if len({table.rows.shape[1] for table in tables}) > 1 or len(labels) < len(tables):
-        raise InputError(f"{path}: x_train, x_test and so on must have as many columns, and y_train, y_test labels")
+        raise InputError(f"{path}: x_train, x_test and so on need equally many columns, and labels y_train, y_test")
     splits = [np.full(len(table.rows), name.removeprefix("x_")) for name, table in zip(present, tables, strict=True)]
     rows = np.concatenate([table.rows for table in tables])
     return EmbeddingTable(rows, np.concatenate(labels), splits=np.concatenate(splits))
@@ -239,7 +239,7 @@ def _split(
         if len(test):
             untrained = np.setdiff1d(labels[test], labels[train])
             if len(untrained):
-                raise InputError(f"class {untrained[0]} has rows to test on and none to train on")
+                raise InputError(f"class {untrained[0]} has test rows and no training rows")
             return train, test, f"rows marked as {part}"
     _, numbers = np.unique(labels[train], return_inverse=True)
     kept, held_out = hold_out(numbers, _HELD_OUT, seed)
@@ -289,9 +289,9 @@ def _lines(report: dict[str, Any]) -> list[str]:
     """The report, for a person."""
     classes, accuracy = report["classes"], report["accuracy"]
     trained, tested = (sum(entry[rows] for entry in classes) for rows in ("train_rows", "test_rows"))
-    lines = [f"{trained} rows of {len(classes)} classes to train on, {tested} held out ({report['held_out']})"]
+    lines = [f"{trained} training rows of {len(classes)} classes, {tested} held out ({report['held_out']})"]
     if accuracy is None:
-        lines.append("no class has a row to spare, so the accuracy is not known")
+        lines.append("no class has rows to hold out, so the accuracy is unknown")
     else:
         lines.append(f"balanced accuracy  {accuracy['balanced']:.4f} (overall {accuracy['overall']:.4f})")
         lines.append(f"worst class        {accuracy['worst']:.4f} (class {accuracy['worst_class']})")
@@ -299,7 +299,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
             width = max(len(str(entry["name"])) for entry in classes)
             for entry in classes:
                 rate = "   -  " if entry["accuracy"] is None else f"{entry['accuracy']:.4f}"
-                rows = f"{entry['test_rows']} ({entry['train_rows']} trained on)"
+                rows = f"{entry['test_rows']} ({entry['train_rows']} for training)"
                 lines.append(f"  {entry['name']!s:<{width}}  {rate}  of {rows}")
     for part, geometry in (
         ("training rows", report["geometry"]["train"]),
@@ -308,8 +308,5 @@ def _lines(report: dict[str, Any]) -> list[str]:
         if geometry is not None:
             delta = "unknown" if geometry["delta_of"] is None else f"{geometry['delta_of']:.4f}"
             lines.append(f"{part:<19}Delta_GM {delta}. {geometry['verdict']}")
-    lines.append(
-        "Delta_GM is the distance of the class means to an orthogonal frame: 0 is a frame, in which every class,"
-    )
-    lines.append("however rare, is at a right angle to all others; up to 0.05 counts as one.")
-    return lines
+    about = "the distance of the class means to an orthogonal frame: 0 is a frame, and up to 0.05 counts as one"
+    return [*lines, f"Delta_GM is {about}."]

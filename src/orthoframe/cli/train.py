@@ -26,8 +26,8 @@ _RUN_OPTIONS = {
     "goal": option(
         "goal",
         Goal,
-        "With the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that "
-        "cost.",
+        "Goal of the recipe accurate: accuracy, or frame, which settles onto the frame at the end and reports what "
+        "that costs.",
     ),
     "out": option("out", Path, "The run folder (default: a new one in runs/).", metavar="FOLDER"),
     "resume": option("resume", Path, "Continue the run in this folder, with its own settings.", metavar="FOLDER"),

@@ -17,7 +17,7 @@ from orthoframe.cli._files import PICTURES, check_output, write_figure
 from orthoframe.cli._plan import PlanOptions, check_repair
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError, Option, OptionError
-from orthoframe.options import TEMPERATURE, Denominator, check_count, check_margin, check_temperature
+from orthoframe.options import TEMPERATURE, Denominator, check_count
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,8 +123,6 @@ class UfmCommand:
         return 0 if solution.converged else 1
 
     def _check(self, counts: list[int], dim: int) -> None:
-        check_temperature(self.temperature)
-        check_margin(self.margin, self.denominator)
         check_count("epochs", self.plan.epochs)
         classes, rows = len(counts), sum(counts)
         if classes > _MOST_CLASSES or rows * dim > _MOST_ENTRIES:
@@ -176,7 +174,7 @@ def _warnings_as_lines() -> Iterator[None]:
 
 def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[str, float], relu: bool) -> str:
     def shown(value: float | None, form: str) -> str:
-        return "not known" if value is None else format(value, form)
+        return "unknown" if value is None else format(value, form)
 
     rows = {
         f"loss (mean over {'rows' if certificate.frame else 'anchors'})": f"{solution.loss:.12f}",
@@ -184,7 +182,7 @@ def _as_text(solution: "Solution", certificate: "Certificate", comparison: dict[
         "gap": shown(solution.gap, ".3e"),
     }
     if solution.bound is not None and math.isfinite(solution.bound):
-        rows[f"departure from a frame, {'of any row' if certificate.frame else 'in any batch'}"] = (
+        rows[f"deviation from a frame, {'any row' if certificate.frame else 'any batch'}"] = (
             f"at most {solution.bound:.1e}"
         )
     if comparison:

@@ -183,7 +183,7 @@ def divide(images: DataParts, *, name: str, validation: float, seed: int, fit: F
         if len(held_images):
             continue
         if groups is None:
-            raise DataError(f"{name}: no class has enough images to hold {part} images out; 2 are the fewest")
+            raise DataError(f"{name}: no class has enough images to hold {part} images out; at least 2 are needed")
         raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
     return Data(
         train=train,

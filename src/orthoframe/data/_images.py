@@ -202,7 +202,7 @@ class Normaliser:
     def of(cls, images: LabelledImages) -> "Normaliser":
         """Mean and standard deviation of all pixels of each channel; a constant channel is only centred."""
         if 0 in images.pixels.shape:
-            raise ValueError("there are no pixels to take the mean of")
+            raise ValueError("there are no pixels to compute the mean of")
         # From the counts of 256 values: sums of integers are exact, whatever the order in which a device adds.
         histogram = torch.zeros(images.image_shape[0], 256, dtype=torch.int64)
         for part in images.batches(np.array_split(np.arange(len(images)), 1 + len(images) // _ROWS)):

@@ -156,7 +156,7 @@ def embed(
     failures = () if missing else _shards.read_failures(folder, manifest)
     if len(failures) == manifest.rows:
         _shards.remove(folder, manifest)
-        others = f"; so it is with all {len(failures)} images" if len(failures) > 1 else ""
+        others = f"; the same holds for all {len(failures)} images" if len(failures) > 1 else ""
         raise DataError(f"{failures[0]}{others}")
     return EmbedResult(
         rows=manifest.rows,

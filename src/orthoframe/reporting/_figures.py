@@ -291,8 +291,8 @@ def _font_with(letter: str) -> str | None:
 
 @cache
 def _letters_of(file: str) -> frozenset[str]:
-    """The letters of a font; none if it cannot be read, such as a font of colour pictures."""
+    """The printable letters of a font; none if it cannot be read, such as a font of colour pictures."""
     try:
-        return frozenset(map(chr, get_font(file).get_charmap()))
+        return frozenset(filter(str.isprintable, map(chr, get_font(file).get_charmap())))
     except (OSError, RuntimeError, ValueError):
         return frozenset()

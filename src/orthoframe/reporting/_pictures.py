@@ -109,7 +109,7 @@ class ClassBars:
 
 @dataclass(frozen=True)
 class ConfusionMap:
-    """Which classes the rows of each class were taken for; the worst class first."""
+    """How the rows of each class were classified; the worst class first."""
 
     classes: tuple[str, ...]
     rows: tuple[int, ...]
@@ -128,7 +128,7 @@ def confusion_map(confusion: "Confusion") -> ConfusionMap:
 
 
 def loss_curves(runs: Sequence["Run"]) -> Curves:
-    """The loss and its floor; for one run also the loss of features that are all alike."""
+    """The loss and its floor; for one run also the loss of identical features."""
     lines: list[Curve | None] = []
     for number, run in enumerate(runs):
         if len(runs) == 1:

@@ -176,7 +176,7 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
         for number, row in rows:
             where = f"{path}, line {number}"
             if row and len(row) != len(header):
-                raise InputError(f"{where}: the header has {len(header)} fields, and the line has not")
+                raise InputError(f"{where}: the header has {len(header)} fields, and this line another number")
             if row:
                 entries = {name: text for name, text in zip(header, row, strict=True) if text.strip()}
                 record = _decoded(convert, entries, where)

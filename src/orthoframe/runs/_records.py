@@ -19,7 +19,7 @@ class EpochRecord:
     loss: float  # the mean over the batches of the epoch, as are the next three
     floor: float | None = None
     gap: float | None = None
-    collapsed: float | None = None  # the loss of features that are all alike
+    collapsed: float | None = None  # the loss of identical features
     delta_of: float | None = None
     delta_etf: float | None = None
     beta_nc: float | None = None
@@ -35,7 +35,7 @@ class EpochRecord:
 
     @property
     def relative_gap(self) -> float | None:
-        """The gap divided by that of features that are all alike; None if there is nothing to learn."""
+        """The gap divided by the gap of identical features; None if there is nothing to learn."""
         if self.floor is None or self.collapsed is None:
             return None
         return Gap(self.loss, self.floor, self.collapsed).relative_gap
@@ -158,7 +158,7 @@ class Ending(Coded):
     STALLED = "stalled", "the run had stopped approaching the frame"
     HARDLY_BEGUN = "hardly-begun", "the loss has hardly begun to fall"
     ALIKE = "features-alike", "features are all alike"
-    MIXED = "classes-mixed", "the loss is above that of features that are all alike"
+    MIXED = "classes-mixed", "the loss is above the loss of identical features"
     NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
     NON_FINITE = "loss-not-finite", "the loss was not finite"
 
@@ -184,27 +184,27 @@ class Cause(Coded):
         "uncertified-so-far",
         "in the first {epochs} epochs (later ones were not checked): {certificate}",
     )
-    LARGE_LR = "large-lr", "{lr} is large, and the loss has gone only {percent:.0f} % of the way to its floor"
-    SMALL_LR = "small-lr", "{lr} is small, and the loss has gone only {percent:.0f} % of the way to its floor"
-    ALIKE = "features-alike", "the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}"
+    LARGE_LR = "large-lr", "{lr} is large, and the loss has covered only {percent:.0f} % of the way to its floor"
+    SMALL_LR = "small-lr", "{lr} is small, and the loss has covered only {percent:.0f} % of the way to its floor"
+    ALIKE = "features-alike", "the loss, {loss:.4f}, is about the loss of identical features, {collapsed:.4f}"
     COLD_START = (
         "cold-start",
-        "training has not begun: the loss, {loss:.4f}, is about that of features that are all alike, {collapsed:.4f}, "
+        "training has not begun: the loss, {loss:.4f}, is about the loss of identical features, {collapsed:.4f}, "
         "and rows are nearly parallel (mean cosine {cosine:.2f})",
     )
     MIXED = (
         "classes-mixed",
-        "the loss, {loss:.4f}, is far above that of features that are all alike, {collapsed:.4f}: images of one class "
+        "the loss, {loss:.4f}, is far above the loss of identical features, {collapsed:.4f}: images of a class "
         "are no closer to each other than to the others",
     )
     HARDLY_BEGUN = (
         "hardly-begun",
-        "the loss has gone {percent:.0f} % of the way from features that are all alike to its floor",
+        "the loss has covered {percent:.0f} % of the way from identical features to its floor",
     )
     TOO_HOT = (
         "temperature-too-high",
         "temperature {temperature:g} is far above {fastest:.2f}, at which features near the frame move fastest: it may "
-        "merge classes before they are told apart",
+        "merge classes before they are separated",
     )
     TOO_COLD = (
         "temperature-too-low",
@@ -217,8 +217,8 @@ class Cause(Coded):
         "features are averages of ReLU maps, which are rarely exactly zero and approach the frame slowly",
     )
     STILL_FALLING = "still-falling", "{quantity} is still falling"
-    SLOW = "slow", "{quantity} falls slowly, and nothing that can be checked explains it"
-    STALLED = "stalled", "{quantity} has stopped falling, and nothing that can be checked explains it"
+    SLOW = "slow", "{quantity} falls slowly, and no known cause explains it"
+    STALLED = "stalled", "{quantity} has stopped falling, and no known cause explains it"
     NOT_FINISHED = "not-finished", "the run was interrupted, or is still running"
     NON_FINITE = "loss-not-finite", "the loss was not finite"
 

@@ -15,7 +15,7 @@ from orthoframe.training._fields import Ramp, TemperatureSchedule
 
 PARALLEL = 0.9
 """The mean cosine of two rows above which features are nearly all alike."""
-_COLD = 0.95  # of the way from the floor to the loss of features that are all alike
+_COLD = 0.95  # of the way from the floor to the loss of identical features
 _NOTHING = Ramp(0.0, 0.0)
 
 
@@ -99,7 +99,7 @@ class Criterion:
         return range(len(self._keys[0])) if self._keys else None
 
     def is_cold(self, loss: float, rows: Tensor, labels: Tensor) -> tuple[float, float] | None:
-        """Whether training has not begun: the loss of features that are all alike, and the mean cosine of two rows.
+        """Whether training has not begun: the loss of identical features, and the mean cosine of two rows.
 
         Args:
             loss: Of a batch.
@@ -107,7 +107,7 @@ class Criterion:
             labels: Of the whole batch.
 
         Returns:
-            Both numbers if the loss is about that of features that are all alike, and rows are nearly parallel.
+            Both numbers if the loss is about the loss of identical features, and rows are nearly parallel.
         """
         if not self.has_floor:
             return None

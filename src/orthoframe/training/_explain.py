@@ -28,10 +28,10 @@ _NAMES: dict[Column, str] = {
     "beta_nc": "beta_NC",
     "gap": "the gap above the floor",
 }
-# Fractions of the way from features that are all alike to the floor: about none, half, and so much that the rest of the
+# Fractions of the way from identical features to the floor: about none, half, and so much that the rest of the
 # way shows in the distance to the frame and no longer in the loss.
 _ALIKE, _BEGUN, _NEAR = 0.05, 0.5, 0.9
-# The loss is above that of features that are all alike by this fraction of the way.
+# The loss is above the loss of identical features by this fraction of the way.
 _MIXED = -0.1
 # Exponents of the summed learning rate: twice as many epochs would take off a fifth, or 3 per cent.
 _FALLING, _SLOW = 0.3, 0.05
@@ -101,7 +101,7 @@ def _at_start(done: float) -> Ending:
 def _progress(records: Sequence[EpochRecord], column: Column, settings: Settings) -> Ending:
     """How a column falls at the end of a run: falling, slow or stalled.
 
-    The gap is taken relative to that of features that are all alike. Fewer than two values count as falling.
+    The gap is taken relative to the gap of identical features. Fewer than two values count as falling.
     """
     sums = summed_rates(records)
     values = [record.relative_gap if column == "gap" else getattr(record, column) for record in records]
@@ -147,7 +147,7 @@ def _large_lr(settings: Settings, done: float) -> list[LikelyCause]:
 
 
 def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: Geometry) -> LikelyCause:
-    """The loss is still near that of features that are all alike."""
+    """The loss is still near the loss of identical features."""
     percent, lr = 100 * max(0.0, done), settings.schedule.lr
     losses = {"loss": last.loss, "collapsed": last.collapsed}
     if lr < _USUAL_LR / _FAR:
@@ -158,7 +158,7 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: 
     cosine = _mean_cosine(geometry)
     if done < _ALIKE and cosine > PARALLEL:
         remedy = settings.cold_start_remedy()
-        advice = _MORE_EPOCHS if remedy is None else (remedy, ", which has no such plateau, or ", *_MORE_EPOCHS)
+        advice = _MORE_EPOCHS if remedy is None else (remedy, ", which starts without this plateau, or ", *_MORE_EPOCHS)
         return LikelyCause(Cause.COLD_START, advice, {**losses, "cosine": cosine})
     if done < _ALIKE:
         return LikelyCause(Cause.ALIKE, (*_MORE_EPOCHS, ", or another ", Option("lr")), losses)

@@ -40,10 +40,10 @@ class EncoderSettings(Group):
     init: Path | None = usual(None)
     """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
     head: Head = usual()
-    """What precedes the activation; with none, averages of ReLU maps approach the frame far more slowly (default:
+    """A linear layer before the activation, or none, with which features approach the frame far more slowly (default:
     linear; none for losses of a linear classifier)."""
     head_norm: HeadNorm = usual("none")
-    """A BatchNorm between the linear layer and the activation, which spreads the first features."""
+    """BatchNorm between the linear layer and the activation, which spreads the features early in training."""
     features: int | None = usual()
     """Dimensions of the features, with a linear head (default: those of the encoder; for your own images and the frame
     term at least 128, and two per class)."""
@@ -84,10 +84,10 @@ class BatchSettings(Group):
     scheme: Scheme = usual("reshuffle")
     """How samples are drawn and cut into batches."""
     power: float | None = usual(None, least=0, most=1)
-    """With the scheme weighted: a class has a share of the rows proportional to its size to this power (default: 0.5;
-    1 is as often as it is there, 0 every class equally often)."""
+    """With the scheme weighted: rows are sampled in proportion to class size^POWER (default: 0.5; 1 samples as in the
+    data, 0 all classes equally often)."""
     binding: Binding = usual("fixed")
-    """What is added to each batch; fixed: the same example of each class."""
+    """Examples that bind each batch; fixed adds the same example of each class."""
     bound_classes: int | None = usual(None)
     """Bind only the first N classes (default: all)."""
     bound_examples: int = usual(1)
@@ -95,7 +95,7 @@ class BatchSettings(Group):
     batch_size: int = usual(128)
     """Samples per batch, before binding; with the scheme weighted at most, in batches of equal size."""
     views: int = usual(1)
-    """Augmented views of each sample in a batch; one while images are not augmented."""
+    """Augmented views of each sample in a batch; 1 in epochs without augmentation."""
 
     @classmethod
     def of(cls, plan: "BatchPlan") -> Self:
@@ -134,14 +134,14 @@ class ScheduleSettings(Group):
     lr: float = usual(0.1, above=0, below=BEYOND)
     """Peak learning rate of SGD with Nesterov momentum 0.9."""
     backbone_lr: float | None = usual(least=0, below=BEYOND)
-    """Peak learning rate of the backbone; 0 freezes it (default: lr; 0 with a backbone of others)."""
+    """Peak learning rate of the backbone; 0 freezes it (default: as lr; 0 with backbone)."""
     lr_schedule: LearningRateSchedule = usual("cosine")
-    """How the learning rate falls: cosine or step (by ten after each third), or linear, which does not restart; a
-    warm-up of 5 % comes before cosine and linear."""
+    """Learning-rate schedule: cosine or linear after a warm-up of 5 %, or step (divided by 10 after each third); linear
+    does not restart."""
     weight_decay: float = usual(5e-4, least=0, below=BEYOND)
     """L2 penalty on the weights."""
     clean_fraction: float = usual(0.4, least=0, below=1)
-    """The last fraction of the epochs, in which images are not augmented and the learning-rate schedule restarts."""
+    """Final fraction of the epochs, without augmentation; the learning-rate schedule restarts there."""
 
     def check(self) -> None:
         super().check()
@@ -187,10 +187,10 @@ class EvaluationSettings(Group):
     """Logit adjustment: score - lambda log(class share); fit tunes lambda on validation images (default: fit if there
     are any, else 0)."""
     probe: bool = usual(False)
-    """Predict with a balanced linear classifier of the encoder's features before the head, fitted at the end; for
-    classes of a few images that have settled onto the frame."""
+    """Predict with a balanced linear probe on the features before the head, fitted after training; for classes of a few
+    images whose features have settled onto the frame."""
     measure_every: int | None = usual(None)
-    """Epochs between two measurements of the geometry (default: about forty measurements in all)."""
+    """Measure the geometry every N epochs (default: about 40 measurements in all)."""
 
     def check(self) -> None:
         super().check()
@@ -211,7 +211,7 @@ class MachineSettings(Group):
     compile: bool = usual(False)
     """Compile the encoder with torch.compile."""
     seed: int = usual(0, least=0)
-    """Decides everything that is random."""
+    """Seed of everything that is random."""
 
     def check(self) -> None:
         super().check()

@@ -34,15 +34,15 @@ class ImageSettings(Group):
     validation: float = usual(least=0, below=1)
     """Fraction of training images held out for validation (default: 0.1 of your own, none of others)."""
     imbalance: Imbalance = usual()
-    """Which classes are made small (default: none for your own images, step for the benchmark sets)."""
+    """Imbalance profile of the classes (default: none for your own images, step for the benchmark sets)."""
     ratio: float = usual(10.0, least=1)
-    """Size of the largest class divided by that of the smallest, where classes are made small."""
+    """Imbalance ratio: size of the largest class divided by the size of the smallest."""
     majority: int | None = usual(None)
     """Samples of the largest class (default: all)."""
     test_images: int | None = usual(None)
     """Test images per class (default: all)."""
     augment: bool = usual(True)
-    """Shift images at random; photographs and clothes of the benchmark sets are also flipped."""
+    """Augment images by random shifts; photographs and clothes of the benchmark sets are also flipped."""
     flip: bool = usual(False)
     """Also flip images horizontally at random; photographs and clothes of the benchmark sets are flipped anyway."""
 
@@ -164,7 +164,8 @@ class BenchmarkImages(ImageSettings):
     usual_imbalance = "step"
 
     data_dir: Path | None = usual(None)
-    """Where data is looked for, and downloaded to (default: ORTHOFRAME_DATA, or the user's cache)."""
+    """Folder of the benchmark sets, and where missing ones are downloaded to (default: ORTHOFRAME_DATA, or the user's
+    cache)."""
 
     def check(self) -> None:
         super().check()
@@ -221,14 +222,14 @@ class ImageFiles(OwnImages):
     examples: ClassVar[tuple[Part, ...]] = (Option("data", "folder:PATH"), " or csv:FILE")
 
     size: tuple[int, int] | None = usual(None)
-    """Height and width that image files get (default: chosen from them)."""
+    """Resize image files to this height and width (default: chosen from the files)."""
     fit: Fit = usual("pad")
-    """How image files get their size: pad (nothing is lost or distorted), crop or stretch."""
+    """How image files are resized: pad (nothing is lost or distorted), crop or stretch."""
     workers: int | None = usual(None, least=0)
     """Processes that decode image files (default: one per core)."""
     memory: float | None = usual(None, least=0)
     """Hold decoded images in memory if they fit into this many GiB; otherwise stream them (default: a quarter of
-    all)."""
+    the memory)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -258,7 +259,7 @@ class TableImages(ImageFiles):
     examples = (Option("data", "csv:FILE"),)
 
     path_column: str = usual("path")
-    """In a CSV file, the column of image files, relative to it."""
+    """In a CSV file, the column of image files, whose paths are relative to the CSV file."""
     label_column: str = usual("label")
     """In a CSV file, the column of class names."""
     split_column: str | None = usual(None)

@@ -97,7 +97,7 @@ class Objective(Group):
         return (Option("bound_examples", bound_examples + 1),)
 
     def cold_start_remedy(self, has_batch_norm: bool) -> Option | None:
-        """What avoids the plateau at features that are all alike; `has_batch_norm`: or cannot have, in its head."""
+        """What avoids the plateau at identical features; `has_batch_norm`: or cannot have, in its head."""
         return None if has_batch_norm else Option("head_norm", "batch")
 
     def fastest_temperature(self, rows: float, image_share: float, row_share: float, num_classes: int) -> float | None:

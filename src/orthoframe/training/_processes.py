@@ -82,8 +82,8 @@ def find_processes(devices: int, resumed: bool = False) -> Processes:
         gpus = torch.cuda.device_count()
         most, kind = (gpus, "GPU") if gpus else (os.cpu_count() or 1, "CPU core")
         if devices > most and not resumed:
-            more = f" is more than there are: {most} {kind}{'' if most == 1 else 's'}; use fewer"
-            raise OptionError(Option("devices", devices), more)
+            limit = f" exceeds the {most} {kind}{'' if most == 1 else 's'} of this machine; use fewer"
+            raise OptionError(Option("devices", devices), limit)
         return Processes(LightningEnvironment(), min(devices, most))
     if per_node * nodes != count:
         raise TrainingError(

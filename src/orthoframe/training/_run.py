@@ -316,9 +316,9 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
     """What the user should know before the first step."""
     notes = loop.task.notes()
     if before is not None and before.processes != now.processes:
-        notes.append((f"the run was shared by {before.processes} processes before, and by {now.processes} now",))
+        notes.append((f"the run used {before.processes} processes before, and uses {now.processes} now",))
     if loop.local_statistics:
-        note = "BatchNorm statistics are per process, each of which has a part of every batch"
+        note = "BatchNorm statistics are computed in each process, from its part of a batch"
         notes.append((f"{note} ({now.processes} processes); SyncBatchNorm needs GPUs",))
     precision = loop.task.settings.machine.precision
     if precision_is_emulated(precision, now.device):

@@ -204,7 +204,7 @@ class Settings:
         return 1 if self.schedule.is_clean(epoch) else self.batches.views
 
     def cold_start_remedy(self) -> Option | None:
-        """What avoids the plateau at features that are all alike; None if everything known is on."""
+        """What avoids the plateau at identical features; None if everything known is on."""
         return self.objective.cold_start_remedy(self.encoder.head_norm != "none" or self.encoder.head == "none")
 
     @property

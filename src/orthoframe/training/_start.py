@@ -147,7 +147,7 @@ def check_checkpoint(checkpoint: Checkpoint, task: "Task") -> None:
     momentum = {str(number): weight for number, weight in enumerate(trained)}
     has_weights = _alike(checkpoint.weights, task.network().state_dict())
     if not has_weights or (checkpoint.momentum and not _alike(checkpoint.momentum, momentum)):
-        raise ValueError("its tensors are those of another encoder")
+        raise ValueError("its tensors belong to another encoder")
 
 
 def _alike(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> bool:

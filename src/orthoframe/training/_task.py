@@ -305,7 +305,7 @@ def _checked_plan(plan: BatchPlan, settings: Settings, train: LabelledImages) ->
     classes = torch.tensor(plan.labels.names)[torch.from_numpy(plan.labels.classes)]
     if not torch.equal(classes, train.labels.cpu()):
         raise OptionError(
-            f"the plan is not of these {len(train)} training images; make it of their labels, in their order"
+            f"the plan does not match these {len(train)} training images; make it from their labels, in order"
         )
     fewest = settings.views_in(settings.schedule.epochs - 1)
     if plan.views != fewest:
