@@ -146,8 +146,9 @@ class Certificate:
         if self._by_frame:
             return f"Not certified: {self.reasons()}, where the frame term would act. Add them to any batch."
         count = self.additions_to_connect
-        broken = any(report.components > 1 for report in self.classes)
-        cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
+        cost = ""
+        if any(report.components > 1 for report in self.classes):
+            cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class"
         return f"Not certified: {self.reasons()}. Bind the batches, or repair them{cost}."
 
     def reasons(self) -> str:

@@ -98,8 +98,13 @@ class BatchPlan:
             self._class_draws = ClassDraws(self.labels, self.power, key)
         self.weights = None if weights is None else self._checked_weights(weights)
         self._row_chances = None if self.weights is None else self.weights / self.weights.sum()
-        if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
-            extra = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
+        others = {
+            "drop_last": drop_last,
+            "bound_classes": bound_classes is not None,
+            "bound_examples": bound_examples > 1,
+        }
+        if binding == "present" and any(others.values()):
+            extra = next(name for name, is_set in others.items() if is_set)
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(extra))
         if isinstance(bound_classes, int | np.integer):
             if check_count("bound_classes", bound_classes) > k:
