@@ -12,7 +12,7 @@ BENCHMARKS := $(subst _,-,$(patsubst benchmarks/%.py,bench-%,$(filter-out benchm
 .PHONY: test check fuzz demo docs clean $(BENCHMARKS)
 
 test: check
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) $(if $(CI),--durations=20)
 
 check: .venv/test
 	$(BIN)/ruff check .

@@ -3,12 +3,12 @@
 Names are loaded when they are first used: importing the package loads little more than torch.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orthoframe._version import __version__
+from orthoframe._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from orthoframe._version import __version__ as __version__
     from orthoframe.batches import BatchPlan as BatchPlan
     from orthoframe.batches import PlanLoader as PlanLoader
     from orthoframe.batches import PlanSampler as PlanSampler
@@ -37,48 +37,14 @@ if TYPE_CHECKING:
     from orthoframe.ufm import gradient_flow as gradient_flow
     from orthoframe.ufm import predict_gram as predict_gram
     from orthoframe.ufm import solve_ufm as solve_ufm
-
-_ROOMS = {
-    "BatchPlan": "batches",
-    "PlanSampler": "batches",
-    "PlanLoader": "batches",
-    "certify": "batches",
-    "repair": "batches",
-    "coverage": "batches",
-    "epochs_to_certify": "batches",
-    "FrameHead": "encoders",
-    "supcon_loss": "losses",
-    "SupConLoss": "losses",
-    "make_frame": "losses",
-    "frame_loss": "losses",
-    "FrameLoss": "losses",
-    "frame_floor": "losses",
-    "frame_collapsed": "losses",
-    "loss_floor": "losses",
-    "collapsed_loss": "losses",
-    "angle_bound": "losses",
-    "decay_rate": "losses",
-    "fastest_temperature": "losses",
-    "measure": "geometry",
-    "ClassStatistics": "geometry",
-    "GeometryMetric": "geometry",
-    "NearestCentre": "geometry",
-    "explain": "geometry",
-    "solve_ufm": "ufm",
-    "predict_gram": "ufm",
-    "gradient_flow": "ufm",
-}
-
-__all__ = ["__version__", *_ROOMS]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'orthoframe' has no attribute {name!r}")
-    value = getattr(import_module(f"orthoframe.{_ROOMS[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+else:
+    _NAMES = {
+        "_version": "__version__",
+        "batches": "BatchPlan PlanSampler PlanLoader certify repair coverage epochs_to_certify",
+        "encoders": "FrameHead",
+        "losses": "supcon_loss SupConLoss make_frame frame_loss FrameLoss frame_floor frame_collapsed loss_floor "
+        "collapsed_loss angle_bound decay_rate fastest_temperature",
+        "geometry": "measure ClassStatistics GeometryMetric NearestCentre explain",
+        "ufm": "solve_ufm predict_gram gradient_flow",
+    }
+    __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

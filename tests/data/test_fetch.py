@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from orthoframe.data._fetch import download
+from orthoframe.data._sources import download
 from orthoframe.errors import DataError
 
 CONTENT = random.Random(0).randbytes(300_000)

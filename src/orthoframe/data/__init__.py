@@ -1,7 +1,7 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
 from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import READERS, DataParts, DataRequest, Progress, data_folder, load_data
+from orthoframe.data._datasets import list_files, load_data
 from orthoframe.data._from_torch import as_data
 from orthoframe.data._images import Data, LabelledImages, Normaliser
 from orthoframe.data._imbalance import (
@@ -12,8 +12,10 @@ from orthoframe.data._imbalance import (
     long_tail_counts,
     step_counts,
 )
-from orthoframe.data._listing import Columns, Listing, find_images, list_folder, list_table
+from orthoframe.data._listing import Columns, Listing, find_images
 from orthoframe.data._preparation import IMAGE_ENDINGS, Preparation
+from orthoframe.data._readers import READERS, DataParts, DataRequest
+from orthoframe.data._sources import Progress, data_folder
 from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
 from orthoframe.options import MOST_PIXELS
 
@@ -35,8 +37,7 @@ __all__ = [
     "Columns",
     "Listing",
     "find_images",
-    "list_folder",
-    "list_table",
+    "list_files",
     "hold_out",
     "Preparation",
     "IMAGE_ENDINGS",

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
+from orthoframe.data._sources import SOURCES
 from orthoframe.options import check_size
 
 
@@ -77,5 +78,5 @@ def default_augmentation(name: str, height: int) -> Augment:
         >>> default_augmentation("digits", 8)
         Augment(padding=1, flip=False)
     """
-    padding = height // 14 if name == "mnist" else height // 8
-    return Augment(padding, flip=name in ("cifar10", "cifar100", "fashion-mnist"))
+    source = SOURCES.get(name)
+    return Augment(height // 8, flip=False) if source is None else Augment(height // source.shift, source.flip)

@@ -1,31 +1,21 @@
-"""Data by its name: the table of readers, and images held out for testing and validation."""
+"""Data by its name, and images held out for testing and validation."""
 
 import math
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import VALIDATION_STREAM, hold_out
-from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, list_folder, list_table
+from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size
 from orthoframe.data._preparation import Preparation
-from orthoframe.data._readers import read_cifar, read_digits, read_idx_images, read_npz
-from orthoframe.data._sources import SOURCES
+from orthoframe.data._readers import READERS, DataParts, DataRequest
+from orthoframe.data._sources import Progress, unreported
 from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, fits_in_memory
 from orthoframe.errors import DataError, Option, OptionError
 from orthoframe.options import DATA_KINDS, Fit, check_count, check_image_size, check_number
-
-Progress = Callable[[str, int, int | None], None]
-"""Called with a file name, the bytes downloaded so far, and the total if it is known; or with a description of the work
-on image files, the number done, and their total."""
-
-_TEST_FRACTION = 0.2
 
 
 def load_data(
@@ -87,127 +77,72 @@ def load_data(
         (1347, 450, [1, 8, 8], ('0', '1', '2'))
     """
     check_count("seed", seed, 0)
+    check_reading(validation, size, memory)
+    kind, path = _kind_and_path(name)
+    request = DataRequest(
+        name=name,
+        path=path,
+        folder=folder,
+        size=size,
+        channels=channels,
+        fit=fit,
+        columns=columns or Columns(),
+        memory=memory,
+        workers=workers,
+        download=download,
+        progress=progress or unreported,
+    )
+    _refuse_unused(request, kind)
+    images = READERS[kind](request)
+    if isinstance(images, Listing):
+        check_unique(path, images)
+        images = _undecoded(images, request)
+    data = divide(images, name=name, validation=validation, seed=seed, fit=fit)
+    return data if data.train.held else _read_if_it_fits(data, request)
+
+
+def list_files(name: str, columns: Columns | None = None) -> Listing:
+    """The image files of data such as `folder:PATH`, none of them opened.
+
+    Raises:
+        DataError: If the name is unknown, its images are not in files of their own, or there are none.
+    """
+    kind, path = _kind_and_path(name)
+    request = DataRequest(name=name, path=path, columns=columns or Columns(), progress=unreported)
+    listing = READERS[kind](request)
+    if not isinstance(listing, Listing):
+        raise DataError(f"{name}: its images are not in files of their own")
+    return listing
+
+
+def check_reading(validation: float, size: tuple[int, int] | None, memory: float | None) -> None:
+    """Raise an `OptionError` for one of these that is out of range."""
     check_number("validation", validation, least=0, below=1)
     if size is not None:
         check_image_size(size)
     if memory is not None:
         check_number("memory", memory, least=0)
+
+
+def _kind_and_path(name: str) -> tuple[str, Path]:
     kind, _, path = name.partition(":")
     if kind == "dataset":
         raise DataError(f"{name} was passed from Python; pass it again: resume(..., data=...)")
     if kind not in READERS or bool(path) != bool(DATA_KINDS[kind].path):
-        names = [_usage(kind) for kind in READERS]
-        raise DataError(f"there is no data {name!r}; choose one of {', '.join(names[:-1])} or {names[-1]}")
-    request = DataRequest(
-        name=name,
-        path=Path(path).expanduser(),
-        folder=folder,
-        size=size,
-        channels=channels,
-        fit=fit,
-        columns=None if columns == Columns() else columns,
-        memory=memory,
-        workers=workers,
-        download=download,
-        progress=progress or (lambda task, done, total: None),
-    )
-    _refuse_unused(request, kind)
-    images = READERS[kind](request)
-    data = divide(
-        images.parts,
-        name=name,
-        validation=validation,
-        seed=seed,
-        fit=fit,
-        groups=images.groups,
-        left_out=images.left_out,
-        test_fraction=images.test_fraction,
-    )
-    return data if data.train.held else _read_if_it_fits(data, request)
+        *names, last = map(_usage, READERS)
+        raise DataError(f"there is no data {name!r}; choose one of {', '.join(names)} or {last}")
+    return kind, Path(os.path.expanduser(path))
 
 
-@dataclass(frozen=True, kw_only=True)
-class DataRequest:
-    """The arguments of `load_data`, for a reader."""
-
-    name: str
-    path: Path  # the part of the name after the colon
-    folder: str | os.PathLike[str] | None = None
-    size: tuple[int, int] | None = None
-    channels: int | None = None
-    fit: Fit = "pad"
-    columns: Columns | None = None
-    memory: float | None = None
-    workers: int | None = None
-    download: bool = True
-    progress: Progress
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class DataParts:
-    """The images that a reader returns.
-
-    Attributes:
-        parts: `train`, and perhaps `test` and `validation`.
-        groups: [n], the training images that stay together when some are held out; None if each stands alone.
-        left_out: Files in a folder that are not images of a class.
-        test_fraction: The fraction of each class to hold out if there are no test images.
-    """
-
-    parts: Mapping[str, LabelledImages]
-    groups: NDArray[Any] | None = None
-    left_out: tuple[str, ...] = ()
-    test_fraction: float = _TEST_FRACTION
-
-
-def _read_digits(request: DataRequest) -> DataParts:
-    # They are few: 20 % would leave 36 test images per class.
-    return DataParts(parts={"train": read_digits()}, test_fraction=0.25)
-
-
-def _read_benchmark(request: DataRequest) -> DataParts:
-    source, folder = SOURCES[request.name], data_folder(request.folder)
-    if source.missing(folder):
-        from orthoframe.data._fetch import fetch  # brings an HTTP client, which most runs do not need
-
-        fetch(request.name, source, folder, request.download, request.progress)
-    paths = [folder / source.folder / file for file in source.files]
-    if source.archive is None:
-        train = read_idx_images(paths[0], paths[1], source.classes)
-        test = read_idx_images(paths[2], paths[3], source.classes)
-    else:
-        train = read_cifar(paths[:-1], source.classes, source.coarse_classes)
-        test = read_cifar(paths[-1:], source.classes, source.coarse_classes)
-    return DataParts(parts={"train": train, "test": test})
-
-
-def _read_arrays(request: DataRequest) -> DataParts:
-    return DataParts(parts=dict(zip(("train", "test"), read_npz(request.path), strict=False)))
-
-
-def _read_folder(request: DataRequest) -> DataParts:
-    return _list_parts(list_folder(request.path), request)
-
-
-def _read_table(request: DataRequest) -> DataParts:
-    listing = list_table(request.path, request.columns or Columns())
-    check_unique(request.path, listing)
-    return _list_parts(listing, request)
-
-
-def _list_parts(listing: Listing, request: DataRequest) -> DataParts:
+def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     """Images of a list of files, none of them decoded yet."""
-    number, heads = len(listing.paths), []
-    for head in listing.heads():
-        heads.append(head)
-        if len(heads) % 64 == 0 or len(heads) == number:
-            request.progress("looking at images", len(heads), number)
+    heads = listing.heads(lambda done: request.progress("looking at images", done, len(listing.paths)))
     height, width = request.size or chosen_size([head.size for head in heads])
     channels = request.channels or (1 if all(head.grey for head in heads) else 3)
     preparation = Preparation((channels, height, width), request.fit)
     workers = available_cores() if request.workers is None else request.workers
     files = PreparedFiles(listing.paths, preparation)
-    pixels = StreamedPixels(files, np.arange(number), preparation.image_shape, workers)
+    pixels = StreamedPixels(files, np.arange(len(heads)), preparation.image_shape, workers)
     images = LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
     whole = len(listing.parts) == 1  # then a subset would only be a copy
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
@@ -215,20 +150,10 @@ def _list_parts(listing: Listing, request: DataRequest) -> DataParts:
     return DataParts(parts=parts, groups=groups, left_out=listing.left_out)
 
 
-READERS: dict[str, Callable[[DataRequest], DataParts]] = {
-    "digits": _read_digits,
-    **dict.fromkeys(SOURCES, _read_benchmark),
-    "folder": _read_folder,
-    "csv": _read_table,
-    "npz": _read_arrays,
-}
-"""The readers by kind of data; `orthoframe.options.DATA_KINDS` says which arguments have an effect on each."""
-
-
 def _refuse_unused(request: DataRequest, kind: str) -> None:
-    defaults = DataRequest(name="", path=request.path, progress=request.progress)
+    unused = DataRequest(name="", path=request.path, columns=Columns(), progress=request.progress)
     for option in ("folder", "size", "channels", "fit", "columns", "memory", "workers"):
-        if getattr(request, option) != getattr(defaults, option) and option not in DATA_KINDS[kind].takes:
+        if getattr(request, option) != getattr(unused, option) and option not in DATA_KINDS[kind].takes:
             *others, last = (_usage(each) for each in READERS if option in DATA_KINDS[each].takes)
             kinds = f"{', '.join(others)} and {last}" if others else last
             raise OptionError(Option(option), f" is for {kinds}, not for ", Option("data", request.name))
@@ -239,43 +164,34 @@ def _usage(kind: str) -> str:
     return f"{kind}:{path}" if path else kind
 
 
-def divide(
-    parts: Mapping[str, LabelledImages],
-    *,
-    name: str,
-    validation: float,
-    seed: int,
-    fit: Fit,
-    groups: NDArray[Any] | None = None,
-    left_out: tuple[str, ...] = (),
-    test_fraction: float = _TEST_FRACTION,
-) -> Data:
+def divide(images: DataParts, *, name: str, validation: float, seed: int, fit: Fit) -> Data:
     """Hold out test and validation images, as far as the data has none.
 
     Raises:
         DataError: If no class, or no group, is large enough.
     """
-    parts = dict(parts)
+    parts, groups = dict(images.parts), images.groups
     train, own_validation = parts["train"], "validation" in parts
     if "test" not in parts:
-        kept, held = hold_out(train.labels.numpy(), test_fraction, seed, groups)
+        kept, held = hold_out(train.labels.numpy(), images.test_fraction, seed, groups)
         parts["test"] = train.subset(held)
         train, groups = train.subset(kept), None if groups is None else groups[kept]
     if not own_validation and validation:
         kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION_STREAM)
         parts["validation"], train = train.subset(held), train.subset(kept)
-    for part, images in parts.items():
-        if not len(images) and groups is None:
+    for part, held_images in parts.items():
+        if len(held_images):
+            continue
+        if groups is None:
             raise DataError(f"{name}: no class has enough images to hold {part} images out; 2 are the fewest")
-        if not len(images):
-            raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
+        raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
     return Data(
         train=train,
         test=parts["test"],
         name=name,
         validation=parts.get("validation"),
         fit=fit,
-        left_out=left_out,
+        left_out=images.left_out,
         own_validation=own_validation,
     )
 
@@ -290,13 +206,3 @@ def _read_if_it_fits(data: Data, request: DataRequest) -> Data:
         return data.read(lambda done: request.progress(f"reading {images}", done, number))
     request.progress(f"{images} are streamed", number, number)
     return data
-
-
-def data_folder(folder: str | os.PathLike[str] | None = None) -> Path:
-    """The folder of benchmark sets: `folder`, else `ORTHOFRAME_DATA`, else one in the user's cache."""
-    chosen = folder or os.environ.get("ORTHOFRAME_DATA")
-    if chosen:
-        return Path(chosen).expanduser()
-    import pooch
-
-    return Path(pooch.os_cache("orthoframe"))

@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe.data._datasets import divide
+from orthoframe.data._datasets import check_reading, divide
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._listing import sorted_classes
 from orthoframe.data._preparation import Preparation
+from orthoframe.data._readers import DataParts
 from orthoframe.data._stream import StreamedPixels, available_cores, fits_in_memory
 from orthoframe.errors import DataError, Option, brief
-from orthoframe.options import Fit, check_count, check_image_size, check_number
+from orthoframe.options import Fit, check_count
 
 
 def as_data(
@@ -57,11 +58,7 @@ def as_data(
         >>> len(data.train), len(data.validation), len(data.test), data.train.classes
         (28, 4, 8, ('a', 'b'))
     """
-    check_number("validation", validation, least=0, below=1)
-    if size is not None:
-        check_image_size(size)
-    if memory is not None:
-        check_number("memory", memory, least=0)
+    check_reading(validation, size, memory)
     for part in (train,) if test is None else (train, test):
         if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
             raise DataError(f"{name}: a data set with a length and items is needed, not {type(part).__name__}")
@@ -85,7 +82,7 @@ def as_data(
         pixels = StreamedPixels(part, np.arange(len(names)), shape, workers)
         images.append(LabelledImages(pixels, torch.tensor([numbers[each] for each in names]), classes))
     named = dict(zip(("train", "test"), images, strict=False))
-    data = divide(named, name=f"dataset:{name}", validation=validation, seed=seed, fit=fit)
+    data = divide(DataParts(parts=named), name=f"dataset:{name}", validation=validation, seed=seed, fit=fit)
     return data.read() if fits_in_memory(sum(map(len, labels)) * math.prod(shape), memory) else data
 
 

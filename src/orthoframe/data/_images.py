@@ -81,13 +81,14 @@ class LabelledImages:
 
     def batches(self, batches: Sequence[NDArray[np.int64]], device: torch.device | None = None) -> Iterator[Tensor]:
         """The pixels `[b, channels, height, width]` of one list of positions after another, on a device."""
-        if isinstance(self.pixels, Tensor):
-            for batch in batches:
-                pixels = self.pixels.index_select(0, torch.from_numpy(batch).to(self.pixels.device))
-                yield pixels if device is None else pixels.to(device)
+        whole = self.pixels
+        parts: Iterator[Tensor]
+        if isinstance(whole, Tensor):
+            parts = (whole.index_select(0, torch.from_numpy(batch).to(whole.device)) for batch in batches)
         else:
-            for pixels in self.pixels.batches(batches):
-                yield pixels if device is None else pixels.to(device)
+            parts = whole.batches(batches)
+        for pixels in parts:
+            yield pixels if device is None else pixels.to(device)
 
     def subset(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> "LabelledImages":
         """The images at `indices`, in their order; all classes are kept, also those without images."""

@@ -4,7 +4,7 @@ import csv
 import glob
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class Listing:
         labels: int64, [n].
         classes: The names of the classes.
         parts: Positions of the images for `train`, `test` and `validation`; all for `train` without splits.
+        divided: Whether the data has splits of its own.
+        root: The folder to which names of files are relative.
         groups: [n], images that stay together; None if each stands alone.
         left_out: Files that are not directly in the folder of a class, or not images.
     """
@@ -56,25 +58,32 @@ class Listing:
     labels: NDArray[np.int64]
     classes: tuple[str, ...]
     parts: Mapping[str, NDArray[np.int64]]
+    divided: bool
+    root: Path
     groups: tuple[str, ...] | None = None
     left_out: tuple[str, ...] = ()
 
-    def heads(self) -> Iterator[ImageHead]:
+    def heads(self, progress: Callable[[int], None]) -> list[ImageHead]:
         """Size and colours of each file.
 
+        Args:
+            progress: Called with the number of files that were looked at.
+
         Raises:
-            DataError: At the end, if some of them cannot be read.
+            DataError: If some of them cannot be read, when all were tried.
         """
-        broken: list[str] = []
-        for path in self.paths:
+        heads, broken = [], []
+        for number, path in enumerate(self.paths, 1):
             try:
-                yield read_head(path)
+                heads.append(read_head(path))
             except DataError as error:
                 broken.append(str(error))
-                yield ImageHead((0, 0), True)
+            if number % 64 == 0 or number == len(self.paths):
+                progress(number)
         if broken:
             others = f"; {len(broken) - 1} more of {len(self.paths)} cannot be read either" if len(broken) > 1 else ""
             raise DataError(f"{broken[0]}{others}")
+        return heads
 
     def checksums(self) -> NDArray[np.uint64]:
         """A checksum of the content of each file; its size alone if the files are too large to be read for that."""
@@ -109,24 +118,15 @@ def list_folder(path: Path) -> Listing:
     """
     if not path.is_dir():
         raise DataError(f"{path}: no such folder")
-    folders: dict[str, Path] = {}
-    for folder in _folders(path):
-        kind = _PARTS.get(folder.name.lower(), "")
-        if kind and not _images(folder):
-            if kind in folders:
-                raise DataError(f"{folder} and {folders[kind].name} both name the {kind} images; keep one of them")
-            folders[kind] = folder
-    if "train" in folders and len(folders) > 1:
-        parts = {name: folders[name] for name in ("train", "test", "validation") if name in folders}
-    else:
-        parts = {"train": path}
+    parts = _part_folders(path)
     classes = tuple(folder.name for folder in _folders(parts["train"]))
     if not classes:
         raise DataError(f"{parts['train']}: expected a sub-folder of images for each class, and there is none")
     paths: list[Path] = []
     labels: list[int] = []
-    ends = [0]
-    for part in parts.values():
+    places: dict[str, NDArray[np.int64]] = {}
+    for name, part in parts.items():
+        first = len(paths)
         for folder in _folders(part):
             if folder.name not in classes:
                 names = brief(", ".join(classes))
@@ -136,29 +136,40 @@ def list_folder(path: Path) -> Listing:
                 _refuse_empty(path, part, folder)
             paths += images
             labels += [classes.index(folder.name)] * len(images)
-        ends.append(len(paths))
-    for part, first, last in zip(parts.values(), ends, ends[1:], strict=False):
-        if first == last:
+        if len(paths) == first:
             raise DataError(f"{part}: there is no sub-folder of images in it")
-    places: dict[str, NDArray[np.int64]] = {
-        name: np.arange(first, last) for name, first, last in zip(parts, ends, ends[1:], strict=False)
-    }
+        places[name] = np.arange(first, len(paths))
+    others = set(_visible_files(path)) - set(map(str, paths))
     return Listing(
         paths=tuple(paths),
         labels=np.array(labels, dtype=np.int64),
         classes=classes,
         parts=places,
-        left_out=_other_files(path, paths),
+        divided=len(parts) > 1,
+        root=path,
+        left_out=tuple(sorted(others)),
     )
 
 
-def _other_files(path: Path, images: Sequence[Path]) -> tuple[str, ...]:
-    """Files below a folder that are neither hidden nor among its images."""
-    visible = []
-    for place, folders, files in os.walk(path):
+def _part_folders(path: Path) -> dict[str, Path]:
+    """The folders of `train`, `test` and `validation`; the folder itself for `train` if it is not divided."""
+    folders: dict[str, Path] = {}
+    for folder in _folders(path):
+        part = _PARTS.get(folder.name.lower(), "")
+        if part and not _images(folder):
+            if part in folders:
+                raise DataError(f"{folder} and {folders[part].name} both name the {part} images; keep one of them")
+            folders[part] = folder
+    if "train" not in folders or len(folders) == 1:
+        return {"train": path}
+    return {part: folders[part] for part in ("train", "test", "validation") if part in folders}
+
+
+def _visible_files(path: Path | str, errors: list[OSError] | None = None) -> Iterator[str]:
+    """Files below a folder at any depth, without hidden ones; folders that cannot be read are collected as errors."""
+    for place, folders, files in os.walk(path, onerror=None if errors is None else errors.append):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        visible += [os.path.join(place, name) for name in files if not name.startswith(".")]
-    return tuple(sorted(set(visible) - set(map(str, images))))
+        yield from (os.path.join(place, name) for name in files if not name.startswith("."))
 
 
 def _folders(path: Path) -> list[Path]:
@@ -220,6 +231,8 @@ def list_table(path: Path, columns: Columns) -> Listing:
         labels=np.array([numbers[label] for label in labels], dtype=np.int64),
         classes=classes,
         parts=parts,
+        divided=columns.split is not None,
+        root=path.parent,
         groups=tuple(row[columns.group] for row in rows) if columns.group else None,
     )
 
@@ -245,18 +258,17 @@ def _read_rows(path: Path, reader: "csv.DictReader[str]", columns: Columns) -> l
 
 def check_unique(path: Path, listing: Listing) -> None:
     """Refuse a table that names an image twice: one row could be for training, and the other for the test."""
-    first: dict[str, int] = {}
-    again = [
-        line
-        for line, image in enumerate(map(os.path.normpath, listing.paths), 2)
-        if first.setdefault(image, line) != line
-    ]
+    lines: dict[str, int] = {}
+    again: list[tuple[int, str]] = []
+    for line, image in enumerate(map(os.path.normpath, listing.paths), 2):
+        if lines.setdefault(image, line) != line:
+            again.append((line, image))
     if again:
-        image = os.path.normpath(listing.paths[again[0] - 2])
+        line, image = again[0]
         others = f"; {len(again) - 1} more lines repeat an image too" if len(again) > 1 else ""
         raise DataError(
-            f"{path}: line {again[0]} names the image of line {first[image]} again ({image}); keep one, because "
-            f"an image must not be on both sides of a split{others}"
+            f"{path}: line {line} names the image of line {lines[image]} again ({image}); keep one, because an image "
+            f"must not be on both sides of a split{others}"
         )
 
 
@@ -297,21 +309,10 @@ def find_images(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]
             if not os.path.isdir(match):
                 paths.append(Path(match))
                 continue
-            images, unreadable = _images_below(match)
-            paths += images
-            problems += unreadable
-            if not images and not unreadable:
+            errors: list[OSError] = []
+            images = [file for file in _visible_files(match, errors) if file.lower().endswith(IMAGE_ENDINGS)]
+            paths += sorted(map(Path, images))
+            problems += [f"{error.filename}: {error.strerror}" for error in errors]
+            if not images and not errors:
                 problems.append(f"{match}: there are no images in this folder ({', '.join(IMAGE_ENDINGS)})")
     return tuple(paths), tuple(problems)
-
-
-def _images_below(folder: str) -> tuple[list[Path], list[str]]:
-    """All images of a folder and of the folders in it, and a sentence for each folder that cannot be read."""
-    errors: list[OSError] = []
-    images: list[Path] = []
-    for path, folders, files in os.walk(folder, onerror=errors.append):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        images += [
-            Path(path, name) for name in files if name.lower().endswith(IMAGE_ENDINGS) and not name.startswith(".")
-        ]
-    return sorted(images), [f"{error.filename}: {error.strerror}" for error in errors]

@@ -1,9 +1,11 @@
-"""Images and labels from files: the digits, idx (MNIST), binary records (CIFAR), and arrays of numpy."""
+"""The table of readers, one for each kind of data; the formats of the benchmark sets, and arrays of numpy."""
 
 import gzip
 import math
+import os
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,21 +14,62 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orthoframe._arrays import ArrayArchive, StoredArray
+from orthoframe._arrays import ArrayArchive
 from orthoframe._files import read_up_to, reading
 from orthoframe.data._images import LabelledImages
+from orthoframe.data._listing import Columns, Listing, list_folder, list_table
+from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch
 from orthoframe.errors import DataError, brief
+from orthoframe.options import Fit
 
 _MEND = "delete it, and it is downloaded again"
 _SHAPE = (3, 32, 32)  # of a CIFAR image
 
 
-def read_digits() -> LabelledImages:
-    """The digits that come with scikit-learn."""
+@dataclass(frozen=True, kw_only=True)
+class DataRequest:
+    """The arguments of `load_data`, for a reader."""
+
+    name: str
+    path: Path  # the part of the name after the colon
+    folder: str | os.PathLike[str] | None = None
+    size: tuple[int, int] | None = None
+    channels: int | None = None
+    fit: Fit = "pad"
+    columns: Columns
+    memory: float | None = None
+    workers: int | None = None
+    download: bool = True
+    progress: Progress
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataParts:
+    """The images that a reader returns.
+
+    Attributes:
+        parts: `train`, and perhaps `test` and `validation`.
+        groups: [n], the training images that stay together when some are held out; None if each stands alone.
+        left_out: Files in a folder that are not images of a class.
+        test_fraction: The fraction of each class to hold out if there are no test images.
+    """
+
+    parts: Mapping[str, LabelledImages]
+    groups: NDArray[Any] | None = None
+    left_out: tuple[str, ...] = ()
+    test_fraction: float = 0.2
+
+
+def _read_digits(request: DataRequest) -> DataParts:
     table = _digits_table()
     pixels = np.rint(table[:, :-1].reshape(-1, 1, 8, 8) * (255 / 16)).astype(np.uint8)  # they go from 0 to 16
-    labels = torch.from_numpy(table[:, -1].astype(np.int64))
-    return LabelledImages(torch.from_numpy(pixels), labels, tuple("0123456789"))
+    images = _labelled(pixels, table[:, -1], tuple("0123456789"))
+    # They are few: 20 % would leave 36 test images per class.
+    return DataParts(parts={"train": images}, test_fraction=0.25)
+
+
+def _labelled(pixels: NDArray[np.uint8], labels: NDArray[Any], classes: tuple[str, ...]) -> LabelledImages:
+    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), classes)
 
 
 def _digits_table() -> NDArray[np.float64]:
@@ -83,7 +126,7 @@ def read_idx_images(images: Path, labels: Path, classes: tuple[str, ...]) -> Lab
     if numbers.max() >= len(classes):
         place = int(np.argmax(numbers >= len(classes)))
         raise DataError(f"{labels}: label {place} is {numbers[place]}, and labels go from 0 to {len(classes) - 1}")
-    return LabelledImages(torch.from_numpy(pixels)[:, None], torch.from_numpy(numbers.astype(np.int64)), classes)
+    return _labelled(pixels[:, None], numbers, classes)
 
 
 def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: int = 0) -> LabelledImages:
@@ -112,45 +155,16 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
                 )
         parts.append(part)
     pixels = np.concatenate([part[:, len(limits) :] for part in parts]).reshape(-1, *_SHAPE)
-    labels = np.concatenate([part[:, len(limits) - 1] for part in parts]).astype(np.int64)
-    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels), classes)
+    return _labelled(pixels, np.concatenate([part[:, len(limits) - 1] for part in parts]), classes)
 
 
-def read_npz(path: Path) -> list[LabelledImages]:
+def read_npz(path: Path) -> DataParts:
     """Training and test images from an `.npz` file, or all images if it has no test images.
 
     The arrays are `x_train`, `y_train`, `x_test` and `y_test`, or `x` and `y`. Images are uint8, [n, height, width] for
     grey ones or [n, height, width, channels] with 1 or 3 channels; labels are integers or strings, [n]. Classes are the
     distinct training labels, sorted; their names are in `classes`, if that is there, in the order of labels from 0.
     """
-    parts, classes = _read_parts(path)
-    if classes is not None:
-        return [_named(path, pixels, labels, classes) for pixels, labels in parts]
-    names = np.unique(parts[0][1])
-    unknown = np.setdiff1d(parts[-1][1], names)
-    if len(unknown):
-        raise DataError(f"{path}: y_test has the label {brief(unknown[0])}, which y_train does not have")
-    images = []
-    for pixels, labels in parts:
-        numbers = np.searchsorted(names, labels).astype(np.int64)
-        images.append(LabelledImages(torch.from_numpy(pixels), torch.from_numpy(numbers), tuple(map(str, names))))
-    return images
-
-
-def _named(path: Path, pixels: NDArray[np.uint8], labels: NDArray[Any], classes: NDArray[Any]) -> LabelledImages:
-    """Images whose labels are positions in a list of names."""
-    if labels.dtype.kind == "U" or (len(labels) and not 0 <= labels.min() <= labels.max() < len(classes)):
-        raise DataError(
-            f"{path}: with {len(classes)} names in classes, labels must be integers from 0 to {len(classes) - 1}"
-        )
-    names = tuple(map(str, classes))
-    if len(set(names)) < len(names):
-        raise DataError(f"{path}: classes has the same name twice")
-    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), names)
-
-
-def _read_parts(path: Path) -> tuple[list[tuple[NDArray[np.uint8], NDArray[Any]]], NDArray[Any] | None]:
-    """Pixels and labels of each part, and names; headers are checked before arrays are read."""
     with reading(path, "an .npz file of plain arrays", DataError):
         with open(path, "rb") as file:
             start = file.read(6)
@@ -159,23 +173,51 @@ def _read_parts(path: Path) -> tuple[list[tuple[NDArray[np.uint8], NDArray[Any]]
         if not start.startswith(b"PK"):
             raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
         archive = ArrayArchive(path)
-        for endings in (("_train", "_test"), ("",)):
-            if all(axis + end in archive.names for axis in "xy" for end in endings):
-                return [_read_part(path, archive, end) for end in endings], _read_names(path, archive)
-        raise DataError(
-            f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
-            "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
-        )
+        if {"x_train", "y_train", "x_test", "y_test"} <= set(archive.names):
+            endings = {"train": "_train", "test": "_test"}
+        elif {"x", "y"} <= set(archive.names):
+            endings = {"train": ""}
+        else:
+            raise DataError(
+                f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
+                "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
+            )
+        arrays = {part: _read_part(path, archive, end) for part, end in endings.items()}
+        names = _read_names(path, archive) if "classes" in archive.names else None
+    if names is not None:
+        classes = tuple(map(str, names))
+        numbers = {part: _check_range(path, labels, len(classes)) for part, (_, labels) in arrays.items()}
+    else:
+        labels = np.unique(arrays["train"][1])
+        classes = tuple(map(str, labels))
+        numbers = {part: _positions(path, own, labels) for part, (_, own) in arrays.items()}
+    return DataParts(parts={part: _labelled(arrays[part][0], numbers[part], classes) for part in arrays})
 
 
-def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any] | None:
-    if "classes" not in archive.names:
-        return None
+def _check_range(path: Path, labels: NDArray[Any], classes: int) -> NDArray[Any]:
+    """Labels that are positions in a list of names."""
+    if labels.dtype.kind == "U" or (len(labels) and not 0 <= labels.min() <= labels.max() < classes):
+        raise DataError(f"{path}: with {classes} names in classes, labels must be integers from 0 to {classes - 1}")
+    return labels
+
+
+def _positions(path: Path, labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[Any]:
+    """The positions of labels among the sorted labels of the training images."""
+    unknown = np.setdiff1d(labels, classes)
+    if len(unknown):
+        raise DataError(f"{path}: y_test has the label {brief(unknown[0])}, which y_train does not have")
+    return np.searchsorted(classes, labels)
+
+
+def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any]:
     names = archive["classes"]
     if len(names.shape) != 1 or names.dtype.kind != "U" or not names.shape[0]:
         shape = brief(list(names.shape), 60)
         raise DataError(f"{path}: classes is {names.dtype} of shape {shape}, and names must be strings, [k]")
-    return names.read()
+    classes = names.read()
+    if len(np.unique(classes)) < len(classes):
+        raise DataError(f"{path}: classes has the same name twice")
+    return classes
 
 
 def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
@@ -183,7 +225,16 @@ def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.
     if len(y.shape) != 1 or y.dtype.kind not in "iuU":
         shape = brief(list(y.shape), 60)
         raise DataError(f"{path}: y{end} is {y.dtype} of shape {shape}, and labels must be integers or strings, [n]")
-    _check_pixels(path, f"x{end}", x)
+    if x.dtype != np.uint8:
+        raise DataError(
+            f"{path}: x{end} is {x.dtype}, and pixels must be uint8 from 0 to 255; if they go from 0 to 1, save "
+            f"(x{end} * 255).round().astype('uint8')"
+        )
+    if len(x.shape) not in (3, 4) or (len(x.shape) == 4 and x.shape[3] not in (1, 3)):
+        raise DataError(
+            f"{path}: x{end} is of shape {brief(list(x.shape), 60)}, and must be [n, height, width], or "
+            "[n, height, width, channels] with 1 or 3 channels, which come last"
+        )
     if x.shape[0] != y.shape[0] or 0 in x.shape:
         raise DataError(
             f"{path}: x{end} has {x.shape[0]} images of {x.shape[1]} x {x.shape[2]} pixels and y{end} {y.shape[0]} "
@@ -194,15 +245,28 @@ def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.
     return np.ascontiguousarray(pixels), y.read()
 
 
-def _check_pixels(path: Path, name: str, array: StoredArray) -> None:
-    if array.dtype != np.uint8:
-        raise DataError(
-            f"{path}: {name} is {array.dtype}, and pixels must be uint8 from 0 to 255; if they go from 0 to 1, save "
-            f"({name} * 255).round().astype('uint8')"
-        )
-    shape = array.shape
-    if len(shape) not in (3, 4) or (len(shape) == 4 and shape[3] not in (1, 3)):
-        raise DataError(
-            f"{path}: {name} is of shape {brief(list(shape), 60)}, and must be [n, height, width], or "
-            "[n, height, width, channels] with 1 or 3 channels, which come last"
-        )
+def _read_benchmark(request: DataRequest) -> DataParts:
+    source, folder = SOURCES[request.name], data_folder(request.folder)
+    if source.missing(folder):
+        fetch(request.name, source, folder, request.download, request.progress)
+    paths = [folder / source.folder / file for file in source.files]
+    if source.archive is None:
+        train = read_idx_images(paths[0], paths[1], source.classes)
+        test = read_idx_images(paths[2], paths[3], source.classes)
+    else:
+        train = read_cifar(paths[:-1], source.classes, source.coarse_classes)
+        test = read_cifar(paths[-1:], source.classes, source.coarse_classes)
+    return DataParts(parts={"train": train, "test": test})
+
+
+READERS: dict[str, Callable[[DataRequest], DataParts | Listing]] = {
+    "digits": _read_digits,
+    **dict.fromkeys(SOURCES, _read_benchmark),
+    "folder": lambda request: list_folder(request.path),
+    "csv": lambda request: list_table(request.path, request.columns),
+    "npz": lambda request: read_npz(request.path),
+}
+"""The readers by kind of data, which return images, or a list of image files.
+
+`orthoframe.options.DATA_KINDS` says which arguments of `load_data` have an effect on each.
+"""

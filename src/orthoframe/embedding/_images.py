@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.data import Columns, Listing, find_images, list_folder, list_table
+from orthoframe.data import Columns, Listing, find_images, list_files
 from orthoframe.errors import DataError, brief
 from orthoframe.options import has_files
 
@@ -59,20 +59,17 @@ def list_images(sources: Sequence[str], columns: Columns | None = None) -> Image
         DataError: If something is not there, or has no images in it.
     """
     source = sources[0] if sources else ""
-    kind, _, rest = source.partition(":")
-    if rest and has_files(source):
+    if ":" in source and has_files(source):
         if len(sources) > 1:
             raise DataError(f"{brief(source, 80)} must be given alone, without {brief(sources[1], 80)}")
-        path, columns = Path(os.path.expanduser(rest)), columns or Columns()
-        listing = list_folder(path) if kind == "folder" else list_table(path, columns)
-        root, divided = (path, len(listing.parts) > 1) if kind == "folder" else (path.parent, columns.split is not None)
+        listing = list_files(source, columns)
         return ImageList(
             source=source,
             paths=listing.paths,
-            names=_names(listing.paths, root),
+            names=_names(listing.paths, listing.root),
             labels=listing.labels,
             classes=listing.classes,
-            splits=_splits(listing) if divided else None,
+            splits=_splits(listing) if listing.divided else None,
         )
     paths, problems = find_images(sources)
     if problems:

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from orthoframe._files import json_ready
 from orthoframe.encoders import _hugging_face
-from orthoframe.encoders._encoder import Encoder
-from orthoframe.encoders._weights import shapes_only
+from orthoframe.encoders._encoder import Encoder, shapes_only
 from orthoframe.errors import DataError, Option, OptionError, brief, summary
 from orthoframe.options import check_count
 
@@ -74,7 +73,7 @@ class Backbone(Encoder):
         return features
 
     def fill_buffers(self) -> None:
-        """Compute the buffers that no file of weights has, such as position indices, if they are only shapes so far."""
+        """Compute buffers such as position indices, if they are only shapes so far."""
         empty = {name for name, value in self.network.named_buffers() if value.is_meta}
         if not empty:
             return

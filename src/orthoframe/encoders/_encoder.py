@@ -1,12 +1,17 @@
-"""The base class of encoders, and the simplest of them."""
+"""The base class of encoders, and their weights from a file: shapes are compared before memory is taken for them."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
-from orthoframe.errors import Option, OptionError
-from orthoframe.options import check_size
+from orthoframe.errors import Option, OptionError, brief
+
+PREFIX = "encoder."
+"""The start of the names of weights in a file that has other tensors too."""
 
 
 class Encoder(nn.Module):
@@ -46,34 +51,55 @@ class Encoder(nn.Module):
         if not images.is_floating_point():
             raise TypeError(f"images must be floating point, not {images.dtype}; use images.float() / 255 for bytes")
 
+    def fill_buffers(self) -> None:
+        """Compute the buffers that no file of weights has, if they are only shapes so far; networks here have none."""
 
-class MLP(Encoder):
-    """Flattened pixels and two hidden layers with ReLU; the second gives the features.
 
-    Without batch normalisation each image is encoded by itself: splitting a batch over processes changes no features.
+class _SkippedInitialisation(TorchFunctionMode):
+    """Skips the initialisation of weights: on the meta device torch would load its compiler for it, in seconds."""
 
-    Args:
-        image_shape: Channels, height and width.
-        width: Units of each hidden layer.
-        last_relu: Whether a ReLU follows the second layer.
+    _SKIPPED = (nn.init.normal_, Tensor.normal_, Tensor.mean, Tensor.sub_)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        return next(iter((*args, *named.values()))) if func in self._SKIPPED else func(*args, **named)
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Networks made in here have shapes, but no weights and no memory for them; see `load_weights`.
 
     Examples:
-        >>> import torch
-        >>> encoder = MLP((1, 8, 8))
-        >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
-        (torch.Size([2, 256]), 256, True)
+        >>> with shapes_only():
+        ...     list(nn.Linear(10**8, 10**8).weight.shape)
+        [100000000, 100000000]
     """
+    with torch.device("meta"), _SkippedInitialisation():
+        yield
 
-    def __init__(self, image_shape: Sequence[int], width: int = 256, *, last_relu: bool = True) -> None:
-        super().__init__(image_shape, check_size("width", width), nonnegative=last_relu)
-        first, second = nn.Linear(math.prod(self.image_shape), width), nn.Linear(width, width)
-        self.layers = nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU() if last_relu else nn.Identity())
-        for linear in (first, second):
-            nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
-            nn.init.zeros_(linear.bias)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, width]` of images `[batch, channels, height, width]`."""
-        self.check(images)
-        features: Tensor = self.layers(images)
-        return features
+def load_weights(network: nn.Module, file: Any) -> None:
+    """Give a network that was made with `shapes_only` the weights of an open safetensors file.
+
+    Args:
+        network: Its shapes are compared with those in the file.
+        file: As `safetensors.safe_open` opens it; names start with `PREFIX`.
+
+    Raises:
+        ValueError: If a tensor is missing, is not expected, or has another shape or dtype.
+    """
+    expected = {PREFIX + name: value for name, value in network.state_dict().items()}
+    names = [name for name in file.keys() if name.startswith(PREFIX)]  # noqa: SIM118
+    for name in sorted(expected.keys() ^ set(names)):
+        raise ValueError(f"the tensor {brief(name, 60)} is {'missing' if name in expected else 'not expected'}")
+    weights = {}
+    for name, value in expected.items():
+        tensor = file.get_tensor(name)  # mapped from the file
+        if (tensor.shape, tensor.dtype) != (value.shape, value.dtype):
+            actual, needed = (f"{each.dtype} of {brief(list(each.shape), 60)}" for each in (tensor, value))
+            raise ValueError(f"the tensor {brief(name, 60)} is {actual}, and its network needs {needed}")
+        weights[name.removeprefix(PREFIX)] = tensor.clone()
+    network.load_state_dict(weights, assign=True)
+    for module in network.modules():
+        if isinstance(module, Encoder):
+            module.fill_buffers()

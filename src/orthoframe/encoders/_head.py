@@ -1,4 +1,4 @@
-"""The frame head, an activation and unit norm, and an encoder that ends in it."""
+"""The frame head: an activation and unit norm."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._rows import unit_rows
-from orthoframe.encoders._encoder import Encoder
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Activation, HeadNorm, check_choice, check_size
 
@@ -144,59 +143,3 @@ class FrameHead(nn.Module):
     def extra_repr(self) -> str:
         """The options, for `print(module)`."""
         return f"activation={self.activation!r}"
-
-
-class FrameEncoder(nn.Module):
-    """An encoder and then a frame head: images to unit features.
-
-    Args:
-        backbone: The encoder.
-        head: The head; a linear layer in it must take features of the encoder's dimension.
-
-    Attributes:
-        out_features: The dimension of the unit features.
-        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
-            a ReLU and no linear layer follows.
-
-    Raises:
-        ValueError: If the head was made for features of another dimension.
-
-    Examples:
-        >>> import torch
-        >>> from orthoframe.encoders import MLP
-        >>> encoder = FrameEncoder(MLP((1, 8, 8)), FrameHead(256, 64))
-        >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
-        (torch.Size([5, 64]), 64, True)
-    """
-
-    def __init__(self, backbone: Encoder, head: FrameHead) -> None:
-        super().__init__()
-        if head.linear is not None and head.linear.in_features != backbone.out_features:
-            raise ValueError(
-                f"the head takes {head.linear.in_features} features and the encoder gives {backbone.out_features}; "
-                f"use FrameHead({backbone.out_features}, {head.linear.out_features})"
-            )
-        self.backbone = backbone
-        self.head = head
-        self._frozen = False
-        self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
-        # Every activation keeps non-negative values non-negative.
-        self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
-
-    def freeze_backbone(self) -> None:
-        """Freeze the backbone: no gradients, and its normalisations keep their statistics."""
-        self.backbone.requires_grad_(False)
-        self._frozen = True
-        self.train(self.training)
-
-    def train(self, mode: bool = True) -> "FrameEncoder":
-        """As for any module, except that a frozen backbone stays in evaluation mode."""
-        super().train(mode)
-        if self._frozen:
-            self.backbone.eval()
-        return self
-
-    def forward(self, images: Tensor) -> Tensor:
-        """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
-        features: Tensor = self.head(self.backbone(images))
-        return features

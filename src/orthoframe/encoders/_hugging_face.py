@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 
-from orthoframe._files import json_ready
 from orthoframe.errors import DataError, brief
 
 _EXTRA = "pip install 'orthoframe[transformers]'"
@@ -96,9 +95,8 @@ def load_model(name: str, pretrained: bool) -> PooledModel:
 
 
 def model_config(model: PooledModel) -> dict[str, Any]:
-    """All that is needed to make the model again, in types that JSON knows."""
-    config: dict[str, Any] = json_ready(_shape_settings(model.model.config.to_dict()))
-    return config
+    """All that is needed to make the model again."""
+    return _shape_settings(model.model.config.to_dict())
 
 
 def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:

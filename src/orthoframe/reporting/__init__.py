@@ -2,59 +2,24 @@
 
 Names are loaded when they are first used: a report needs no matplotlib, and a figure no templates.
 """
+# ruff: noqa: F403  # type checkers follow the stars; at run time the table below decides
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orthoframe.errors import needs_extra
+from orthoframe._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from orthoframe.reporting._figures import (
-        certificate_figure,
-        geometry_figure,
-        training_figure,
-        ufm_figure,
-    )
-    from orthoframe.reporting._report import write_report, write_run_report
-    from orthoframe.reporting._study_figure import study_figure
-    from orthoframe.reporting._study_pages import (
-        write_claims_page,
-        write_decisions_page,
-        write_study,
-        write_study_page,
-    )
-    from orthoframe.reporting._study_words import abbreviations, cell_words, found_words, rule_words
-
-__all__ = [
-    "write_report",
-    "write_run_report",
-    "training_figure",
-    "geometry_figure",
-    "certificate_figure",
-    "ufm_figure",
-    "study_figure",
-    "write_study",
-    "write_study_page",
-    "write_claims_page",
-    "write_decisions_page",
-    "abbreviations",
-    "cell_words",
-    "found_words",
-    "rule_words",
-]
-
-_MODULES = {
-    "_report": ("write_report", "write_run_report"),
-    "_figures": ("training_figure", "geometry_figure", "certificate_figure", "ufm_figure"),
-    "_study_figure": ("study_figure",),
-    "_study_pages": ("write_study", "write_study_page", "write_claims_page", "write_decisions_page"),
-    "_study_words": ("abbreviations", "cell_words", "found_words", "rule_words"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _MODULES.items():
-        if name in names:
-            with needs_extra("orthoframe.reporting", "train"):
-                return getattr(import_module(f"orthoframe.reporting.{module}"), name)
-    raise AttributeError(f"module 'orthoframe.reporting' has no attribute {name!r}")
+    from orthoframe.reporting._figures import *
+    from orthoframe.reporting._report import *
+    from orthoframe.reporting._study_figure import *
+    from orthoframe.reporting._study_pages import *
+    from orthoframe.reporting._study_words import *
+else:
+    _NAMES = {
+        "_report": "write_report write_run_report",
+        "_figures": "training_figure geometry_figure certificate_figure ufm_figure",
+        "_study_figure": "study_figure",
+        "_study_pages": "write_study write_study_page write_claims_page write_decisions_page",
+        "_study_words": "abbreviations cell_words found_words rule_words",
+    }
+    __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

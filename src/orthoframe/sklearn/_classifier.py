@@ -75,8 +75,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             several times as long. Defaults that are None depend on it.
         temperature: Temperature of the loss, and of `predict_proba` without `adjust`. None: 0.3; with `"supcon"` that
             of `supcon_loss`.
-        activation: Activation of the head: `"relu"`, `"abs"`, `"square"` and `"softplus"` are non-negative. The others
-            are for comparison and have no frame to reach: floor and certificate are for non-negative features.
+        activation: Activation of the head, see `orthoframe.options.Activation`. Those with negative values are for
+            comparison and have no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch, see `BatchPlan`. None: `"none"`, because every batch leads to the frame;
             with `"supcon"` it is `"fixed"`, one row per class, which guarantees it.
         batch_size: Rows per batch, before binding. None: 256, or 128 with `"supcon"`.

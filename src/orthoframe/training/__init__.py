@@ -4,10 +4,9 @@ Names are loaded when they are first used: the help of the command needs the set
 """
 # ruff: noqa: F403  # type checkers follow the stars; at run time the table below decides
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from orthoframe.errors import needs_extra
+from orthoframe._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orthoframe.training._criteria import *
@@ -15,42 +14,33 @@ if TYPE_CHECKING:
     from orthoframe.training._evaluation import *
     from orthoframe.training._explain import *
     from orthoframe.training._fields import *
+    from orthoframe.training._groups import *
+    from orthoframe.training._images import *
     from orthoframe.training._loop import *
     from orthoframe.training._objectives import *
     from orthoframe.training._onnx import *
     from orthoframe.training._processes import *
     from orthoframe.training._recipes import *
-    from orthoframe.training._resolve import *
     from orthoframe.training._run import *
     from orthoframe.training._settings import *
-    from orthoframe.training._sources import *
     from orthoframe.training._task import *
-
-_NAMES = {
-    "_run": "train resume RunResult RunListener Interrupted SAVE_SECONDS",
-    "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
-    "_settings": "Settings EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings "
-    "option_groups option_names",
-    "_sources": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages image_kind IMAGE_KINDS",
-    "_recipes": "RECIPES RecipeValues",
-    "_resolve": "resolve",
-    "_task": "Task make_task Network",
-    "_evaluation": "Evaluation encode",
-    "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
-    "_criteria": "Criterion Outputs Problem",
-    "_loop": "Loop Stopped NonFiniteLoss",
-    "_processes": "is_first_process",
-    "_explain": "LikelyCause",
-    "_diagnosis": "diagnose Diagnosis",
-    "_onnx": "export_onnx images_of_run",
-}
-_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = [*_MODULES]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'orthoframe.training' has no attribute {name!r}")
-    with needs_extra("orthoframe.training", "train"):
-        return getattr(import_module(f"orthoframe.training.{_MODULES[name]}"), name)
+else:
+    _NAMES = {
+        "_run": "train resume RunResult RunListener SAVE_SECONDS",
+        "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
+        "_settings": "Settings option_groups option_names",
+        "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
+        "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages "
+        "image_kind IMAGE_KINDS",
+        "_recipes": "RECIPES RecipeValues resolve",
+        "_task": "Task make_task Network",
+        "_evaluation": "Evaluation encode",
+        "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
+        "_criteria": "Criterion Outputs Problem",
+        "_loop": "Loop",
+        "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
+        "_explain": "LikelyCause",
+        "_diagnosis": "diagnose Diagnosis",
+        "_onnx": "export_onnx images_of_run",
+    }
+    __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import torch
 
 from orthoframe.batches import RunCertificate
+from orthoframe.encoders import ENCODERS
 from orthoframe.errors import Option, Part
 from orthoframe.geometry import Geometry
 from orthoframe.options import TEMPERATURE
@@ -15,7 +16,8 @@ from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_r
 from orthoframe.training._criteria import PARALLEL
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import usual_value
-from orthoframe.training._settings import ScheduleSettings, Settings
+from orthoframe.training._groups import ScheduleSettings
+from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
 
 Spell = Callable[[Option], str]
@@ -185,10 +187,11 @@ def _dead(settings: Settings, geometry: Geometry) -> list[LikelyCause]:
 
 
 def _pooled_maps(settings: Settings) -> list[LikelyCause]:
-    """Features that are averages of maps; those of an MLP and of a transformer are not."""
+    """Features that are averages of maps, which not all networks have."""
     encoder = settings.encoder
     is_pooled = encoder.head == "none" and settings.objective.has_head
-    if not is_pooled or encoder.model in ("mlp", "vit") or encoder.activation != "relu":
+    has_maps = encoder.model is None or ENCODERS[encoder.model].has_maps
+    if not (is_pooled and has_maps) or encoder.activation != "relu":
         return []
     return [LikelyCause(Cause.POOLED_MAPS, (Option("head", "linear"),))]
 

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -13,9 +12,10 @@ from torch import Tensor, nn
 
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
-from orthoframe.errors import Option, OrthoframeError, Part, TrainingError
+from orthoframe.errors import Option, OrthoframeError, Part
 from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State
 from orthoframe.training._evaluation import Evaluation, evaluate
+from orthoframe.training._processes import NonFiniteLoss, Stopped
 from orthoframe.training._task import Task
 
 if TYPE_CHECKING:
@@ -23,30 +23,10 @@ if TYPE_CHECKING:
 
 _MOMENTUM = 0.9
 _AUGMENT = 5  # the stream of random numbers that augmentation draws from
-_SHOWN = 4  # samples of a batch that an error lists
 _COLD_STEP = 100  # after which a training that has not begun is noticed
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 READ_STEPS = 50
 """Steps between two readings of their losses: each reading waits for the device, which has to be kept busy."""
-
-
-class Stopped(TrainingError):
-    """A run stopped on the way; the last checkpoint is whole."""
-
-
-class NonFiniteLoss(Stopped):
-    """The loss of a batch is not finite; all of its samples are listed in the file, if there is one."""
-
-    def __init__(self, batch: NonFiniteBatch, file: Path | None = None) -> None:
-        self.batch = batch
-        shown = ", ".join(map(str, batch.indices[:_SHOWN])) + (", ..." if len(batch.indices) > _SHOWN else "")
-        shown += "" if file is None else f", all in {file}"
-        largest = "not finite either" if batch.largest_feature is None else f"{batch.largest_feature:.4g}"
-        super().__init__(
-            f"the loss is {batch.loss} in step {batch.step} of epoch {batch.epoch} (samples {shown}); the largest "
-            f"feature before normalisation is {largest}; try a smaller ",
-            *(Option("lr"), " or ", Option("precision", "32")),
-        )
 
 
 class Loop:

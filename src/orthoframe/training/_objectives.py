@@ -30,8 +30,8 @@ class Objective(Group):
     """What it is called, as the option `loss`."""
     has_head: ClassVar[bool] = True
     """Whether features pass a frame head, which makes them unit rows; otherwise a linear classifier reads them."""
-    has_certificate: ClassVar[bool] = True
-    """Whether a certificate says what its batches guarantee."""
+    has_certificate: ClassVar[bool] = False
+    """Whether a certificate says what its batches guarantee: that is proven of each loss."""
     is_roomy: ClassVar[bool] = False
     """Whether more dimensions than classes help it."""
     usual_binding: ClassVar[Binding] = "fixed"
@@ -119,6 +119,8 @@ class Objective(Group):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class _Comparison(Objective):
     """Options of the losses that compare unit rows."""
+
+    has_certificate = True
 
     temperature: TemperatureSchedule = usual(_USUAL, least=COLDEST, most=HOTTEST, advice=(f"{TEMPERATURE:g} is usual",))
     """Temperature of the loss: a number, or START:END for a schedule."""
@@ -270,7 +272,6 @@ class CrossEntropy(Objective):
 
     name = "cross-entropy"
     has_head = False
-    has_certificate = False  # it compares no rows with each other
     usual_binding = "none"
 
     def criterion(self, problem: "Problem") -> "Criterion":

@@ -1,19 +1,25 @@
-"""How many processes share a run, which of them this is, and how they meet."""
+"""The processes of a run: how many share it, how they meet, and what stops them."""
 
 import atexit
 import gc
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from orthoframe.errors import Option, OptionError, OrthoframeError, TrainingError, summary
+from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, summary, unwritable
 from orthoframe.options import Precision
+from orthoframe.runs import NonFiniteBatch
+
+_SHOWN = 4  # samples of a batch that an error lists
 
 
 @contextmanager
@@ -183,3 +189,81 @@ def _shut_down() -> None:
         torch.distributed.destroy_process_group()
         gc.collect()  # the model that shared its gradients, which refers to the group
         del group
+
+
+class Interrupted(Exception):
+    """Ctrl-C, or a signal to end: the state is saved."""
+
+
+class Stopped(TrainingError):
+    """A run stopped on the way; the last checkpoint is whole."""
+
+
+class NonFiniteLoss(Stopped):
+    """The loss of a batch is not finite; all of its samples are listed in the file, if there is one."""
+
+    def __init__(self, batch: NonFiniteBatch, file: Path | None = None) -> None:
+        self.batch = batch
+        shown = ", ".join(map(str, batch.indices[:_SHOWN])) + (", ..." if len(batch.indices) > _SHOWN else "")
+        shown += "" if file is None else f", all in {file}"
+        largest = "not finite either" if batch.largest_feature is None else f"{batch.largest_feature:.4g}"
+        super().__init__(
+            f"the loss is {batch.loss} in step {batch.step} of epoch {batch.epoch} (samples {shown}); the largest "
+            f"feature before normalisation is {largest}; try a smaller ",
+            *(Option("lr"), " or ", Option("precision", "32")),
+        )
+
+
+@contextmanager
+def refusals_named(path: Path) -> Iterator[None]:
+    """Say what the machine refused, and how to resume if there is a run."""
+    try:
+        yield
+    except BrokenPipeError:  # of what is printed
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and not _is_about_memory(error):
+            raise
+        if (path / "config.json").exists():
+            raise stopped(path, str(path), error, "what was saved last is whole") from error
+        if isinstance(error, OSError):
+            raise TrainingError(*unwritable(path, error, "out")) from error
+        raise TrainingError(f"{path}: not enough memory to start the run") from error
+
+
+def stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
+    reason = summary(error)
+    if _is_about_memory(error):
+        reason = "not enough memory"
+    elif isinstance(error, OSError):
+        reason = error.strerror or str(error)
+    return Stopped(f"{what}: {reason}; {kept}; once that is solved, resume with ", Call("resume", str(path)))
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """Whether Python, torch or the loader of libraries was refused memory."""
+    words = ("failed to map segment", "allocate memory", "bad_alloc", "out of memory")
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError | ImportError) and any(each in str(error) for each in words)
+    )
+
+
+@contextmanager
+def signals_heard() -> Iterator[threading.Event]:
+    """Ctrl-C, a request to end and a terminal that is closed are heard between two steps.
+
+    What started the program may have had the last ignored, as nohup does; then it stays so.
+    """
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # Windows has none
+        heard.append(signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

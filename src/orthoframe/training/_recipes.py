@@ -1,14 +1,27 @@
-"""Recipes: values for what a user leaves open, each for a purpose of its own."""
+"""Recipes, and how they, the data and the encoder to start from decide what the user left open."""
 
-from dataclasses import dataclass, field
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
 from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
-from orthoframe.training._sources import ImageSettings
+from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
+from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:
+    from orthoframe.batches import BatchPlan
+    from orthoframe.data import Data
+    from orthoframe.runs import TrainedEncoder
     from orthoframe.training._settings import Settings
+
+_STEPS = 2000
+_FEWEST, _MOST = 5, 500  # bounds of the epochs that make up that number of steps
+_WIDTH = 16  # an encoder that two cores train in minutes
+_SMALLEST = 16  # pixels from which a convolutional network is worth its time
+_FEATURES = 128
 
 
 @dataclass(frozen=True)
@@ -16,20 +29,22 @@ class RecipeValues:
     """The values of a recipe.
 
     Attributes:
+        purpose: What it is for, in the help of the command.
         values: Of options; `data` is the one that it is for.
         loss: What it minimises.
         with_loss: Values that suit this loss only.
     """
 
+    purpose: str
     values: dict[str, Any] = field(default_factory=dict)
     loss: str = "supcon"
     with_loss: dict[str, Any] = field(default_factory=dict)
 
 
 RECIPES: dict[Recipe, RecipeValues] = {
-    "plain": RecipeValues(),
-    "quick": RecipeValues({"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1}),
+    "quick": RecipeValues("the demonstration", {"scheme": "balanced", "margin": Ramp(0.0, 0.5), "clean_fraction": 0.1}),
     "accurate": RecipeValues(
+        "the most accurate classes",
         {
             "classifier": Ramp(1.0, 1.0),
             "temperature": TemperatureSchedule(0.15, 0.15),
@@ -40,19 +55,8 @@ RECIPES: dict[Recipe, RecipeValues] = {
         loss="frame",
         with_loss={"binding": "none"},
     ),
-    "paper": RecipeValues(
-        {
-            "data": "cifar10",
-            "majority": 5000,
-            "model": "resnet18",
-            "head": "none",
-            "epochs": 350,
-            "lr_schedule": "step",
-            "clean_fraction": 0.0,
-            "measure_every": 10,
-        }
-    ),
     "fast": RecipeValues(
+        "the fewest epochs to the frame",
         {
             "data": "fashion-mnist",
             "model": "resnet18",
@@ -69,9 +73,22 @@ RECIPES: dict[Recipe, RecipeValues] = {
         loss="frame",
         with_loss={"binding": "none"},
     ),
+    "paper": RecipeValues(
+        "as published; needs a GPU",
+        {
+            "data": "cifar10",
+            "majority": 5000,
+            "model": "resnet18",
+            "head": "none",
+            "epochs": 350,
+            "lr_schedule": "step",
+            "clean_fraction": 0.0,
+            "measure_every": 10,
+        },
+    ),
+    "plain": RecipeValues("the usual values alone"),
 }
-"""Values by recipe: `plain` (the usual ones alone), `quick` (the demonstration: contrastive, bound batches), `accurate`
-(the most accurate classes in a small budget), `fast` (the fewest epochs to the frame), `paper` (as published)."""
+"""Values by recipe."""
 
 _SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5), "classifier": Ramp(1.0, 0.0)}
 """What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, a margin, and a
@@ -128,3 +145,119 @@ def _excluded(settings: "Settings", values: dict[str, Any]) -> set[str]:
         if "classifier" in values and values["classifier"].last > 0:
             excluded.add("classifier")
     return excluded
+
+
+def resolve(
+    asked: "Settings", data: "Data", init: "TrainedEncoder | None" = None, plan: "BatchPlan | None" = None
+) -> "Settings":
+    """Decide everything that was left open.
+
+    What the user gave stays; then come the encoder to start from, the recipe, what suits the data, and the usual
+    values.
+
+    Args:
+        asked: What the user gave.
+        data: All images, before some are chosen; the classes that the encoder knows come first.
+        init: The encoder to start from.
+        plan: Batches from Python, which decide their settings.
+
+    Returns:
+        Settings of which nothing is open: `settings.undecided()` is empty.
+
+    Raises:
+        OptionError: If settings do not fit the data or the encoder.
+    """
+    asked.check()
+    settings = asked if init is None else _from_encoder(asked, data, init)
+    settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
+    values = recipe_values(settings)
+    groups: dict[str, Any] = {
+        "objective": settings.objective.filled(values).with_usual(),
+        "batches": settings.batches.filled(values).with_usual(),
+        "machine": settings.machine.filled(values).with_usual(),
+        "images": settings.images.filled(values).decided(),
+        "schedule": settings.schedule.filled(values),
+        "evaluation": settings.evaluation.filled(values),
+        "encoder": settings.encoder.filled(values),
+    }
+    settings = replace(settings, **groups)
+    settings = replace(settings, encoder=_encoder(settings, data))
+    settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
+    settings.check()
+    return settings
+
+
+def _from_encoder(asked: "Settings", data: "Data", init: "TrainedEncoder") -> "Settings":
+    """An encoder decides its own shape, with room for new classes; files get their size as its own did."""
+    new_classes = len(data.train.classes) - len(init.classes)
+    shape: dict[str, Any] = {name: getattr(init.architecture, name) for name in EncoderSettings.SHAPE}
+    shape["features"] = None
+    if shape["head"] == "linear":
+        shape["features"] = init.encoder.out_features + new_classes * init.dimensions_per_class
+    for name, value in shape.items():
+        if getattr(asked.encoder, name) not in (AUTO, None, value):
+            raise OptionError(Option(name), " is decided by ", Option("init"), "; leave it out")
+    objective = asked.objective.with_new_classes() if new_classes else asked.objective
+    settings = replace(asked, encoder=replace(asked.encoder, **shape), objective=objective)
+    if not hasattr(settings.images, "fit"):
+        return settings
+    fit = init.preparation.fit
+    if settings.images.fit not in (AUTO, fit):
+        raise OptionError(Option("fit"), " is decided by ", Option("init"), "; leave it out")
+    return settings.with_options(fit=fit)
+
+
+def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
+    """A model for the size of the images, and a head for the objective."""
+    encoder, is_own = settings.encoder, settings.images.is_own
+    encoder = encoder.filled({"init": None, "backbone": None})
+    if encoder.head is AUTO:
+        encoder = replace(encoder, head="linear" if settings.objective.has_head else "none")
+    if encoder.backbone is not None:
+        encoder = encoder.filled({"model": None})
+    if encoder.model is AUTO:
+        convolutional = is_own and min(data.train.image_shape[1:]) >= _SMALLEST
+        encoder = replace(encoder, model="resnet18" if convolutional else "mlp")
+        encoder = encoder.filled({"width": _WIDTH} if convolutional else {})
+    is_roomy = (is_own or settings.objective.is_roomy) and encoder.head == "linear"
+    features = max(_FEATURES, 2 * len(data.train.classes)) if is_roomy else None
+    return encoder.filled({"features": features}).with_usual()
+
+
+def _schedule(settings: "Settings", data: "Data", plan: "BatchPlan | None") -> ScheduleSettings:
+    """The number of epochs, and whether a backbone learns."""
+    schedule = settings.schedule
+    trains = settings.encoder.head != "none" or not settings.objective.has_head  # even if the backbone is frozen
+    frozen = settings.encoder.backbone is not None and trains  # to train it takes a GPU, and a rate of its own
+    schedule = schedule.filled({"backbone_lr": 0.0 if frozen else None}).with_usual()
+    if schedule.minutes is not None:  # one epoch until the first steps have shown how many there is time for
+        return replace(schedule, epochs=1, minutes=None)
+    if schedule.epochs is AUTO:
+        sizes = settings.images.class_sizes(data)
+        steps = _steps_per_epoch(settings, sizes) if plan is None else len(plan.batches(0))
+        epochs = round(_STEPS / steps)
+        return replace(schedule, epochs=min(max(epochs, _FEWEST), _MOST))
+    return schedule
+
+
+def _steps_per_epoch(settings: "Settings", class_sizes: Sequence[int]) -> int:
+    scheme, batch_size = settings.batches.scheme, settings.batches.batch_size
+    if scheme == "full":
+        return 1
+    if scheme == "balanced":  # until the largest class has been shown
+        return math.ceil(max(class_sizes) / max(1, batch_size // len(class_sizes)))
+    return math.ceil(sum(class_sizes) / batch_size)
+
+
+def _evaluation(settings: "Settings", data: "Data") -> EvaluationSettings:
+    """Scores are adjusted for class sizes where validation images can tell by how much."""
+    evaluation, has_validation = settings.evaluation, data.validation is not None
+    # On its own, what a linear classifier says is left as it is.
+    fitted = has_validation and settings.objective.has_head and evaluation.probe is not True
+    evaluation = evaluation.filled({"adjust": "fit" if fitted else 0.0}).with_usual()
+    if evaluation.adjust == "fit" and not has_validation:
+        raise OptionError(
+            *(Option("adjust", "fit"), " needs validation images; hold some out with ", Option("validation", 0.1)),
+            *(", or give ", Option("adjust"), " a number"),
+        )
+    return evaluation

@@ -20,14 +20,23 @@ from orthoframe.runs import Architecture, EpochRecord, RunEnvironment, RunFolder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import AUTO
-from orthoframe.training._loop import Loop, NonFiniteLoss
+from orthoframe.training._images import image_kind, reading_options
+from orthoframe.training._loop import Loop
 from orthoframe.training._objectives import Objective
-from orthoframe.training._processes import check_precision, find_processes, precision_is_emulated, start_processes
+from orthoframe.training._processes import (
+    Interrupted,
+    NonFiniteLoss,
+    check_precision,
+    find_processes,
+    precision_is_emulated,
+    refusals_named,
+    signals_heard,
+    start_processes,
+    stopped,
+)
 from orthoframe.training._recipes import data_of
-from orthoframe.training._resume import check_checkpoint, check_settings
 from orthoframe.training._settings import Settings
-from orthoframe.training._sources import image_kind, reading_options
-from orthoframe.training._stopping import refusals_named, signals_heard, stopped
+from orthoframe.training._start import check_checkpoint, check_settings
 from orthoframe.training._task import Task, make_task
 from orthoframe.training._throughput import epochs_in
 
@@ -36,10 +45,6 @@ if TYPE_CHECKING:
 
 SAVE_SECONDS = 15.0
 """Between two checkpoints."""
-
-
-class Interrupted(Exception):
-    """Ctrl-C, or a signal to end: the state is saved."""
 
 
 def _nothing(*_: object) -> None: ...
@@ -100,7 +105,8 @@ def train(
         listener: Receives progress.
         data: Images from Python, in place of those that the settings name; `as_data` makes them of a `Dataset` of
             torch.
-        plan: Batches of your own, in place of those that `settings.batches` describes; of the training images.
+        plan: Batches of the training images, which decide `settings.batches`; each has to have one view, or as many
+            as the last epoch has.
         report: Called with the folder at the end, such as `orthoframe.reporting.write_run_report`.
         code: Whether a Python function may be called that the encoder to start from names as its backbone.
         spent: Seconds of `minutes` that are gone already.
@@ -115,10 +121,11 @@ def train(
         Interrupted: After Ctrl-C, SIGTERM or SIGHUP, when the state has been saved.
     """
     settings.check()
-    if settings.encoder.init not in (AUTO, None) and settings.encoder.features not in (AUTO, None):
-        raise OptionError(Option("features"), " is decided by ", Option("init"), "; leave it out")
     if data is not None:
         settings = _with_data(settings, data)
+    if plan is not None:
+        for name in settings.batches.asked():
+            raise OptionError(Option(name), " has no effect, because the plan decides it; leave it out")
     # Absolute paths, because it may be resumed from elsewhere.
     start = _Start(settings.absolute(), RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
     return _run(start, listener or RunListener(), report, save_seconds, time.monotonic() - spent)

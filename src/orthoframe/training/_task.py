@@ -17,7 +17,7 @@ from orthoframe.errors import Option, OptionError, OrthoframeError, Part, Traini
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
 from orthoframe.training._criteria import Criterion, Outputs, Problem
 from orthoframe.training._fields import AUTO
-from orthoframe.training._resolve import resolve
+from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 from orthoframe.training._start import extended_encoder, known_classes_first
 
@@ -54,6 +54,7 @@ class Task:
     normaliser: Normaliser
     augment: Augment
     plan: BatchPlan
+    own_plan: bool  # from Python, and not made of the settings
     encoder: FrameEncoder
     classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
@@ -148,7 +149,7 @@ class Task:
     def with_epochs(self, epochs: int) -> "Task":
         """The same task for another number of epochs, which is now decided."""
         settings = self.settings.with_epochs(epochs)
-        return replace(self, settings=settings, plan=_plan(settings, self.train))
+        return replace(self, settings=settings, plan=self.plan if self.own_plan else _plan(settings, self.train))
 
     def certificate(self) -> RunCertificate:
         """What the batches of the run guarantee; about the fewest views, because more are at least as good."""
@@ -181,7 +182,7 @@ def make_task(
         processes: How many processes share each batch.
         progress: Called while data is downloaded or read; see `load_data`.
         data: Images from Python, in place of those that the settings name.
-        plan: Batches of somebody's own, in place of those that the settings describe.
+        plan: Batches from Python, in place of those that the settings describe.
         code: Whether a Python function may be called that a file names as its backbone: that of a trained encoder to
             start from, or the settings of a run that is resumed.
         resumed: Whether the settings come from a file, and not from the caller.
@@ -204,14 +205,13 @@ def make_task(
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if trained is None else known_classes_first(trained, data)
-        settings = resolve(asked, data, trained)
+        settings = resolve(asked, data, trained, plan)
         train, test = _chosen(settings, data)
         encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
-        settings = settings if trained is None else _started(settings, encoder, len(train.classes), trained)
         if settings.schedule.backbone_lr == 0:
             encoder.freeze_backbone()
-        plan = _plan(settings, train) if plan is None else _checked_plan(plan, train)
-        _check_batch_norm(plan, encoder, processes)
+        batches = _plan(settings, train) if plan is None else _checked_plan(plan, settings, train)
+        _check_batch_norm(batches, encoder, processes)
     except OrthoframeError:
         raise
     except (ValueError, OSError) as error:
@@ -229,7 +229,8 @@ def make_task(
         preparation=data.preparation,
         normaliser=normaliser,
         augment=settings.images.augmentation(train.image_shape[1]),
-        plan=plan,
+        plan=batches,
+        own_plan=plan is not None,
         encoder=encoder,
         classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
@@ -275,15 +276,6 @@ def _encoder(
     return encoder, settings.images.normaliser(train), None
 
 
-def _started(settings: Settings, encoder: FrameEncoder, num_classes: int, trained: TrainedEncoder) -> Settings:
-    """What a trained encoder decides once it has room for all classes."""
-    features = encoder.out_features if settings.encoder.head == "linear" else None
-    settings = replace(settings, encoder=replace(settings.encoder, features=features))
-    if num_classes > len(trained.classes):
-        settings = replace(settings, objective=settings.objective.with_new_classes())
-    return settings
-
-
 def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
     """A linear classifier of the backbone's features."""
     with torch.random.fork_rng(devices=[]):
@@ -308,12 +300,19 @@ def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
     )
 
 
-def _checked_plan(plan: BatchPlan, train: LabelledImages) -> BatchPlan:
-    """A plan of somebody's own, if it is one of these images."""
+def _checked_plan(plan: BatchPlan, settings: Settings, train: LabelledImages) -> BatchPlan:
+    """A plan from Python, if it is one of these images and of as many rows as the run makes of them."""
     classes = torch.tensor(plan.labels.names)[torch.from_numpy(plan.labels.classes)]
     if not torch.equal(classes, train.labels.cpu()):
         raise OptionError(
             f"the plan is not of these {len(train)} training images; make it of their labels, in their order"
+        )
+    fewest = settings.views_in(settings.schedule.epochs - 1)
+    if plan.views != fewest:
+        raise OptionError(
+            f"the plan counts {plan.views} views of each image, and the last epochs have {fewest}, without "
+            "augmentation; make it with one view, or set ",
+            Option("clean_fraction", 0),
         )
     return plan
 

@@ -1,84 +1,71 @@
-"""Encoders by name, alone and with a frame head."""
+"""Encoders that end in a frame head."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
+from torch import Tensor, nn
 
-from orthoframe.encoders._convolutional import Conv6, DenseNet, ResNet
-from orthoframe.encoders._encoder import MLP, Encoder
-from orthoframe.encoders._head import FrameEncoder, FrameHead
-from orthoframe.encoders._vit import ViT
-from orthoframe.encoders._weights import shapes_only
+from orthoframe.encoders._encoder import Encoder, shapes_only
+from orthoframe.encoders._head import FrameHead
+from orthoframe.encoders._networks import make_encoder
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Activation, Head, HeadNorm, Model, check_choice, check_size
 
 
-@dataclass(frozen=True)
-class EncoderEntry:
-    """How an encoder is made.
-
-    Attributes:
-        make: From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
-            small for it.
-        width: The default width.
-    """
-
-    make: Callable[[Sequence[int], int, bool], Encoder]
-    width: int
-
-
-ENCODERS: dict[str, EncoderEntry] = {
-    "resnet18": EncoderEntry(lambda shape, width, relu: ResNet(shape, 18, width, last_relu=relu), 64),
-    "resnet34": EncoderEntry(lambda shape, width, relu: ResNet(shape, 34, width, last_relu=relu), 64),
-    "densenet40": EncoderEntry(lambda shape, width, relu: DenseNet(shape, width, last_relu=relu), 12),
-    "densenet40-half": EncoderEntry(
-        lambda shape, width, relu: DenseNet(shape, width, last_relu=relu, stem_stride=2), 12
-    ),
-    "conv6": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu), 64),
-    "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256),
-    "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128),
-}
-"""The encoders by name, see `orthoframe.options.Model`."""
-
-
-def make_encoder(
-    model: Model, image_shape: Sequence[int], width: int | None = None, *, last_relu: bool = True
-) -> Encoder:
-    """Make an encoder of small images; its features still lack the frame head.
-
-    | model             | width                    | default | dimension     | smallest image |
-    |-------------------|--------------------------|---------|---------------|----------------|
-    | `resnet18`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
-    | `resnet34`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
-    | `densenet40`      | growth                   | 12      | 16 + 36 width | 4 x 4          |
-    | `densenet40-half` | growth                   | 12      | 16 + 36 width | 8 x 8          |
-    | `conv6`           | channels of block one    | 64      | 4 width       | 8 x 8          |
-    | `mlp`             | units of a hidden layer  | 256     | width         | any            |
-    | `vit`             | dimension of a token     | 128     | width         | 8 x 8          |
-
-    Weights are drawn from torch's global generator; `make_frame_encoder` takes a seed instead.
+class FrameEncoder(nn.Module):
+    """An encoder and then a frame head: images to unit features.
 
     Args:
-        model: See `orthoframe.options.Model`.
-        image_shape: Channels, height and width.
-        width: Width of the network; see the table.
-        last_relu: Whether the network ends in its ReLU. Without it features may have either sign. A `vit` has none.
+        backbone: The encoder.
+        head: The head; a linear layer in it must take features of the encoder's dimension.
 
-    Returns:
-        A module with the attributes `out_features` and `nonnegative`.
+    Attributes:
+        out_features: The dimension of the unit features.
+        nonnegative: Whether they are in the orthant: because of the head's activation, or because the encoder ends in
+            a ReLU and no linear layer follows.
 
     Raises:
-        OptionError: For another model, or a shape or width that the model cannot have.
+        ValueError: If the head was made for features of another dimension.
 
     Examples:
-        >>> encoder = make_encoder("resnet18", (3, 32, 32))
-        >>> encoder.out_features, sum(weight.numel() for weight in encoder.parameters())
-        (512, 11168832)
+        >>> import torch
+        >>> from orthoframe.encoders import MLP
+        >>> encoder = FrameEncoder(MLP((1, 8, 8)), FrameHead(256, 64))
+        >>> encoder(torch.rand(5, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
+        (torch.Size([5, 64]), 64, True)
     """
-    check_choice("model", model, ENCODERS)
-    entry = ENCODERS[model]
-    return entry.make(image_shape, entry.width if width is None else width, last_relu)
+
+    def __init__(self, backbone: Encoder, head: FrameHead) -> None:
+        super().__init__()
+        if head.linear is not None and head.linear.in_features != backbone.out_features:
+            raise ValueError(
+                f"the head takes {head.linear.in_features} features and the encoder gives {backbone.out_features}; "
+                f"use FrameHead({backbone.out_features}, {head.linear.out_features})"
+            )
+        self.backbone = backbone
+        self.head = head
+        self._frozen = False
+        self.out_features = backbone.out_features if head.linear is None else head.linear.out_features
+        # Every activation keeps non-negative values non-negative.
+        self.nonnegative = head.nonnegative or (head.linear is None and backbone.nonnegative)
+
+    def freeze_backbone(self) -> None:
+        """Freeze the backbone: no gradients, and its normalisations keep their statistics."""
+        self.backbone.requires_grad_(False)
+        self._frozen = True
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> "FrameEncoder":
+        """As for any module, except that a frozen backbone stays in evaluation mode."""
+        super().train(mode)
+        if self._frozen:
+            self.backbone.eval()
+        return self
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Unit features `[batch, out_features]` of images `[batch, channels, height, width]`."""
+        features: Tensor = self.head(self.backbone(images))
+        return features
 
 
 def make_frame_encoder(

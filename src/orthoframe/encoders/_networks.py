@@ -1,11 +1,13 @@
-"""Convolutional networks for small images: ResNet, DenseNet, and six convolutions with max-pooling.
+"""Networks for small images, and their table: ResNet, DenseNet, six convolutions with max-pooling, MLP.
 
 On a CPU float32 images of 16 pixels or more become `torch.channels_last` inside, which is faster, most of all with
 bfloat16. Weights, their gradients and features keep the usual format.
 """
 
+import math
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -13,7 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe.encoders._encoder import Encoder
-from orthoframe.options import check_size
+from orthoframe.encoders._vit import ViT
+from orthoframe.options import Model, check_choice, check_size
 
 _RESNET_BLOCKS = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3)}
 _LARGE = 96  # pixels, from which images are made smaller first
@@ -220,3 +223,104 @@ class Conv6(Encoder):
         self.check(images)
         features: Tensor = self.blocks(_maps(self.stem, images)).amax((2, 3))
         return F.relu(features) if self.last_relu else features
+
+
+class MLP(Encoder):
+    """Flattened pixels and two hidden layers with ReLU; the second gives the features.
+
+    Without batch normalisation each image is encoded by itself: splitting a batch over processes changes no features.
+
+    Args:
+        image_shape: Channels, height and width.
+        width: Units of each hidden layer.
+        last_relu: Whether a ReLU follows the second layer.
+
+    Examples:
+        >>> import torch
+        >>> encoder = MLP((1, 8, 8))
+        >>> encoder(torch.zeros(2, 1, 8, 8)).shape, encoder.out_features, encoder.nonnegative
+        (torch.Size([2, 256]), 256, True)
+    """
+
+    def __init__(self, image_shape: Sequence[int], width: int = 256, *, last_relu: bool = True) -> None:
+        super().__init__(image_shape, check_size("width", width), nonnegative=last_relu)
+        first, second = nn.Linear(math.prod(self.image_shape), width), nn.Linear(width, width)
+        self.layers = nn.Sequential(nn.Flatten(), first, nn.ReLU(), second, nn.ReLU() if last_relu else nn.Identity())
+        for linear in (first, second):
+            nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
+            nn.init.zeros_(linear.bias)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[batch, width]` of images `[batch, channels, height, width]`."""
+        self.check(images)
+        features: Tensor = self.layers(images)
+        return features
+
+
+@dataclass(frozen=True)
+class EncoderEntry:
+    """How an encoder is made.
+
+    Attributes:
+        make: From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
+            small for it.
+        width: The default width.
+        has_maps: Whether its features are averages or maxima of maps.
+    """
+
+    make: Callable[[Sequence[int], int, bool], Encoder]
+    width: int
+    has_maps: bool = True
+
+
+ENCODERS: dict[str, EncoderEntry] = {
+    "resnet18": EncoderEntry(lambda shape, width, relu: ResNet(shape, 18, width, last_relu=relu), 64),
+    "resnet34": EncoderEntry(lambda shape, width, relu: ResNet(shape, 34, width, last_relu=relu), 64),
+    "densenet40": EncoderEntry(lambda shape, width, relu: DenseNet(shape, width, last_relu=relu), 12),
+    "densenet40-half": EncoderEntry(
+        lambda shape, width, relu: DenseNet(shape, width, last_relu=relu, stem_stride=2), 12
+    ),
+    "conv6": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu), 64),
+    "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256, has_maps=False),
+    "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128, has_maps=False),
+}
+"""The encoders by name, see `orthoframe.options.Model`."""
+
+
+def make_encoder(
+    model: Model, image_shape: Sequence[int], width: int | None = None, *, last_relu: bool = True
+) -> Encoder:
+    """Make an encoder of small images; its features still lack the frame head.
+
+    | model             | width                    | default | dimension     | smallest image |
+    |-------------------|--------------------------|---------|---------------|----------------|
+    | `resnet18`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `resnet34`        | channels of stage one    | 64      | 8 width       | 8 x 8          |
+    | `densenet40`      | growth                   | 12      | 16 + 36 width | 4 x 4          |
+    | `densenet40-half` | growth                   | 12      | 16 + 36 width | 8 x 8          |
+    | `conv6`           | channels of block one    | 64      | 4 width       | 8 x 8          |
+    | `mlp`             | units of a hidden layer  | 256     | width         | any            |
+    | `vit`             | dimension of a token     | 128     | width         | 8 x 8          |
+
+    Weights are drawn from torch's global generator; `make_frame_encoder` takes a seed instead.
+
+    Args:
+        model: See `orthoframe.options.Model`.
+        image_shape: Channels, height and width.
+        width: Width of the network; see the table.
+        last_relu: Whether the network ends in its ReLU. Without it features may have either sign. A `vit` has none.
+
+    Returns:
+        A module with the attributes `out_features` and `nonnegative`.
+
+    Raises:
+        OptionError: For another model, or a shape or width that the model cannot have.
+
+    Examples:
+        >>> encoder = make_encoder("resnet18", (3, 32, 32))
+        >>> encoder.out_features, sum(weight.numel() for weight in encoder.parameters())
+        (512, 11168832)
+    """
+    check_choice("model", model, ENCODERS)
+    entry = ENCODERS[model]
+    return entry.make(image_shape, entry.width if width is None else width, last_relu)
