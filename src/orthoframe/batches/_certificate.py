@@ -209,7 +209,7 @@ class Certificate:
 
 
 def certify(
-    labels: Sequence[Any] | NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any] | Labels,
     batches: Iterable[Any],
     *,
     views: int | None = None,
@@ -254,20 +254,19 @@ def certify(
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
         Not certified: class 0 splits into 2 components; 2 classes are disconnected in all; classes 0 and 1 ...
     """
-    views = getattr(batches, "views", 1) if views is None else views
+    check_choice("denominator", denominator, Denominator)
+    views = check_count("views", getattr(batches, "views", 1) if views is None else views)
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
     try:
-        return certify_labels(Labels.of(labels), batches, check_count("views", views), denominator, prototypes, frame)
+        return _certificate(Labels.of(labels), batches, views, denominator, prototypes, frame)
     finally:
         if state is not None:
             batches.load_state_dict(state)  # type: ignore[attr-defined]
 
 
-def certify_labels(
+def _certificate(
     labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool, frame: bool
 ) -> Certificate:
-    """`certify` for numbered classes."""
-    check_choice("denominator", denominator, Denominator)
     if prototypes:
         samples, k = len(labels.classes), len(labels.names)
         fixed = np.arange(samples, samples + k)
