@@ -171,6 +171,16 @@ def positive_array(values: Weights, name: str) -> NDArray[np.float64]:
     return array
 
 
+def per_class(values: Weights | None, num_classes: int, name: str) -> Tensor:
+    """Positive, finite numbers, one per class, as float64 `[k]`; 1 where there are none."""
+    if values is None:
+        return torch.ones(num_classes, dtype=torch.float64)
+    array = positive_array(values, name)
+    if len(array) != num_classes:
+        raise ValueError(f"{name} must have shape [{num_classes}], one per class, not [{len(array)}]")
+    return torch.from_numpy(array)
+
+
 def all_but_own(values: Tensor) -> Tensor:
     """For each entry of `[k]`, the sum of the others: of what is before and behind it, so that nothing cancels.
 

@@ -280,12 +280,15 @@ def check_number(
     inside = inside and (most is None or number <= most)
     if inside:
         return number
-    bounds = [] if above is None else ["positive"] if above == 0 else [f"above {above:g}"]
+    bounds = []
+    if above is not None:
+        bounds.append(f"above {above:g}" if above else "positive")
+    if least is not None and most is None:
+        bounds.append(f"at least {least:g}")
     if least is not None and most is not None:
-        bounds += [f"from {least:g} to {most:g}"]
+        bounds.append(f"from {least:g} to {most:g}")
     else:
-        bounds += [] if least is None else [f"at least {least:g}"]
-        bounds += ["finite"] if below == math.inf else [f"below {below:g}"]
+        bounds.append("finite" if below == math.inf else f"below {below:g}")
     raise OptionError(
         Option(name), f" must be {' and '.join(bounds)}, not {brief(value, 60)}", *(("; ", *advice) if advice else ())
     )

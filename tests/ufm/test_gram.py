@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from orthoframe import predict_gram
 from orthoframe.geometry import distance_to_gram, frame_gram
-from orthoframe.ufm._gram import gram_loss
+from orthoframe.ufm import gram_loss
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 

@@ -146,8 +146,9 @@ class Certificate:
         if self._by_frame:
             return f"Not certified: {self.reasons()}; the frame term never reaches them. Add them to any batch."
         count = self.additions_to_connect
-        broken = any(report.components > 1 for report in self.classes)
-        cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class" if broken else ""
+        cost = ""
+        if any(report.components > 1 for report in self.classes):
+            cost = f": {count} addition{'s connect' if count > 1 else ' connects'} every class"
         return f"Not certified: {self.reasons()}. Bind the batches, or repair them{cost}."
 
     def reasons(self) -> str:
@@ -208,7 +209,7 @@ class Certificate:
 
 
 def certify(
-    labels: Sequence[Any] | NDArray[Any],
+    labels: Sequence[Any] | NDArray[Any] | Labels,
     batches: Iterable[Any],
     *,
     views: int | None = None,
@@ -253,20 +254,19 @@ def certify(
         >>> print(certify(labels, [[0, 2], [1, 3]]).sentence())  # doctest: +ELLIPSIS
         Not certified: class 0 splits into 2 components; 2 classes are disconnected in total; classes 0 and 1 ...
     """
-    views = getattr(batches, "views", 1) if views is None else views
+    check_choice("denominator", denominator, Denominator)
+    views = check_count("views", getattr(batches, "views", 1) if views is None else views)
     state = batches.state_dict() if hasattr(batches, "state_dict") and hasattr(batches, "load_state_dict") else None
     try:
-        return certify_labels(Labels.of(labels), batches, check_count("views", views), denominator, prototypes, frame)
+        return _certificate(Labels.of(labels), batches, views, denominator, prototypes, frame)
     finally:
         if state is not None:
             batches.load_state_dict(state)  # type: ignore[attr-defined]
 
 
-def certify_labels(
+def _certificate(
     labels: Labels, batches: Iterable[Any], views: int, denominator: Denominator, prototypes: bool, frame: bool
 ) -> Certificate:
-    """`certify` for numbered classes."""
-    check_choice("denominator", denominator, Denominator)
     if prototypes:
         samples, k = len(labels.classes), len(labels.names)
         fixed = np.arange(samples, samples + k)

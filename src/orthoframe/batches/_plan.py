@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe._rows import Integers, Labels, Weights, positive_array
-from orthoframe.batches._certificate import Certificate, certify_labels
+from orthoframe.batches._certificate import Certificate, certify
 from orthoframe.batches._draws import ClassDraws, draw_rows
 from orthoframe.batches._schemes import bind, choose_examples, cut, spread
 from orthoframe.errors import Option, OptionError
@@ -98,8 +98,13 @@ class BatchPlan:
             self._class_draws = ClassDraws(self.labels, self.power, key)
         self.weights = None if weights is None else self._checked_weights(weights)
         self._row_chances = None if self.weights is None else self.weights / self.weights.sum()
-        if binding == "present" and (bound_examples > 1 or bound_classes is not None or drop_last):
-            extra = "drop_last" if drop_last else "bound_examples" if bound_classes is None else "bound_classes"
+        others = {
+            "drop_last": drop_last,
+            "bound_classes": bound_classes is not None,
+            "bound_examples": bound_examples > 1,
+        }
+        if binding == "present" and any(others.values()):
+            extra = next(name for name, is_set in others.items() if is_set)
             raise OptionError(Option("binding", "present"), " adds only what is missing; leave out ", Option(extra))
         if isinstance(bound_classes, int | np.integer):
             if check_count("bound_classes", bound_classes) > k:
@@ -173,13 +178,11 @@ class BatchPlan:
 
     def certificate(self, epochs: int = 1, *, denominator: Denominator = "all", frame: bool = False) -> Certificate:
         """Certify the batches of the first epochs together; see `certify`."""
-        return self._certify(self.labels, check_count("epochs", epochs), denominator, False, frame)
+        batches = self._first_epochs(check_count("epochs", epochs))
+        return certify(self.labels, batches, views=self.views, denominator=denominator, frame=frame)
 
-    def _certify(
-        self, labels: Labels, epochs: int, denominator: Denominator, prototypes: bool, frame: bool
-    ) -> Certificate:
-        every = chain.from_iterable(map(self.batches, range(epochs)))
-        return certify_labels(labels, every, self.views, denominator, prototypes, frame)
+    def _first_epochs(self, epochs: int) -> Iterator[Integers]:
+        return chain.from_iterable(map(self.batches, range(epochs)))
 
     def shares(self) -> NDArray[np.float64]:
         """The share of each class in the rows of the batches, binding included, in the order of `labels.names`.
@@ -195,8 +198,7 @@ class BatchPlan:
             array([0.625, 0.375])
         """
         if self.binding == "present" or (self.scheme == "rare-hub" and self.drop_last):
-            epochs = range(1 if self.repeats else _MEAN_EPOCHS)
-            return self._class_shares(chain.from_iterable(map(self.batches, epochs)))
+            return self._class_shares(self._first_epochs(1 if self.repeats else _MEAN_EPOCHS))
         # Binding examples of each class, in each batch; random ones are of all classes.
         added = np.array([len(self._examples.get(c, ())) for c in range(len(self.labels.names))], dtype=np.float64)
         if self.binding == "random":
@@ -355,7 +357,14 @@ def certify_run(
             raise ValueError(f"names has {len(names)} entries, and the plan {len(labels.names)} classes")
         labels = Labels(labels.classes, tuple(names))
     for number in sorted({1, 1 if plan.repeats else min(epochs, _MOST_EPOCHS)}):
-        certificate = plan._certify(labels, number, denominator, prototypes, frame)
+        certificate = certify(
+            labels,
+            plan._first_epochs(number),
+            views=plan.views,
+            denominator=denominator,
+            prototypes=prototypes,
+            frame=frame,
+        )
         if certificate.holds:
             break
     conclusive = certificate.holds or plan.repeats or number == epochs

@@ -17,6 +17,7 @@ from orthoframe._rows import (
     count_array,
     label_array,
     label_tensor,
+    per_class,
     positive_array,
 )
 from orthoframe.options import (
@@ -177,9 +178,7 @@ def frame_floor(
     push = -(_lead - check_number("margin", margin)) / check_temperature(temperature)
     k = check_size("num_classes", num_classes)
     check_choice("reduction", reduction, Reduction)
-    part = torch.ones(k, dtype=torch.float64) if shares is None else torch.from_numpy(positive_array(shares, "shares"))
-    if part.shape != (k,):
-        raise ValueError(f"shares must have shape [{k}], one per class, not {list(part.shape)}")
+    part = per_class(shares, k, "shares")
     classes = label_tensor(labels, torch.device("cpu"))
     check_frame_labels(classes, k)
     others = all_but_own(part).log() - part.log() + push

@@ -73,8 +73,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             per class.
         loss: `"frame"`, the frame term, see `frame_loss`; or `"supcon"`, the supervised contrastive loss, which takes
             several times as long. Defaults that are None depend on it.
-        temperature: Temperature of the loss, and of `predict_proba` without `adjust`. None: 0.3, or 0.1 with
-            `"supcon"`.
+        temperature: Temperature of the loss, and of `predict_proba` without `adjust`. None: 0.3; with `"supcon"` that
+            of `supcon_loss`.
         activation: Activation of the head, see `orthoframe.options.Activation`. Those with negative values are for
             comparison and have no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch, see `BatchPlan`. None: `"none"`, because every batch leads to the frame;

@@ -97,7 +97,9 @@ def descend(
         if value <= best + rounding and (value < best - rounding or steepness <= flattest):
             loss, best_rows = value, rows
         best, flattest = min(best, value), min(flattest, steepness)
-        inverse_curvature = (length / along if len(losses) % 2 else along / bent) if along > 0 else 10 * size
+        inverse_curvature = 10 * size
+        if along > 0:
+            inverse_curvature = length / along if len(losses) % 2 else along / bent
         size = min(max(inverse_curvature, 1e-6 * size), 1e6 * size)
         sizes.append(size)
     return Descent(features=best_rows, loss=loss, losses=tuple(losses), evaluations=evaluations, reason=reason)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from orthoframe._rows import Weights, count_array, positive_array
+from orthoframe._rows import Weights, count_array, per_class
 from orthoframe.errors import OptionError
 from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_temperature
 
@@ -110,16 +110,6 @@ def gram_loss(
     table.diagonal().copy_((weights * positives).log())
     terms = torch.logsumexp(table + (gram - 1) / temperature, 1)
     return float((per_class(anchor_weights, k, "anchor_weights") * counts * terms)[counts > 1].sum())
-
-
-def per_class(weights: Weights | None, num_classes: int, name: str) -> Tensor:
-    """Weights of classes as float64 `[k]`; 1 without weights."""
-    if weights is None:
-        return torch.ones(num_classes, dtype=torch.float64)
-    array = torch.from_numpy(positive_array(weights, name))
-    if len(array) != num_classes:
-        raise ValueError(f"{name} must have shape [{num_classes}], one per class, not [{len(array)}]")
-    return array
 
 
 class _Groups:

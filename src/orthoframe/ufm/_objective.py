@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Labels, Weights, all_but_own
+from orthoframe._rows import Labels, Weights, all_but_own, per_class
 from orthoframe.batches import index_lists
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses import angle_bound, frame_floor, frame_loss, loss_floor, make_frame, supcon_loss
 from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_number, check_temperature
-from orthoframe.ufm._gram import gram_loss, per_class, predict_gram
+from orthoframe.ufm._gram import gram_loss, predict_gram
 
 # Rounding errors of the term of an anchor, in units of the last place of its largest part.
 _ROUNDINGS = 4.0
