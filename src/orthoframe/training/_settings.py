@@ -23,7 +23,7 @@ from orthoframe.training._images import (
     image_kind,
 )
 from orthoframe.training._objectives import OBJECTIVES, Objective
-from orthoframe.training._recipes import data_of, loss_of, recipe_values
+from orthoframe.training._recipes import RECIPES, data_of, loss_of, recipe_values
 
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 
@@ -85,7 +85,7 @@ class Settings:
         options = {name: value for name, value in options.items() if value is not None}
         choices = {name: options.pop(name) for name in ("recipe", "goal", "objective") if name in options}
         if "recipe" in choices:
-            check_choice("recipe", choices["recipe"], Recipe)
+            check_choice("recipe", choices["recipe"], RECIPES)
         data = options.pop("data", AUTO)
         data = data_of(choices.get("recipe", AUTO)) if data is AUTO else data
         images = image_kind(data)(data=data)
@@ -153,7 +153,7 @@ class Settings:
         Raises:
             OptionError: With a sentence that names the setting.
         """
-        check_choice("recipe", self.recipe, Recipe)
+        check_choice("recipe", self.recipe, RECIPES)
         if self.goal is not AUTO:
             check_choice("goal", self.goal, Goal)
             if self.recipe != "accurate":
