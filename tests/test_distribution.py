@@ -120,7 +120,6 @@ EXTRAS = {name: set(map(distribution, needs)) for name, needs in PROJECT["option
 BROUGHT = {
     "sklearn": EXTRAS["sklearn"],
     "geometry/_metric.py": EXTRAS["metric"],
-    "_torchmetrics.py": EXTRAS["metric"],
     "_files.py": {"filelock"},  # for folders with one writer
     "encoders/_hugging_face.py": EXTRAS["transformers"] | {"pillow"},
     "transformers.py": EXTRAS["transformers"],

@@ -193,7 +193,7 @@ def test_an_objective_is_a_loss_of_the_command_with_options_of_its_own(monkeypat
     assert main(["train", *words.split()]) in (0, 1), capsys.readouterr().err
     config = json.loads(Path("run/config.json").read_text())
     assert (config["loss"], config["repulsion"]) == ("centres", 2.0)
-    assert (tmp_path / "run" / "verdict.json").exists()
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_a_recipe(monkeypatch, tmp_path):
@@ -205,17 +205,19 @@ def test_a_recipe(monkeypatch, tmp_path):
     assert max(result.evaluation.geometry.counts) == 24
 
 
+@dataclass(frozen=True)
+class HelloCommand:
+    """Greet."""
+
+    name: str = "world"
+    """Who is greeted."""
+
+    def run(self):
+        print(f"hello {self.name}")
+        return 0
+
+
 def test_a_verb(monkeypatch, capsys):
-    @dataclass(frozen=True)
-    class HelloCommand:
-        """Greet."""
-
-        name: str = "world"
-
-        def run(self):
-            print(f"hello {self.name}")
-            return 0
-
     module = ModuleType("orthoframe.cli.hello")
     module.HelloCommand = HelloCommand
     monkeypatch.setitem(sys.modules, module.__name__, module)

@@ -224,8 +224,9 @@ def test_archives_of_numpy_are_read(tmp_path, save):
     content = bytearray((tmp_path / "a.npz").read_bytes())
     content[content.index(b"\x93NUMPY") + 130 if save is np.savez else 60] ^= 1  # the checksum of the archive tells
     (tmp_path / "a.npz").write_bytes(content)
-    with pytest.raises(ValueError, match=r"CRC|header|invalid"):
-        ArrayArchive(tmp_path / "a.npz")["one"].read()
+    path = tmp_path / "a.npz"
+    with pytest.raises(InputError, match=r"CRC|header|invalid"), reading(path, "an archive"):
+        ArrayArchive(path)["one"].read()
 
 
 def test_no_more_is_read_than_was_asked_for():

@@ -7,23 +7,19 @@ import pytest
 import torch
 
 from orthoframe import (
-    BatchPlan,
     FrameHead,
     GeometryMetric,
     NearestCentre,
     SupConLoss,
-    certify,
     explain,
     loss_floor,
     measure,
     predict_gram,
-    repair,
     solve_ufm,
     supcon_loss,
 )
-from orthoframe._rows import SMALLEST_NORM, count_array, feature_tensor, label_array, label_tensor
+from orthoframe._rows import SMALLEST_NORM, Labels, count_array, feature_tensor, label_array, label_tensor
 from orthoframe.geometry import ClassStatistics, accuracy_of
-from orthoframe.losses import GapMeter
 
 DIM, ROWS = 6, 60
 # Powers of ten from the smallest subnormal number to the longest row that still has finite entries.
@@ -230,22 +226,9 @@ def test_features_that_are_not_converted(features):
             room(features, LABELS)
 
 
-# Labels and counts of any size
+# Labels and counts
 
-NAMES = [2**70, 2**63, -1, 2**70, -1, 2**63, -(2**80), -(2**80)]
-
-
-@pytest.mark.parametrize("form", [list, lambda names: np.array(names, dtype=object)], ids=["list", "objects"])
-def test_labels_are_names_of_any_size(form):
-    labels, small = form(NAMES), [3, 2, 1, 3, 1, 2, 0, 0]
-    assert measure(FEATURES, labels).names == (-(2**80), -1, 2**63, 2**70)
-    assert torch.equal(measure(FEATURES, labels).means, measure(FEATURES, small).means)
-    assert loss_floor(labels) == loss_floor(small)
-    assert GapMeter().bounds(labels) == GapMeter().bounds(small)
-    batches = BatchPlan(labels, 3).batches(1)
-    assert [batch.tolist() for batch in batches] == [batch.tolist() for batch in BatchPlan(small, 3).batches(1)]
-    assert certify(labels, batches).holds == certify(small, batches).holds
-    assert [list(map(int, b)) for b in repair(labels, [[0, 1]])] == [list(map(int, b)) for b in repair(small, [[0, 1]])]
+NAMES = [2**62, -1, -(2**63), 2**62]
 
 
 @pytest.mark.parametrize("kind", [np.uint64, ">u8", np.uint8, ">i4", torch.uint64, torch.uint16, torch.bool])
@@ -257,11 +240,19 @@ def test_labels_of_every_integer_type(kind):
     assert measure(FEATURES, labels).counts == (4, 4)
 
 
+@pytest.mark.parametrize("form", [list, np.array, lambda names: np.array(names, dtype=object)])
+def test_labels_are_names_of_64_bits(form):
+    assert Labels.of(form(NAMES)).names == (-(2**63), -1, 2**62)
+    assert loss_floor(form(NAMES)) == loss_floor([0, 1, 2, 0])
+    unsigned = np.array([2**64 - 1, 2**63, 2**64 - 1], dtype=np.uint64)
+    assert Labels.of(unsigned).names == (2**63, 2**64 - 1)
+
+
 @pytest.mark.parametrize(
     "labels",
     [
-        NAMES,
-        np.array(NAMES, dtype=object),
+        [2**70] * 8,
+        np.array([2**63, -1] * 4, dtype=object),
         np.full(8, 2**64 - 1, dtype=np.uint64),
         torch.full((8,), 2**64 - 1, dtype=torch.uint64),
         [-(2**63) - 1] * 8,
@@ -269,7 +260,7 @@ def test_labels_of_every_integer_type(kind):
     ids=["list", "objects", "uint64", "torch.uint64", "below"],
 )
 def test_labels_that_int64_does_not_hold_are_refused_where_they_are_sent(labels):
-    message = r"labels must be integers of at most 64 bits with a sign, below 2\^63; number the classes"
+    message = r"labels must be integers of at most 64 bits with a sign, below 2\^63"
     for room in (
         lambda: supcon_loss(FEATURES, labels),
         lambda: SupConLoss()(FEATURES, labels),
@@ -283,7 +274,8 @@ def test_labels_that_int64_does_not_hold_are_refused_where_they_are_sent(labels)
 def test_large_labels_of_two_types_are_not_mixed_up():
     """As float64, which is what numpy makes of both together, the two would be one class."""
     large, small = np.array([2**63, 2**63], dtype=np.uint64), np.array([2**63 - 1, 2**63 - 1])
-    assert loss_floor(large, key_labels=small) == loss_floor([0, 0], key_labels=[1, 1])
+    with pytest.raises(TypeError, match="labels must be integers or strings, not float64"):
+        loss_floor(large, key_labels=small)
     # As int64, into which it would be wrapped around, this label would be -1.
     with pytest.raises(ValueError, match="labels must be integers of at most 64 bits"):
         supcon_loss(FEATURES[:2], np.full(2, 2**64 - 1, np.uint64), keys=FEATURES[:2], key_labels=np.full(2, -1))
@@ -300,7 +292,7 @@ def test_labels_of_no_kind_are_refused():
 
 
 def test_counts_are_exact():
-    assert count_array([2**63 - 1] * 2).sum() == 2**64 - 2
+    assert count_array([2**52] * 2).sum() == 2**53
     assert count_array([1, 2]).dtype == np.int64
     assert count_array(torch.tensor([3], dtype=torch.uint64)).tolist() == [3]
     for wrong, message in (
@@ -308,8 +300,8 @@ def test_counts_are_exact():
         ([True], "integers, not bool"),
         (["3"], "integers, not strings"),
         ([-1], "not be negative, not -1"),
-        ([-(10**300)], "not be negative, not -1000"),
-        ([10**400], "at most 1e[+]290"),
+        ([2**53, 2], r"be of at most 2\^53 rows"),
+        ([10**400], r"be integers of at most 64 bits"),
         (3, "one-dimensional"),
         ([[1], [2, 3]], "lists of equal lengths"),
     ):
@@ -317,5 +309,5 @@ def test_counts_are_exact():
             (TypeError, ValueError), match=f"class_counts must be .*{message}|class_counts must {message}"
         ):
             count_array(wrong)
-    with pytest.raises(ValueError, match=r"below 2\^53"):
+    with pytest.raises(ValueError, match=r"at most 2\^53 rows"):
         predict_gram([2**60, 2])

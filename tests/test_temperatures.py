@@ -20,7 +20,6 @@ from orthoframe import (
 )
 from orthoframe.cli import main
 from orthoframe.errors import OptionError
-from orthoframe.losses import GapMeter
 from orthoframe.options import check_temperature
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.training import Settings, TemperatureSchedule
@@ -29,7 +28,6 @@ ROWS, LABELS = torch.eye(4), torch.tensor([0, 0, 1, 1])
 ROOMS = {
     "supcon_loss": lambda tau: supcon_loss(ROWS, LABELS, temperature=tau),
     "SupConLoss": lambda tau: SupConLoss(tau),
-    "GapMeter": lambda tau: GapMeter(tau),
     "loss_floor": lambda tau: loss_floor(LABELS, temperature=tau),
     "angle_bound": lambda tau: angle_bound(0.1, 1, 2, temperature=tau),
     "decay_rate": lambda tau: decay_rate(1, 2, temperature=tau),
@@ -55,7 +53,7 @@ def test_temperatures_outside_are_refused_everywhere(room, temperature):
 def test_the_limits_themselves_are_allowed():
     for temperature in (1e-3, 1e6, 1, np.float32(0.001), np.float64(0.5)):
         assert check_temperature(temperature) == float(temperature)
-        for room in ("supcon_loss", "SupConLoss", "GapMeter", "loss_floor", "predict_gram", "solve_ufm"):
+        for room in ("supcon_loss", "SupConLoss", "loss_floor", "predict_gram", "solve_ufm"):
             ROOMS[room](temperature)
 
 

@@ -1,4 +1,4 @@
-"""Arrays of numpy in files, read without trusting their headers."""
+"""Arrays of numpy in files, read without trusting their headers; use it inside of `reading`."""
 
 import io
 import math
@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._files import parsed, read_up_to
+from orthoframe._files import read_up_to
 from orthoframe.errors import brief
 
 _HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
@@ -43,7 +43,7 @@ class StoredArray:
         count = math.prod(self.shape) * self.dtype.itemsize
         with self.stream() as file:
             read_up_to(file, self.offset)
-            data = parsed(lambda size: read_up_to(file, size), count)
+            data = read_up_to(file, count)
         if len(data) < count:
             raise ValueError(f"it ends after {len(data)} of {count} bytes")
         array = np.frombuffer(data, self.dtype).reshape(self.shape, order="F" if self.by_columns else "C")
@@ -61,7 +61,7 @@ class StoredArray:
             read_up_to(file, self.offset)
             for start in range(0, rows, together):
                 count = min(together, rows - start)
-                data = parsed(lambda size: read_up_to(file, size), count * size)
+                data = read_up_to(file, count * size)
                 if len(data) < count * size:
                     raise ValueError(f"it ends in row {start + len(data) // size} of {rows}")
                 yield np.frombuffer(data, self.dtype).reshape(count, dim)
@@ -78,10 +78,10 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
         ValueError: If it is not a plain array, or its size is not what the header says; nothing is allocated.
     """
     with stream() as file:
-        head = io.BytesIO(parsed(file.read, min(size, _HEADER_BYTES)))
+        head = io.BytesIO(file.read(min(size, _HEADER_BYTES)))
     try:
-        shape, by_columns, dtype = parsed(_header, head)
-    except ValueError:  # numpy's words advise what cannot be done here
+        shape, by_columns, dtype = _header(head)
+    except Exception:  # of any kind, and numpy's words advise what cannot be done here
         raise ValueError("it does not start with the header of a plain array; save it with numpy.save") from None
     if dtype.hasobject or dtype.kind == "V":
         raise ValueError("its entries are Python objects or records; save an array of numbers or strings")
@@ -104,27 +104,16 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
 
 
 def named_arrays(path: Path, names: Iterable[str]) -> dict[str, StoredArray]:
-    """The arrays of an `.npz` file that have one of these names, none of them read yet.
-
-    Raises:
-        ValueError: If the file is not an archive, or one of them is not a plain array.
-    """
+    """The arrays of an `.npz` file that have one of these names, none of them read yet."""
     archive = ArrayArchive(path)
     return {name: archive[name] for name in names if name in archive.names}
 
 
 class ArrayArchive:
-    """The arrays of an `.npz` file by name; a header is read when its array is asked for.
-
-    Raises:
-        ValueError: If the file is not an archive.
-    """
+    """The arrays of an `.npz` file by name; a header is read when its array is asked for."""
 
     def __init__(self, path: Path) -> None:
-        try:
-            self._zip = parsed(zipfile.ZipFile, path)
-        except ValueError as error:
-            raise ValueError(f"it is not an .npz archive ({error})") from None
+        self._zip = zipfile.ZipFile(path)
         self.members = self._zip.namelist()
         self.names = [name.removesuffix(".npy") for name in self.members if name.endswith(".npy")]
 
@@ -135,6 +124,6 @@ class ArrayArchive:
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or member.flag_bits & 1:
             raise ValueError(f"{brief(name)} is encrypted or packed in an unusual way; save it with numpy.savez")
         try:
-            return stored_array(lambda: parsed(self._zip.open, member), member.file_size)
+            return stored_array(lambda: self._zip.open(member), member.file_size)
         except ValueError as error:
             raise ValueError(f"{brief(name)}: {error}") from None

@@ -1,6 +1,5 @@
 """Rows and their classes: unit rows, labels as numbers, members of classes, and which process has which rows."""
 
-import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +16,7 @@ SMALLEST_NORM = 1e-12
 """A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
 # Squares of larger values leave the range of float64.
 _LARGE = 1e100
-# Float64 still holds the sum of many such counts, times their logarithm.
-_MOST_ROWS = 10**290
+_MOST_ROWS = 2**53  # in all classes together; float64 rounds larger numbers
 
 
 def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,8 +69,8 @@ class Labels:
             present = np.bincount(array) > 0  # small integers need no sorting
             names = np.flatnonzero(present)
             return cls((np.cumsum(present, dtype=np.int32) - 1)[array], tuple(names.tolist()))
-        found, inverse = np.unique(array, return_inverse=True)
-        return cls(inverse.astype(np.int32), tuple(found.tolist()))
+        names, classes = np.unique(array, return_inverse=True)
+        return cls(classes.astype(np.int32), tuple(names.tolist()))
 
     @property
     def counts(self) -> Integers:
@@ -87,14 +85,12 @@ class Labels:
 def label_array(labels: Sequence[Any] | NDArray[Any] | Tensor, name: str = "labels") -> NDArray[Any]:
     """Labels as a one-dimensional array of integers or strings, whatever they came as.
 
-    Integers that 64 bits do not hold are Python's, in an array of objects.
-
     Raises:
-        ValueError: For labels that are not one-dimensional.
+        ValueError: For labels that are not one-dimensional, or integers of more than 64 bits.
         TypeError: For labels that are neither integers nor strings.
     """
     array = _array(labels, name)
-    if array.size and array.dtype.kind != "U" and not is_whole(array):
+    if array.size and array.dtype.kind not in "biuU":
         raise TypeError(f"{name} must be integers or strings, not {_kind(array)}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {list(array.shape)}")
@@ -115,9 +111,9 @@ def label_tensor(labels: Sequence[Any] | NDArray[Any] | Tensor, device: torch.de
             return labels.to(device, torch.int64)
     array = _array(labels, name)
     advice = f"number the classes, as np.unique({name}, return_inverse=True)[1] does"
-    if array.size and not is_whole(array):
+    if array.size and array.dtype.kind not in "biu":
         raise TypeError(f"{name} must be integers, not {_kind(array)}; {advice}")
-    if array.size and whole_numbers(array).dtype.kind == "O":
+    if array.dtype.kind == "u" and array.max(initial=0) >= 2**63:
         raise ValueError(f"{name} must be integers of at most 64 bits with a sign, below 2^63; {advice}")
     return torch.from_numpy(array.astype(np.int64)).to(device)
 
@@ -146,29 +142,28 @@ def feature_tensor(features: Tensor | NDArray[Any] | Sequence[Any], name: str = 
 
 
 def count_array(counts: Sequence[int] | NDArray[Any] | Tensor, name: str = "class_counts") -> Integers:
-    """Counts of any size, one per class: as int64 or, where their sum may not fit, as Python's integers.
+    """Counts, one per class, as int64.
 
     Raises:
-        ValueError: For counts that are negative, too large for a float64, or not one-dimensional.
+        ValueError: For counts that are negative, not one-dimensional, or of more than 2^53 rows together.
         TypeError: For counts that are not integers.
     """
     array = _array(counts, name)
-    if array.size and (array.dtype.kind == "b" or not is_whole(array)):
+    if array.size and array.dtype.kind not in "iu":
         raise TypeError(f"{name} must be integers, not {_kind(array)}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {list(array.shape)}")
-    largest = int(array.max(initial=0))
     if array.size and array.min() < 0:
-        raise ValueError(f"{name} must not be negative, not {reprlib.repr(int(array.min()))}")
-    if largest > _MOST_ROWS:
-        raise ValueError(f"{name} must be at most {_MOST_ROWS:.0e}, because float64 does not hold larger sums")
-    return array.astype(np.int64 if 2 * largest * array.size < 2**63 else object)
+        raise ValueError(f"{name} must not be negative, not {array.min()}")
+    if array.sum(dtype=np.float64) > _MOST_ROWS:
+        raise ValueError(f"{name} must be of at most 2^53 rows together, because float64 rounds larger numbers")
+    return array.astype(np.int64)
 
 
 def positive_array(values: Weights, name: str) -> NDArray[np.float64]:
     """Positive, finite numbers, one per class, as float64."""
-    given = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
-    array = np.array(given, dtype=np.float64)
+    numbers = values.detach().cpu().double().numpy() if isinstance(values, Tensor) else values
+    array = np.array(numbers, dtype=np.float64)
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, one number per class, not of shape {list(array.shape)}")
     if not (np.isfinite(array) & (array > 0)).all():
@@ -188,34 +183,21 @@ def all_but_own(values: Tensor) -> Tensor:
     return torch.cat([nothing, before[:-1]]) + torch.cat([behind[1:], nothing]) if len(values) else values
 
 
-def is_whole(array: NDArray[Any]) -> bool:
-    """Whether it holds integers, as Python's too; booleans are integers."""
-    if array.dtype.kind != "O":
-        return array.dtype.kind in "biu"
-    return all(isinstance(value, int | np.integer) for value in array.flat)
-
-
-def whole_numbers(values: NDArray[Any]) -> NDArray[Any]:
-    """An array of integers as int64, or as Python's own integers where these are too few bits."""
-    if values.size and not -(2**63) <= int(values.min()) <= int(values.max()) < 2**63:
-        return np.array([int(value) for value in values.flat], dtype=object).reshape(values.shape)
-    return values.astype(np.int64, copy=False)
-
-
 def _array(values: Any, name: str) -> NDArray[Any]:
     """Any sequence as an array; objects, as a column of a data frame has, as strings or integers if all are."""
     try:
         array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
-        if array.dtype.kind == "f" and array.size and not hasattr(values, "dtype"):
-            objects = np.asarray(values, dtype=object)
-            array = objects if is_whole(objects) else array  # numpy makes float64 of [2**63, 1], and rounds
+        if array.dtype.kind == "S":
+            return np.char.decode(array, "utf-8")
+        if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
+            return array.astype(str)
+        if array.dtype.kind == "O" and all(isinstance(value, int | np.integer) for value in array.flat):
+            return array.astype(np.int64)
     except (TypeError, ValueError, RuntimeError):  # nested lists of different lengths, bfloat16
         raise ValueError(f"{name} must be an array, or lists of equal lengths of numbers") from None
-    if array.dtype.kind == "S":
-        return np.char.decode(array, "utf-8")
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.flat):
-        return array.astype(str)
-    return whole_numbers(array) if array.dtype.kind == "O" and is_whole(array) else array
+    except OverflowError:
+        raise ValueError(f"{name} must be integers of at most 64 bits with a sign, below 2^63") from None
+    return array
 
 
 def _kind(array: NDArray[Any]) -> str:

@@ -33,7 +33,7 @@ class Option:
 
 
 class Call(Option):
-    """A function that a sentence advises to call; the command has an option of the same name.
+    """A function that a sentence advises to call; `orthoframe train` has an option of the same name.
 
     Examples:
         >>> str(Call("resume", "runs/digits"))

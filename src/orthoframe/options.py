@@ -127,9 +127,6 @@ DATA_KINDS = {
 }
 """The kinds of data by name, or by the part of the name before a colon."""
 
-OWN_FILES = tuple(kind for kind, entry in DATA_KINDS.items() if entry.path)
-"""Kinds of data whose names end in a path."""
-
 TableLoss = Literal["frame", "supcon"]
 """What `FrameClassifier` minimises: the frame term, or the supervised contrastive loss."""
 
@@ -163,16 +160,6 @@ TEMPERATURE = 0.1
 
 COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
-
-
-def is_own_data(name: str) -> bool:
-    """Whether data is the user's own, from files or from Python, by its name.
-
-    Examples:
-        >>> is_own_data("folder:cats"), is_own_data("mnist")
-        (True, False)
-    """
-    return _kind_of(name).own
 
 
 def has_data_dir(name: str) -> bool:
@@ -328,6 +315,6 @@ def check_margin(margin: object, denominator: str) -> float:
     check_choice("denominator", denominator, Denominator)
     number = check_number("margin", margin, least=-1, most=10)
     if number and denominator == "negatives":
-        given = Option("margin", number), Option("denominator", denominator)
-        raise OptionError(given[0], " would only add a constant with ", given[1], "; leave it out")
+        constant = " would only add a constant with "
+        raise OptionError(Option("margin", number), constant, Option("denominator", denominator), "; leave it out")
     return number

@@ -191,7 +191,7 @@ def test_output_for_people_and_programs():
         ([0, 1], [[0], [0, 2]], {}, ValueError, "batch 1 holds index 2; there are 2 labels"),
         ([0, 1], [[-1]], {}, ValueError, "batch 0 holds index -1"),
         ([0, 1], [[0], [[1]]], {}, ValueError, "batch 1 must be a list of indices"),
-        ([0, 1], [[0.5]], {}, TypeError, "batch 0 must hold integers, not float64"),
+        ([0, 1], [[0.5]], {}, TypeError, "batch 0 must hold integers of at most 64 bits, not float64"),
         ([0.5, 1], [[0]], {}, TypeError, "labels must be integers or strings, not float64"),
         ([[0, 1]], [[0]], {}, ValueError, "labels must be one-dimensional"),
         ([0, 1], [[0]], {"denominator": "none"}, ValueError, "denominator must be one of 'all'"),

@@ -73,7 +73,7 @@ def test_a_buffer_for_labels_may_be_used_again():
 @pytest.mark.parametrize("loss", [SupConLoss(), FrameLoss(3, 5, supcon=0.5)])
 def test_labels_of_any_kind_that_the_loss_takes(loss, kind):
     labels, key_labels = [0, 1, 2, 0, 1, 2], [2, 1]
-    listener, meter = GapListener(loss), GapMeter.of(loss)
+    listener, meter = GapListener(loss), GapMeter(loss)
     features, _ = rows(0, len(labels))
     value = loss(features, kind(labels), torch.eye(5)[:2], kind(key_labels))
     meter.add(value, labels, key_labels)

@@ -104,7 +104,7 @@ def test_rows_are_classified(rows, capsys):
 
 def test_two_classes(rows, capsys):
     features, labels = rows
-    np.savez("two.npz", features=features[labels > 0], labels=labels[labels > 0])
+    np.savez("two.npz", x=features[labels > 0], y=labels[labels > 0])
     fitted(capsys, "two.npz", "--out", "out", "--epochs", 3)
     assert fitted(capsys, "two.npz", "--apply", "out").startswith("row,class,1,2\n")
 

@@ -5,7 +5,6 @@ import pty
 import re
 import select
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 from typing import get_args
 
@@ -20,7 +19,15 @@ from orthoframe.cli._terminal import flag
 from orthoframe.cli._training import training_bar
 from orthoframe.errors import Option, spelled
 from orthoframe.runs import Cause, read_run
-from orthoframe.training import RECIPES, LikelyCause, Settings
+from orthoframe.training import (
+    RECIPES,
+    FrameTerm,
+    LikelyCause,
+    Settings,
+    option_groups,
+    option_names,
+    type_hints,
+)
 
 
 @pytest.fixture
@@ -180,8 +187,11 @@ def test_weighted_draws_state_their_shares_and_chances(here, capsys):
     words = ["train", "--scheme", "weighted", "--binding", "none", "--majority", "40", "--epochs", "1", "--out", "run"]
     assert main(words) == 0
     share = 10**0.5 / (5 * 10**0.5 + 5)
-    said = f"to the power 0.5: classes have {100 * share:.3g} to {100 * (0.2 - share):.3g} % of the rows"
-    assert said in re.sub(r"\s+", " ", capsys.readouterr().out)
+    sentence = (
+        "Rows are sampled in proportion to class size^0.5: "
+        f"each class gets {100 * (0.2 - share):.3g} to {100 * share:.3g} % of the rows"
+    )
+    assert sentence in re.sub(r"\s+", " ", capsys.readouterr().out)
 
 
 def test_an_adjustment_is_fit_or_a_number(here, capsys):
@@ -219,19 +229,19 @@ def test_words_that_are_no_options(words, here, capsys):
 
 
 def test_recipes_give_defaults_and_options_change_them():
-    assert parse("train", []).model is None  # the data decides
+    assert parse("train", []).settings() == Settings()
     for words in (["--recipe", "paper"], ["--lr", "0.2", "--recipe=paper"], ["--recipe", "fast", "--lr", "0.2"]):
-        chosen = parse("train", words)
-        given = RECIPES[chosen.recipe] | ({"lr": 0.2} if "--lr" in words else {})
-        assert chosen.recipe in " ".join(words)
-        assert {name: getattr(chosen, name) for name in given} == given
+        settings = parse("train", words).settings()
+        assert settings.recipe in " ".join(words)
+        expected = RECIPES[settings.recipe].values | ({"lr": 0.2} if "--lr" in words else {})
+        assert {name: settings.usual_options()[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("words", [["--probe"], ["--backbone-lr", "0"]])
 def test_what_predicts_instead_of_the_classifier_of_the_recipe(words):
-    chosen = parse("train", ["--data", "folder:photos", *words])
-    assert chosen.loss == "frame"
-    assert not chosen.classifier.largest
+    settings = parse("train", ["--data", "folder:photos", *words]).settings()
+    assert isinstance(settings.objective, FrameTerm)
+    assert not settings.usual_options()["classifier"].largest
 
 
 def test_a_recipe_runs_with_options(here, capsys):
@@ -266,30 +276,54 @@ def test_advice_is_spelled_as_options(here, capsys):
     assert spelled(likely.advice, flag) == "--temperature 0.1:0.5"
 
 
-def test_help_names_every_choice(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--help"])
-    assert ended.value.code == 0
-    text = re.sub(r"[\s│]+", " ", capsys.readouterr().out)
-    for field in fields(Settings):
-        assert f"--{field.name.replace('_', '-')}" in text
-        for value in get_args(field.type):
-            assert not isinstance(value, str) or value in text
-    assert "0.1:0.5" in text
+@pytest.fixture
+def help_of_train(monkeypatch, capsys):
+    """What `train --help` prints, as a function of other words and the width of the terminal."""
+
+    def printed(*words, columns=80):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit) as ended:
+            main(["train", *words, "--help"])
+        assert ended.value.code == 0
+        return capsys.readouterr().out
+
+    return printed
+
+
+def test_help_names_every_choice(help_of_train):
+    text = re.sub(r"[\s│]+", " ", help_of_train())
+    assert {f"--{name.replace('_', '-')}" for name in option_names()} <= set(re.findall("--[a-z-]+", text))
+    for kind in (kind for kinds in option_groups().values() for kind in kinds):
+        for hint in type_hints(kind).values():
+            choices = {value for part in (hint, *get_args(hint)) for value in get_args(part) if isinstance(value, str)}
+            assert all(value in text for value in choices)
+    assert "START:END" in text
     assert "default: None" not in text
+
+
+def test_help_has_a_panel_for_each_group_and_ten_options_first(help_of_train):
+    text = help_of_train()
+    titles = re.findall(r"^ *((?:\w+ )?options) *$", text, re.MULTILINE)
+    groups = ("image", "encoder", "loss", "batch", "schedule", "evaluation", "machine")
+    assert titles == ["options", *(f"{group} options" for group in groups)]
+    first = re.findall(r"^ *--([a-z][a-z-]+)", text.split("image options")[0], re.MULTILINE)
+    assert first == ["data", "recipe", "goal", "loss", "model", "epochs", "minutes", "seed", "out", "resume"]
+    assert len(text.splitlines()) > len(help_of_train(columns=120).splitlines())
+
+
+def test_help_shows_the_defaults_of_the_recipe(help_of_train):
+    defaults = dict.fromkeys(("data", "loss", "scheme", "seed"))
+    for words, expected in (
+        ((), {"data": "digits", "loss": "supcon", "scheme": "balanced", "seed": "0"}),
+        (("--recipe", "fast"), {"data": "fashion-mnist", "loss": "frame", "scheme": "balanced", "seed": "0"}),
+    ):
+        text = re.sub(r"[\s│]+", " ", help_of_train(*words))
+        assert {name: re.search(rf" --{name} [^ ].*?\(default: (\S+)\)", text)[1] for name in defaults} == expected
 
 
 def on_terminal(words, terminal):
     os.environ.update(TERM="xterm-256color", COLUMNS="140")
     command(words, terminal)
-
-
-def test_many_epochs_are_few_lines(here, capsys):
-    assert main(["train", *arguments(epochs=90, measure_every=1, majority=4), "--out", "run"]) == 0
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch ")]
-    assert 25 <= len(lines) <= 41
-    assert lines[0].startswith("epoch 1 of 90: ")
-    assert lines[-1].startswith("epoch 90 of 90: ")
 
 
 def test_many_classes_with_some_that_have_no_test_images(here, capsys):

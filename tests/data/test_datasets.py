@@ -28,7 +28,7 @@ from orthoframe.data import (
 )
 from orthoframe.data._sources import SOURCES
 from orthoframe.errors import DataError, Option, OptionError
-from orthoframe.options import DATA_KINDS, DataKind, has_files, is_own_data
+from orthoframe.options import DATA_KINDS, DataKind, has_files
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -322,7 +322,6 @@ def test_a_kind_of_data_takes_the_arguments_of_its_entry(monkeypatch):
     data = load_data("toy:four", size=(2, 3))
     assert (len(data.train), len(data.test), data.train.image_shape) == (6, 4, (1, 2, 3))
     assert data.train.pixels.unique().tolist() == [4]
-    assert is_own_data("toy:four")
     assert has_files("toy:four")
     with pytest.raises(OptionError):
         load_data("toy:four", channels=3)

@@ -36,7 +36,7 @@ def test_means_are_those_of_each_batch_by_itself(batches, key_labels, options, s
     if options["class_weights"] or options["anchor_weights"]:  # these are indexed by label
         batches = [[label % 5 for label in labels] for labels in batches]
         key_labels = None if key_labels is None else [label % 5 for label in key_labels]
-    meter = GapMeter(**options)
+    meter = GapMeter(SupConLoss(**options))
     values = [0.5 * number for number in range(len(batches))]
     for loss, labels in zip(values, batches, strict=True):
         meter.add(loss, labels, key_labels)
@@ -94,9 +94,10 @@ def test_nothing_is_read_from_a_device_before_it_must_be(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: read.append("losses") or to_list(tensor))
     count = _gap.classes_of_labels
     monkeypatch.setattr(_gap, "classes_of_labels", lambda *labels: read.append("labels") or count(*labels))
-    meter, labels = GapMeter(1.0), torch.tensor([0, 0, 1, 1])
+    loss, labels = SupConLoss(1.0), torch.tensor([0, 0, 1, 1])
+    meter = GapMeter(loss)
     for temperature in (1.0, 0.5, 0.1):
-        meter.temperature = temperature
+        loss.temperature = temperature
         meter.add(torch.tensor(temperature), labels, [0, 1])
     labels.fill_(7)
     assert read == []
@@ -106,11 +107,12 @@ def test_nothing_is_read_from_a_device_before_it_must_be(monkeypatch):
 
 
 def test_temperature_between_two_epochs():
-    meter = GapMeter(temperature=1.0)
+    loss = SupConLoss(temperature=1.0)
+    meter = GapMeter(loss)
     meter.add(1.0, [0, 0, 1, 1])
     first = meter.read()
     meter.reset()
-    meter.temperature = 0.1
+    loss.temperature = 0.1
     meter.add(1.0, [0, 0, 1, 1])
     assert first.floor == pytest.approx(float(loss_floor([0, 0, 1, 1], temperature=1.0)), rel=1e-14)
     assert meter.read().floor == pytest.approx(float(loss_floor([0, 0, 1, 1], temperature=0.1)), rel=1e-14)
@@ -156,19 +158,21 @@ def test_bounds_are_computed_once_for_equal_class_counts(monkeypatch):
     _gap._cached_bounds.cache_clear()
     calls = []
     monkeypatch.setattr(_gap, "loss_floor", lambda **options: calls.append(options) or loss_floor(**options))
-    meter = GapMeter()
+    loss = SupConLoss()
+    meter = GapMeter(loss)
     same = [meter.bounds(labels) for labels in ([0, 0, 1], [7, 3, 7], ["b", "b", "a"])]
     assert len(calls) == 1
     assert len(set(same)) == 1
     meter.bounds([0, 0, 1], [0])
     meter.bounds([0, 0, 1], [1])  # the same counts of rows and of keys, together not
-    meter.temperature = 0.5
+    loss.temperature = 0.5
     meter.bounds([0, 0, 1])
     assert len(calls) == 4
 
 
 def test_singletons_that_the_loss_refuses_are_skipped_here():
-    assert GapMeter(singletons="error").bounds([0, 0, 1]) == GapMeter(singletons="skip").bounds([0, 0, 1])
+    meters = [GapMeter(SupConLoss(singletons=choice)) for choice in ("error", "skip")]
+    assert meters[0].bounds([0, 0, 1]) == meters[1].bounds([0, 0, 1])
 
 
 def test_collapsed_features_are_at_one_and_a_frame_is_at_zero():
@@ -184,7 +188,7 @@ def test_collapsed_features_are_at_one_and_a_frame_is_at_zero():
 def test_a_module_is_followed():
     """Its options are read with each batch, so that a schedule does not have to tell the meter."""
     loss, labels = SupConLoss(0.5, "sincere", "count"), [0, 0, 1, 1, 2]
-    meter = GapMeter.of(loss)
+    meter = GapMeter(loss)
     for temperature in (0.5, 0.1):
         loss.temperature = temperature
         meter.add(1.0, labels)
@@ -194,7 +198,7 @@ def test_a_module_is_followed():
 
 def test_the_frame_term_and_its_contrastive_part():
     loss, labels = FrameLoss(3, 6, shares=[0.5, 0.3, 0.2], margin=0.4), torch.tensor([0, 0, 0, 1, 1, 2])
-    meter = GapMeter.of(loss)
+    meter = GapMeter(loss)
     given = {"temperature": 0.1, "shares": [0.5, 0.3, 0.2], "margin": 0.4}
     bounds = [float(frame_floor(labels, 3, **given)), float(frame_collapsed(labels, 3, **given))]
     assert meter.bounds(labels) == pytest.approx(bounds, rel=1e-6)  # the module has its shares in float32
@@ -210,14 +214,14 @@ def test_the_frame_term_and_its_contrastive_part():
 
 def test_a_compiled_module_is_followed_too():
     loss = torch.compile(SupConLoss(0.5), backend="eager")
-    assert GapMeter.of(loss).bounds([0, 0, 1]) == GapMeter(0.5).bounds([0, 0, 1])
+    assert GapMeter(loss).bounds([0, 0, 1]) == GapMeter(SupConLoss(0.5)).bounds([0, 0, 1])
 
 
 def test_options_may_change_in_place_after_a_batch(monkeypatch):
     """Those on a device are read as late as its losses and labels."""
     monkeypatch.setattr(_gap, "_is_remote", lambda value: isinstance(value, torch.Tensor))
     weights = torch.tensor([1.0, 2.0])
-    meter = GapMeter(class_weights=weights)
+    meter = GapMeter(SupConLoss(class_weights=weights))
     meter.add(1.0, [0, 0, 1])
     weights.fill_(5.0)
     expected = loss_floor([0, 0, 1], class_weights=[1.0, 2.0])
@@ -226,7 +230,7 @@ def test_options_may_change_in_place_after_a_batch(monkeypatch):
 
 def test_a_loss_whose_floor_is_not_known():
     with pytest.raises(TypeError, match="the floor is known for SupConLoss and FrameLoss, not for Linear"):
-        GapMeter.of(torch.nn.Linear(2, 2))
+        GapMeter(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("kind", [torch.tensor, np.array, list])
@@ -238,7 +242,8 @@ def test_a_loss_that_is_no_scalar_is_refused_at_once(kind):
 
 
 def test_keys_of_classes_without_anchors_need_no_anchor_weight():
-    meter, options = GapMeter(anchor_weights=[1.0, 3.0]), {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0]}
+    meter = GapMeter(SupConLoss(anchor_weights=[1.0, 3.0]))
+    options = {"key_labels": [-1, 7], "anchor_weights": [1.0, 3.0]}
     expected = [float(bound([0, 0, 1, 1], **options)) for bound in (loss_floor, collapsed_loss)]
     assert meter.bounds([0, 0, 1, 1], [-1, 7]) == pytest.approx(expected, rel=1e-13)
 
@@ -250,4 +255,4 @@ def test_a_module_with_every_option():
         loss = SupConLoss(torch.nn.Parameter(torch.tensor(0.2)), "sincere", reduction=reduction, **options)
         given = {"temperature": 0.2, "denominator": "sincere", "key_labels": keys, "reduction": reduction, **options}
         expected = [float(loss_floor(labels, **given)), float(collapsed_loss(labels, **given))]
-        assert GapMeter.of(loss).bounds(labels, keys) == pytest.approx(expected, rel=1e-6)  # 0.2 is a float32
+        assert GapMeter(loss).bounds(labels, keys) == pytest.approx(expected, rel=1e-6)  # 0.2 is a float32

@@ -257,7 +257,12 @@ def test_the_static_figure(runs, name):
 def with_test_images(run, labels, predicted, error=None):
     """The run with results of test images."""
     names = [entry.name for entry in run.measurements[-1].train.classes]
-    test = TestRecord(accuracy_of(predicted, labels, names), Confusion.of(predicted, labels, names), error)
+    test = TestRecord(
+        accuracy=accuracy_of(predicted, labels, names),
+        confusion=Confusion.of(predicted, labels, names),
+        calibration_error=error,
+        classifier="nearest centre",
+    )
     return replace(run, verdict=replace(run.verdict, test=test))
 
 
@@ -266,7 +271,7 @@ def test_confusions_are_listed_and_drawn(runs):
     text = page(with_test_images(runs["names"], labels, predicted, 0.0312))
     shown = words(text)
     section = shown[shown.index('id="confusions"') :].split("</section>")[0]
-    assert "3 of 6 test images were taken for another class" in section
+    assert "3 of 6 test images were misclassified" in section
     first, second = (re.findall(r"<td>(.*?)</td>", row) for row in section.split("<tr>")[2:4])
     names = [str(entry.name) for entry in runs["names"].measurements[-1].train.classes]
     assert first == [html.escape(names[0]), html.escape(names[1]), "2", "4", "50.0 %"]
@@ -282,7 +287,7 @@ def test_confusions_are_listed_and_drawn(runs):
 
 def test_no_confusions(runs):
     text = page(with_test_images(runs["good"], np.arange(3), np.arange(3)))
-    assert "No test image was taken for another class." in text
+    assert "No test image was misclassified." in text
     assert "Calibration error" not in words(text)
     assert 'id="confusions"' not in page(runs["good"])  # as earlier versions wrote it
 

@@ -1,7 +1,9 @@
 """A run to which nothing happened, and one that was stopped on the way."""
 
 import pytest
-from tests.training.runs import interrupt, small, train
+from tests.training.runs import interrupt, small
+
+from orthoframe.training import train
 
 
 @pytest.fixture(scope="session")

@@ -11,13 +11,10 @@ from functools import partial
 import pytest
 import torch
 
-from orthoframe import measure, training
+from orthoframe import measure
 from orthoframe.runs import load_encoder
-from orthoframe.training import Interrupted, RunListener, Settings, make_task
+from orthoframe.training import Interrupted, RunListener, Settings, make_task, train
 from processes import forked
-
-train, resume = partial(training.train, report=False), partial(training.resume, report=False)
-"""Without reports, which have tests of their own."""
 
 SMALL = {"majority": 24, "ratio": 2.0, "width": 16, "epochs": 3, "batch_size": 32}
 """A run of a fifth of a second: 180 digits."""
@@ -33,10 +30,9 @@ def noted(notes):
 
 
 def arguments(**options):
-    """The same for the command, whose recipe has other defaults."""
-    plain = {"scheme": "reshuffle", "margin": 0, "clean_fraction": Settings.clean_fraction}
-    given = {**plain, **SMALL, **options}
-    return [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    """The same for the command."""
+    options = {"recipe": "plain", **SMALL, **options}
+    return [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
 
 
 def rows_of(folder):
@@ -103,11 +99,12 @@ def command(words, log, save_seconds=None, at_event=None, hangup=signal.SIG_DFL)
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
+    from orthoframe import training
     from orthoframe.cli import main
-    from orthoframe.training import _run
 
     if save_seconds is not None:
-        _run._SAVE_SECONDS = save_seconds
+        for name in ("train", "resume"):
+            setattr(training, name, partial(getattr(training, name), save_seconds=save_seconds))
     if at_event is not None:
         _die_at(at_event, words[-1])
     sys.exit(main(words))

@@ -1,7 +1,6 @@
 """Runs on other people's backbones: trained, resumed, handed out, exported."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,11 +8,11 @@ import pytest
 import torch
 from PIL import Image
 from tests.small_models import SIDE, save_model
-from tests.training.runs import interrupt, json_of, noted, resume, same, train
+from tests.training.runs import interrupt, json_of, noted, same
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.runs import load_encoder
-from orthoframe.training import Settings, export_onnx, images_of_run
+from orthoframe.training import Settings, export_onnx, images_of_run, resume, train
 
 RANDOM = np.random.default_rng(0)
 
@@ -35,8 +34,8 @@ def test_a_run_from_start_to_export(kind, pictures, tmp_path):
     save_model(kind, tmp_path / "model")
     settings = Settings.of(recipe="plain", data=pictures, backbone=f"hf:{tmp_path / 'model'}", epochs=2, batch_size=8)
     outcome = train(settings, tmp_path / "run")
-    assert outcome.settings.model is None
-    assert outcome.settings.backbone_lr == 0  # it stays as it is
+    assert outcome.settings.encoder.model is None
+    assert outcome.settings.schedule.backbone_lr == 0  # it stays as it is
     interrupt(settings, tmp_path / "again", epoch=1, steps=1)
     notes = []
     resume(tmp_path / "again", noted(notes))
@@ -59,7 +58,7 @@ def test_fine_tuned_with_a_learning_rate_of_its_own(pictures, tmp_path):
     )
     weights = []
     for lr in (0.0, 0.01):
-        train(replace(settings, backbone_lr=lr), tmp_path / str(lr))
+        train(settings.with_options(backbone_lr=lr), tmp_path / str(lr))
         weights.append(load_encoder(tmp_path / str(lr)).encoder.backbone.state_dict())
     assert any(not torch.equal(value, weights[1][name]) for name, value in weights[0].items())
     interrupt(settings, tmp_path / "again", epoch=1, steps=1)
@@ -107,7 +106,7 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
     again = Settings.of(recipe="plain", data=pictures, init=tmp_path / "run", epochs=1)
     with pytest.raises(OrthoframeError, match="small_factory:Small is Python code, and is run only if you allow it"):
         train(again, tmp_path / "again")
-    assert train(again, tmp_path / "again", code=True).settings.model is None
+    assert train(again, tmp_path / "again", code=True).settings.encoder.model is None
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def test_still_falling():
     ("options", "cause", "values", "advice"),
     [
         (
-            {"loss": "cross-entropy", "temperature": 0.1},
+            {"loss": "cross-entropy"},
             Cause.FREE_LENGTHS,
             "lengths of features free",
             "loss='frame' or supcon",
@@ -138,7 +138,7 @@ def test_which_classes_are_not_certified():
 
 
 def test_no_certificate_is_asked_of_cross_entropy():
-    said = verdict(tilt=0.3, loss="cross-entropy", temperature=0.1, scheme="partition", binding="none")
+    said = verdict(tilt=0.3, loss="cross-entropy", scheme="partition", binding="none")
     assert not {Cause.UNCERTIFIED, Cause.UNCERTIFIED_SO_FAR, Cause.TOO_COLD, Cause.TOO_HOT} & set(causes(said))
 
 

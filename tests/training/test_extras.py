@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 from lightning_fabric import Fabric
-from tests.training.runs import json_of, rows_of, small, train
+from tests.training.runs import json_of, rows_of, small
 
 from orthoframe import loss_floor
-from orthoframe.training import Loop, Settings, make_task
+from orthoframe.training import Loop, Settings, make_task, train
 
 
 def test_prototypes_certify_batches_that_nothing_binds():

@@ -14,23 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import (
-    arguments,
-    command,
-    finished,
-    interrupt,
-    json_of,
-    noted,
-    resume,
-    same,
-    small,
-    started,
-    train,
-)
+from tests.training.runs import arguments, command, finished, interrupt, json_of, noted, same, small, started
 
 from orthoframe.cli import main
 from orthoframe.errors import OrthoframeError, brief
 from orthoframe.runs import CHECKPOINT, RunFolder
+from orthoframe.training import resume, train
 from orthoframe.training._processes import precision_is_emulated
 
 ENDED = -signal.SIGKILL

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import torch
 from sklearn.datasets import load_digits
-from tests.training.runs import arguments, json_of, small, train
+from tests.training.runs import arguments, json_of, small
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError
 from orthoframe.runs import RunFolder
-from orthoframe.training import make_task
+from orthoframe.training import make_task, train
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -46,7 +46,7 @@ def test_a_loss_that_is_not_finite(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize("head", ["linear", "none"])
 def test_the_largest_feature_is_that_before_the_norm(head, tmp_path, monkeypatch):
     """After the linear layer and the activation: what the norm divides."""
-    monkeypatch.setattr("orthoframe.training._objective.SupConLoss.forward", lambda _, rows, *__: rows.sum() * math.inf)
+    monkeypatch.setattr("orthoframe.losses.SupConLoss.forward", lambda _, rows, *__: rows.sum() * math.inf)
     with pytest.raises(TrainingError, match="the loss is inf in step 1 of epoch 1"):
         train(small(head=head, augment=False), tmp_path / "run")
     found = json_of(tmp_path / "run" / "nan-batch.json")

@@ -1,23 +1,21 @@
 """`--resume` goes on with the run that was interrupted, or says what has changed."""
 
-import hashlib
 import json
 import shutil
-import struct
-import zlib
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from tests.training.runs import interrupt, json_of, resume, same, small, train
+from tests.training.runs import interrupt, json_of, same, small
 
 from orthoframe.cli import main
-from orthoframe.data import Data, LabelledImages
+from orthoframe.data import load_data
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, RunFolder
-from orthoframe.training import Settings, make_task
-from orthoframe.training._resume import changed_settings
+from orthoframe.training import Settings, make_task, resolve, resume, train
+from orthoframe.training._resume import changed_settings, check_checkpoint
 
 
 def refused(folder, capsys):
@@ -71,28 +69,45 @@ def test_settings_of_a_run_that_has_ended(undisturbed, tmp_path, capsys):
         assert f"epochs is {epochs} (it was 3)" in refused(tmp_path / str(epochs), capsys)
 
 
-def test_every_setting_is_compared():
-    other = {"data": "mnist", "data_dir": "x", "imbalance": "none", "model": "vit", "head": "none", "activation": "abs"}
-    other |= {"loss": "cross-entropy", "denominator": "sincere", "temperature": 0.7, "scheme": "full"}
-    other |= {"binding": "none", "lr_schedule": "step", "precision": "bf16-mixed"}
-    other |= {"path_column": "x", "label_column": "x", "split_column": "x", "group_column": "x", "size": [3, 4]}
-    other |= {"fit": "crop", "init": "x", "backbone": "x", "head_norm": "batch"}
-    for name, value in Settings().to_dict().items():
-        changed = other[name] if name in other else not value if isinstance(value, bool) else (value or 0) + 1
-        found = changed_settings(Settings(), Settings.from_dict({name: changed}))
+OTHERS = {
+    **{"imbalance": "none", "model": "vit", "head": "none", "activation": "abs", "denominator": "sincere"},
+    **{"scheme": "full", "binding": "none", "lr_schedule": "step", "precision": "bf16-mixed", "head_norm": "batch"},
+    **{"size": (3, 4), "fit": "crop", "data_dir": Path("x"), "init": Path("x"), "backbone": "x", "adjust": 0.3},
+    **dict.fromkeys(("path_column", "label_column", "split_column", "group_column"), "x"),
+    **{"temperature": 0.7, "supcon": 0.5, "margin": 0.5, "classifier": 0.5},
+}
+"""Another value of each setting that is neither a number nor a truth."""
+
+
+@pytest.mark.parametrize("loss", ["supcon", "frame"])
+@pytest.mark.parametrize("data", ["mnist", "csv:x"])
+def test_every_setting_is_compared(data, loss):
+    """Only what does not change a run may be another."""
+    settings = resolve(Settings.of(recipe="plain", data=data, loss=loss), load_data("digits", validation=0.1))
+    then = settings.to_dict()
+    assert changed_settings(then, settings) == ""
+    for name in then.keys() - {"data", "loss"}:
+        value = then[name]
+        another = OTHERS[name] if name in OTHERS else not value if isinstance(value, bool) else (value or 0) + 1
+        if name == "imbalance" and value == "none":
+            another = "step"
+        now = settings.with_options(**{name: another})
+        expected = f"{name} is {json.dumps(now.to_dict()[name])} (it was {json.dumps(value)})"
         may_change = name in ("data_dir", "devices", "workers", "memory")
-        assert found == ("" if may_change else f"{name} is {json.dumps(changed)} (it was {json.dumps(value)})")
-    assert (
-        changed_settings(Settings.of(recipe="plain", data="npz:/a.npz"), Settings.of(recipe="plain", data="npz:/b.npz"))
-        == ""
-    )
-    assert "data is" in changed_settings(
-        Settings.of(recipe="plain", data="npz:/a"), Settings.of(recipe="plain", data="folder:/a")
-    )
+        assert changed_settings(then, now) == ("" if may_change else expected)
+
+
+def test_changes_in_words():
+    def changes(then, **now):
+        return changed_settings(Settings.of(recipe="plain", **then).to_dict(), Settings.of(recipe="plain", **now))
+
+    assert changes({"data": "npz:/a.npz"}, data="npz:/b.npz") == ""  # data that was moved
+    assert changes({"data": "npz:/a"}, data="folder:/a") == 'data is "folder" (it was "npz")'
+    assert changes({"loss": "supcon"}, loss="frame") == 'loss is "frame" (it was "supcon")'
     many = {"lr": 9.0, "width": 9, "views": 9, "epochs": 9, "seed": 9, "batch_size": 9}
-    assert changed_settings(Settings(), Settings.of(recipe="plain", **many)).endswith(", and 2 more")
-    huge = changed_settings(Settings.of(recipe="plain", bound_classes=10**400), Settings())
-    assert huge.startswith("bound_classes is null (it was 1000")
+    assert changes(dict.fromkeys(many, 1), **many).endswith(", and 2 more")
+    huge = changes({"bound_classes": 10**400}, bound_classes=3)
+    assert huge.startswith("bound_classes is 3 (it was 1000")
     assert len(huge) < 100
 
 
@@ -152,13 +167,13 @@ def test_data_that_has_changed(change, part, words, stored, tmp_path, capsys):
 
 def test_a_run_and_its_data_may_be_moved(stored, tmp_path):
     """The run anywhere; the data where config.json says then, or the variable."""
-    train(replace(small(), **json_settings(stored)), tmp_path / "undisturbed")
+    train(small(**json_settings(stored)), tmp_path / "undisturbed")
     (tmp_path / "elsewhere").mkdir()
     stored.rename(tmp_path / "elsewhere" / "moved")
     (tmp_path / "data.npz").rename(tmp_path / "elsewhere" / "other.npz")
     moved = tmp_path / "elsewhere" / "moved"
     for folder in (moved, tmp_path / "undisturbed"):
-        edit(folder, data=f"npz:{tmp_path / 'elsewhere' / 'other.npz'}", data_dir=str(tmp_path))
+        edit(folder, data=f"npz:{tmp_path / 'elsewhere' / 'other.npz'}")
     resume(moved)
     assert same(moved, tmp_path / "undisturbed")
 
@@ -168,37 +183,10 @@ def json_settings(folder):
     return {name: settings[name] for name in ("data", "imbalance", "majority", "ratio", "validation")}
 
 
-def test_order_is_recognised_where_images_are_held_out(tmp_path):
-    """Another order holds out other images: all of them together are the same."""
-    data, names = torch.arange(40, dtype=torch.uint8).view(10, 1, 2, 2), ("a", "b")
-    whole = LabelledImages(data, torch.tensor([0, 1] * 5), names)
-
-    def parts(order):
-        return DataFingerprint.of(Data(whole.subset(order[:8]), whole.subset(order[8:]), "x"))
-
-    there, back = list(range(10)), list(range(9, -1, -1))
-    assert parts(there).changes(parts(back)) == "the training and test images are in another order"
-    assert parts(there).changes(parts(there)) == ""
-    renamed = LabelledImages(data, whole.labels, ("b", "a"))
-    other = DataFingerprint.of(Data(renamed.subset(there[:8]), renamed.subset(there[8:]), "x"))
-    assert parts(there).changes(other) == "training labels, test labels differ"
-
-
-def test_fingerprints_are_the_same_everywhere():
-    """A run may be resumed on another machine, so that the digests of known images are part of the interface."""
-    images = LabelledImages(torch.arange(8, dtype=torch.uint8).view(2, 1, 2, 2), torch.tensor([0, 1]), ("a", "b"))
-    found = DataFingerprint.of(Data(images, images, "x"))
-    pixels = hashlib.sha256(b"[2, 1, 2, 2]" + bytes(range(8))).hexdigest()
-    labels = hashlib.sha256(b'["a", "b"]' + struct.pack("<2Q", 0, 1)).hexdigest()
-    rows = [zlib.crc32(bytes(range(4))) << 32, zlib.crc32(bytes(range(4, 8))) << 32 | 1]
-    every = hashlib.sha256(b'["a", "b"]' + struct.pack("<4Q", *sorted(2 * rows))).hexdigest()
-    assert found == DataFingerprint(pixels, labels, pixels, labels, every)
-
-
 def test_batches_of_another_version(interrupted):
     """The same settings and data, and other batches."""
     run, task = RunFolder(interrupted), make_task(small())
-    checkpoint, _ = run.load_checkpoint(lambda found: found.check(task))
+    checkpoint, _ = run.load_checkpoint(partial(check_checkpoint, task=task))
     run.save_checkpoint(replace(checkpoint, progress=replace(checkpoint.progress, plan="another")))
     with pytest.raises(TrainingError, match=r"by a version that plans other batches; run\.json names it"):
         resume(interrupted)

@@ -1,20 +1,19 @@
 """A user's own pictures: taken as they are, streamed or held, with a validation split."""
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.training.runs import interrupt, json_of, lines_of, noted, resume, rows_of, train
+from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of
 
-import orthoframe.training
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
+from orthoframe.reporting import write_run_report
 from orthoframe.runs import load_encoder
-from orthoframe.training import Settings, make_task
+from orthoframe.training import Settings, make_task, resume, train
 
 RANDOM = np.random.default_rng(0)
 COUNTS = {"circle": 60, "square": 30, "stripes": 10, "zebra": 1}
@@ -51,8 +50,9 @@ def settings(folder):
 def test_the_images_are_taken_as_they_are(settings, tmp_path):
     notes = []
     outcome = train(settings, tmp_path / "run", noted(notes))
-    found = outcome.settings
-    assert (found.imbalance, found.model, found.validation, found.features) == ("none", "resnet18", 0.1, 128)
+    decided = outcome.settings.to_dict()
+    names = ("imbalance", "model", "validation", "features")
+    assert tuple(decided[name] for name in names) == ("none", "resnet18", 0.1, 128)
     assert json_of(tmp_path / "run" / "config.json")["model"] == "resnet18"
     rows = sum(entry["rows"] for entry in lines_of(tmp_path / "run" / "geometry.jsonl")[-1]["train"]["classes"])
     assert rows == 43 + 22 + 7 + 1
@@ -72,13 +72,13 @@ def test_the_images_are_taken_as_they_are(settings, tmp_path):
 
 def test_what_is_left_out_is_said(settings, tmp_path):
     notes = []
-    train(replace(settings, imbalance="step", ratio=20), tmp_path / "run", noted(notes))
+    train(settings.with_options(imbalance="step", ratio=20), tmp_path / "run", noted(notes))
     assert "kept 42 of 73 training images" in notes
 
 
 def test_streamed_or_held_killed_or_not_the_bytes_are_the_same(settings, tmp_path):
     train(settings, tmp_path / "held")
-    streamed = replace(settings, memory=0.0, workers=1)
+    streamed = settings.with_options(memory=0.0, workers=1)
     interrupt(streamed, tmp_path / "streamed", epoch=1, steps=2)
     resume(tmp_path / "streamed")
     names = ("encoder.safetensors", "geometry.jsonl", "certificate.json", "verdict.json")
@@ -87,7 +87,7 @@ def test_streamed_or_held_killed_or_not_the_bytes_are_the_same(settings, tmp_pat
 
 
 def test_changed_files_are_noticed(settings, folder, tmp_path):
-    interrupt(replace(settings, memory=0.0), tmp_path / "run", epoch=1, steps=1)
+    interrupt(settings.with_options(memory=0.0), tmp_path / "run", epoch=1, steps=1)
     file = folder / "circle" / "000.png"
     before = file.read_bytes()
     picture("stripes", 20).save(file)
@@ -98,21 +98,25 @@ def test_changed_files_are_noticed(settings, folder, tmp_path):
         file.write_bytes(before)
 
 
-def test_as_many_epochs_as_there_is_time_for(settings, tmp_path):
+def timed(folder, minutes):
+    return Settings.of(recipe="plain", data=f"folder:{folder}", width=4, minutes=minutes, batch_size=32, seed=3)
+
+
+def test_as_many_epochs_as_there_is_time_for(folder, tmp_path):
     start = time.monotonic()
-    outcome = train(replace(settings, epochs=None, minutes=0.15), tmp_path / "run")
+    outcome = train(timed(folder, 0.1), tmp_path / "run")
     assert time.monotonic() - start < 25
-    assert outcome.settings.minutes is None
-    assert outcome.settings.epochs == len(outcome.records) > 2
+    assert outcome.settings.schedule.minutes is None
+    assert outcome.settings.schedule.epochs == len(outcome.records) > 2
 
 
-def test_a_time_that_is_too_short_is_noted(settings, tmp_path):
+def test_a_time_that_is_too_short_is_noted(folder, tmp_path):
     for minutes, spent in ((0.001, 0.0), (5.0, 400.0)):
         notes = []
-        short = replace(settings, epochs=None, minutes=minutes)
+        short = timed(folder, minutes)
         assert len(train(short, tmp_path / str(minutes), noted(notes), spent=spent).records) == 1
         assert notes[0].startswith(f"minutes={minutes} is too short: one epoch takes about ")
-        assert notes[0].endswith(" minutes with the start and the report, and is trained anyway")
+        assert notes[0].endswith(" minutes with start-up and report; training one epoch anyway")
 
 
 def test_a_dataset_of_python(folder, tmp_path):
@@ -120,9 +124,9 @@ def test_a_dataset_of_python(folder, tmp_path):
     data = as_data(items, size=(16, 16), name="shapes")
     settings = Settings.of(recipe="plain", width=4, epochs=1, batch_size=32)
     outcome = train(settings, tmp_path / "run", data=data)
-    assert outcome.settings.data == "dataset:shapes"
-    assert outcome.settings.model == "resnet18"
-    with pytest.raises(DataError, match="dataset:shapes comes from Python"):
+    assert outcome.settings.images.data == "dataset:shapes"
+    assert outcome.settings.encoder.model == "resnet18"
+    with pytest.raises(DataError, match="dataset:shapes was passed from Python"):
         resume(tmp_path / "run")
     assert resume(tmp_path / "run", data=data).records == outcome.records
 
@@ -150,8 +154,8 @@ def test_new_classes_get_dimensions_of_their_own(tmp_path):
     )
     interrupt(new, tmp_path / "new", epoch=1, steps=1)
     outcome = resume(tmp_path / "new")
-    assert outcome.settings.prototypes
-    assert outcome.settings.features == 9
+    assert outcome.settings.objective.prototypes
+    assert outcome.settings.encoder.features == 9
     after = load_encoder(tmp_path / "new")
     assert after.classes == ("circle", "square", "stripes")
     assert after.normaliser == before.normaliser
@@ -171,12 +175,13 @@ def test_classes_without_images_have_a_report(tmp_path):
     new = Settings.of(
         recipe="plain", data=shapes(tmp_path / "new.npz", ["stripes", "circle"]), epochs=2, init=tmp_path / "old"
     )
-    orthoframe.training.train(new, tmp_path / "new")
+    train(new, tmp_path / "new", report=write_run_report)
     assert "square" in (tmp_path / "new" / "report.html").read_text()
     pixels = RANDOM.integers(0, 255, (20, 8, 8)).astype(np.uint8)
     np.savez(tmp_path / "names.npz", x=pixels, y=np.arange(20) % 2, classes=np.array(["a", "b", "c"]))
     data = f"npz:{tmp_path / 'names.npz'}"
-    orthoframe.training.train(Settings.of(recipe="plain", data=data, width=8, epochs=1), tmp_path / "named")
+    named = Settings.of(recipe="plain", data=data, width=8, epochs=1)
+    train(named, tmp_path / "named", report=write_run_report)
     assert (tmp_path / "named" / "report.html").exists()
 
 
@@ -197,10 +202,10 @@ def test_files_that_are_left_out_are_named(settings, folder, tmp_path):
     notes = []
     (folder / "circle" / "notes.heic").write_text("another kind")
     try:
-        train(replace(settings, epochs=1), tmp_path / "run", noted(notes))
+        train(settings.with_options(epochs=1), tmp_path / "run", noted(notes))
     finally:
         (folder / "circle" / "notes.heic").unlink()
-    assert notes[0].startswith("left out 1 file not taken for an image of a class, such as ")
+    assert notes[0].startswith("ignored 1 file not in a class folder, or not an image, such as ")
 
 
 def grams(trained, k):
@@ -216,7 +221,8 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
         recipe="plain", data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="resnet18", width=2, epochs=1
     )
     train(old, tmp_path / "old")
-    train(replace(old, model=None, width=None, init=tmp_path / "old", backbone_lr=0.0, epochs=3), tmp_path / "new")
+    new = Settings.of(recipe="plain", data=old.images.data, init=tmp_path / "old", backbone_lr=0.0, epochs=3)
+    train(new, tmp_path / "new")
     before, after = load_encoder(tmp_path / "old").encoder, load_encoder(tmp_path / "new").encoder
     for name, value in before.backbone.state_dict().items():  # statistics of BatchNorm too
         assert torch.equal(value, after.backbone.state_dict()[name]), name
@@ -229,13 +235,13 @@ def test_the_same_classes_and_a_frozen_backbone(tmp_path):
         ({"model": "vit"}, "model is decided by init; leave it out"),
         ({"width": 3}, "width is decided by init"),
         ({"features": 64}, "features is decided by init; leave it out"),
-        ({"fit": "crop"}, "fit is decided by init; leave it out"),
+        ({"data": "pictures", "fit": "crop"}, "fit is decided by init; leave it out"),
         ({"data": "digits"}, r"images have \[channels, height, width\] = \[1, 8, 8\], the encoder takes \[3, 16, 16\]"),
         ({"init": "nothing"}, "nothing: there is no trained encoder in it$"),
-        ({"init": "begun"}, "begun: there is no trained encoder in it yet"),
+        ({"init": "begun"}, "begun: the run has not finished its first epoch; resume it with: "),
     ],
 )
-def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
+def test_starts_that_are_refused(tmp_path, monkeypatch, options, said, folder):
     monkeypatch.chdir(tmp_path)
     Path("begun").mkdir()
     Path("begun", "config.json").write_text("{}")
@@ -243,7 +249,9 @@ def test_starts_that_are_refused(tmp_path, monkeypatch, options, said):
         recipe="plain", data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1
     )
     train(old, tmp_path / "old")
-    given = {"data": old.data, "init": tmp_path / "old", "epochs": 1, **options}
+    given = {"data": old.images.data, "init": tmp_path / "old", "epochs": 1, **options}
+    if given["data"] == "pictures":
+        given["data"] = f"folder:{folder}"
     with pytest.raises(OrthoframeError, match=said):
         train(Settings.of(recipe="plain", **given), tmp_path / "new")
     assert not (tmp_path / "new").exists()

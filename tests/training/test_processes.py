@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, resume, rows_of, small, train
+from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
 
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
 from orthoframe.runs import CHECKPOINT, load_encoder
-from orthoframe.training import Ramp, RunListener
+from orthoframe.training import Ramp, RunListener, resume, train
 from orthoframe.training._processes import find_processes, is_first_process, start
 
 SCRIPT = Path(__file__).with_name("several.py")

@@ -7,7 +7,7 @@ from functools import partialmethod
 import pytest
 import torch
 from lightning_fabric import Fabric
-from tests.training.runs import json_of, small, train
+from tests.training.runs import json_of, small
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orthoframe.callbacks import GeometryRecorder
@@ -15,8 +15,8 @@ from orthoframe.errors import TrainingError
 from orthoframe.losses import GapMeter, SupConLoss
 from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.training import RunListener, TaskObjective, _loop, _run, make_task
-from orthoframe.training._loop import Loop, NonFiniteLoss
+from orthoframe.training import Criterion, Loop, NonFiniteLoss, RunListener, make_task, train
+from orthoframe.training._loop import READ_STEPS
 
 
 class Reads(TorchDispatchMode):
@@ -52,11 +52,11 @@ def test_no_step_of_the_loop_reads(loss, no_floors, monkeypatch):
     readings.clear()
     with Reads() as reads:
         loop.run_epoch(lambda: counts.append(reads.count))
-    assert len(counts) > _loop.READ_STEPS
+    assert len(counts) > READ_STEPS
     assert set(counts) == {0}
     assert reads.count == 0
     # Every READ_STEPS steps and after the last; and the mean of the epoch, which transfers nothing more.
-    assert len(readings) == math.ceil(len(counts) / _loop.READ_STEPS) + 1
+    assert len(readings) == math.ceil(len(counts) / READ_STEPS) + 1
 
 
 @pytest.mark.parametrize(("loss", "optimizer"), [("supcon", "SGD"), ("frame", "AdamW")])
@@ -91,7 +91,7 @@ def test_no_call_of_the_loss_is_read_by_the_callbacks():
 
 def spoil(monkeypatch, epoch, steps):
     """The loss of one step is infinite."""
-    loss, step, now = TaskObjective.__call__, Loop.step, []
+    loss, step, now = Criterion.loss, Loop.step, []
 
     def watched(loop, *given, **options):
         now[:] = [loop.state.epoch, loop.state.steps]
@@ -99,7 +99,7 @@ def spoil(monkeypatch, epoch, steps):
 
     monkeypatch.setattr(Loop, "step", watched)
     spoiled = partialmethod(lambda *given: loss(*given) * (math.inf if now == [epoch, steps] else 1.0))
-    monkeypatch.setattr(TaskObjective, "__call__", spoiled)
+    monkeypatch.setattr(Criterion, "loss", spoiled)
 
 
 def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch):
@@ -110,7 +110,7 @@ def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch
     assert told == [1, 2]  # although all was done twice
     late = json_of(tmp_path / "late" / "nan-batch.json")
     assert late["largest_feature"] is not None  # with the weights from before the update
-    monkeypatch.setattr(Loop, "__init__", _careful(Loop.__init__))
+    monkeypatch.setattr(Loop, "__init__", _checks_every_loss(Loop.__init__))
     with pytest.raises(TrainingError, match="the loss is inf in step 4 of epoch 3"):
         train(small(epochs=4), tmp_path / "early")
     assert json_of(tmp_path / "early" / "nan-batch.json") == late
@@ -118,24 +118,24 @@ def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch
     assert [len(each) for each in rows] == [3, 3]  # a header and two epochs
 
 
-def _careful(init):
-    def careful(loop, *given):
+def _checks_every_loss(init):
+    def checking(loop, *given):
         init(loop, *given)
-        loop.careful = True
+        loop.checks_every_loss = True
 
-    return careful
+    return checking
 
 
 def test_a_step_that_is_not_bad_the_second_time_is_passed(tmp_path, monkeypatch):
     """As on a device whose sums have no fixed order."""
-    loss, calls = TaskObjective.__call__, []
+    loss, calls = Criterion.loss, []
 
-    def once(objective, *given):
+    def once(criterion, *given):
         calls.append(1)
-        return loss(objective, *given) * (math.nan if len(calls) == 4 else 1.0)
+        return loss(criterion, *given) * (math.nan if len(calls) == 4 else 1.0)
 
     undisturbed = train(small(), tmp_path / "undisturbed")
-    monkeypatch.setattr(TaskObjective, "__call__", once)
+    monkeypatch.setattr(Criterion, "loss", once)
     result = train(small(), tmp_path / "run")
     assert [each.loss for each in result.records] == [each.loss for each in undisturbed.records]
     encoders = [(tmp_path / name / "encoder.safetensors").read_bytes() for name in ("run", "undisturbed")]
@@ -144,11 +144,10 @@ def test_a_step_that_is_not_bad_the_second_time_is_passed(tmp_path, monkeypatch)
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
 @pytest.mark.parametrize("seconds", [-1.0, 15.0])
-def test_no_checkpoint_has_weights_that_are_not_finite(seconds, tmp_path, monkeypatch):
+def test_no_checkpoint_has_weights_that_are_not_finite(seconds, tmp_path):
     """Not even if one is due after every step, and weights overflow in an update whose loss was finite."""
-    monkeypatch.setattr(_run, "_SAVE_SECONDS", seconds)
     with pytest.raises(TrainingError, match="the loss is nan"):
-        train(small(lr=9e29), tmp_path / "run")
+        train(small(lr=9e29), tmp_path / "run", save_seconds=seconds)
     for name in (CHECKPOINT, PREVIOUS):
         if (tmp_path / "run" / name).exists():
             (tmp_path / "run" / name).rename(tmp_path / "run" / CHECKPOINT)

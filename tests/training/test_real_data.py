@@ -2,9 +2,9 @@
 
 import pytest
 from tests.data.conftest import real_data  # noqa: F401 - a fixture
-from tests.training.runs import rows_of, train
+from tests.training.runs import rows_of
 
-from orthoframe.training import Settings
+from orthoframe.training import Settings, train
 
 # Chance is 0.1; such runs reached 0.92 and 0.77.
 RUNS = [

@@ -2,18 +2,17 @@
 
 import json
 import math
-from dataclasses import replace
 
 import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.training.runs import json_of, lines_of, recomputed, rows_of, small, train
+from tests.training.runs import json_of, lines_of, recomputed, rows_of, small
 
 from orthoframe import certify, loss_floor
 from orthoframe.batches import BatchPlan
 from orthoframe.runs import COLUMNS, CertificateRecord, EpochRecord, Measurement, RunEnvironment, VerdictRecord
-from orthoframe.training import Settings
+from orthoframe.training import OBJECTIVES, Settings, train
 
 TWO = {"epochs": 2, "majority": 12}
 OPTIONS = [
@@ -45,25 +44,32 @@ OPTIONS = [
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_the_folder_says_what_happened(options, tmp_path):
-    settings = small(**options)
-    outcome = train(settings, tmp_path / "run")
-    check(outcome, settings)
+    check(train(small(**options), tmp_path / "run"), options)
 
 
 def decoded(path, kind):
     return msgspec.json.decode(path.read_bytes(), type=kind)
 
 
-def check(outcome, settings):
-    folder = outcome.folder
-    made = {"imbalance": settings.imbalance or "step", "model": settings.model or "mlp", "validation": 0.0}
-    made |= {"head": settings.head or ("none" if settings.linear_classifier else "linear"), "adjust": 0.0}
-    assert Settings.from_dict(json_of(folder / "config.json")) == replace(settings, **made) == outcome.settings
+def check(outcome, options):
+    """The files of a run, against what was asked for and what can be computed again."""
+    folder, settings = outcome.folder, outcome.settings
+    config = json_of(folder / "config.json")
+    objective = OBJECTIVES[options.get("loss", "supcon")]
+    made = {"imbalance": "step", "model": "mlp", "validation": 0.0, "adjust": 0.0, "epochs": 3}
+    made |= {"head": "linear" if objective.has_head else "none"}
+    expected = made | {"width": 16} | options
+    if "temperature" in options:
+        expected["temperature"] = list(options["temperature"])
+    assert {name: config[name] for name in expected} == expected
+    assert settings.undecided() == []
+    assert Settings.from_dict(config) == settings
+    schedule = settings.schedule
     rows = rows_of(folder)
-    every = settings.measure_every or 1
-    epochs = range(1, settings.epochs + 1)
-    settles = math.ceil((1 - settings.clean_fraction) * settings.epochs)  # its images are augmented for the last time
-    measured = [epoch for epoch in epochs if epoch in (1, settles, settings.epochs) or epoch % every == 0]
+    every = settings.evaluation.measure_every or 1
+    epochs = range(1, schedule.epochs + 1)
+    settles = math.ceil((1 - schedule.clean_fraction) * schedule.epochs)  # its images are augmented for the last time
+    measured = [epoch for epoch in epochs if epoch in (1, settles, schedule.epochs) or epoch % every == 0]
     assert [row["epoch"] for row in rows] == list(epochs)
     assert [row["epoch"] for row in rows if "delta_of" in row] == measured
 
@@ -72,15 +78,15 @@ def check(outcome, settings):
         assert set(row) <= set(COLUMNS)
         assert math.isfinite(row["loss"])
         epoch = int(row["epoch"]) - 1
-        assert row["temperature"] == settings.temperature.at(epoch, settings.epochs)
-        if settings.loss == "supcon":
+        if objective.has_head:
+            assert row["temperature"] == settings.objective.temperature.at(epoch, schedule.epochs)
             labels = [task.train.labels[torch.from_numpy(batch)] for batch in task.plan.batches(epoch)]
             floors = [
                 float(
                     loss_floor(
                         y.repeat(settings.views_in(epoch)),
                         temperature=row["temperature"],
-                        denominator=settings.denominator,
+                        denominator=settings.objective.denominator,
                     )
                 )
                 for y in labels
@@ -90,7 +96,7 @@ def check(outcome, settings):
             if task.encoder.nonnegative:
                 assert row["gap"] >= -1e-5  # float32
         else:
-            assert not {"floor", "gap", "collapsed"} & set(row)
+            assert not {"floor", "gap", "collapsed", "temperature"} & set(row)
 
     last, lines = rows[-1], lines_of(folder / "geometry.jsonl")
     # Features in float32, in other batches of the compiled code at most: the same to its rounding.
@@ -105,20 +111,21 @@ def check(outcome, settings):
     assert [entry["rows"] for entry in lines[-1]["train"]["classes"]] == task.class_counts
     assert last["test_balanced_accuracy"] == lines[-1]["test"]["balanced"] == outcome.evaluation.test.balanced
 
-    if settings.linear_classifier:
+    if not objective.has_head:
         assert not (folder / "certificate.json").exists()
     else:
         found = json_of(folder / "certificate.json")
         batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
-        options = {"views": settings.views_in(settings.epochs - 1), "denominator": settings.denominator}
-        assert found["holds"] == certify(task.train.labels.numpy(), batches, **options).holds
+        views, denominator = settings.views_in(schedule.epochs - 1), settings.objective.denominator
+        certified = certify(task.train.labels.numpy(), batches, views=views, denominator=denominator)
+        assert found["holds"] == certified.holds
         assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
         record, said = decoded(folder / "certificate.json", CertificateRecord), outcome.certificate
         assert (record.epochs, record.conclusive) == (said.epochs, said.conclusive)
     assert decoded(folder / "verdict.json", VerdictRecord) == outcome.diagnosis.record()
     assert decoded(folder / "run.json", RunEnvironment) == outcome.environment
     measurement = msgspec.json.decode(json.dumps(lines[-1]), type=Measurement)
-    assert (measurement.epoch, measurement.test) == (settings.epochs, outcome.evaluation.test)
+    assert (measurement.epoch, measurement.test) == (schedule.epochs, outcome.evaluation.test)
     table = [EpochRecord(**{**dict.fromkeys(COLUMNS), **row}) for row in rows]
     assert table == list(outcome.records)
     assert not list(folder.glob(".orthoframe.*"))
@@ -126,9 +133,9 @@ def check(outcome, settings):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled(tmp_path):
-    settings = small(compile=True, epochs=2)
-    check(outcome := train(settings, tmp_path / "run"), settings)
-    plain = train(replace(settings, compile=False), tmp_path / "plain")
+    options = {"compile": True, "epochs": 2, "batch_size": 36}  # batches of one size, which are compiled once
+    check(outcome := train(small(**options), tmp_path / "run"), options)
+    plain = train(small(**options | {"compile": False}), tmp_path / "plain")
     assert outcome.records[-1].loss == pytest.approx(plain.records[-1].loss, rel=1e-5)
 
 
@@ -161,7 +168,7 @@ def test_a_run_of_few_seconds_reaches_the_frame(tmp_path):
     assert reached.diagnosis.reached
     assert reached.evaluation.geometry.delta_of < 0.05
     assert reached.evaluation.test.balanced > 0.85
-    away = train(replace(short, activation="none"), tmp_path / "none")
+    away = train(short.with_options(activation="none"), tmp_path / "none")
     assert not away.diagnosis.reached
     assert away.evaluation.geometry.delta_of > 0.3
 
@@ -195,7 +202,7 @@ def test_classes_have_their_names(tmp_path):
         y_test=labels,
     )
     settings = small(data=f"npz:{tmp_path / 'animals.npz'}", majority=None, ratio=1.0, validation=0.0)
-    settings = replace(settings, scheme="partition", binding="none", batch_size=4)
+    settings = settings.with_options(scheme="partition", binding="none", batch_size=4)
     outcome = train(settings, tmp_path / "run")
     line = lines_of(tmp_path / "run" / "geometry.jsonl")[-1]
     classes = [entry["name"] for entry in line["train"]["classes"]]
@@ -214,5 +221,5 @@ def test_plans_are_as_the_settings_say(tmp_path):
     settings = small(scheme="balanced", binding="redrawn", views=2, clean_fraction=0.0, seed=3)
     outcome = train(settings, tmp_path / "run")
     _, task = recomputed(outcome.folder)
-    wanted = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)
-    assert task.plan.fingerprint() == wanted.fingerprint()
+    expected = BatchPlan(task.train.labels.numpy(), 32, scheme="balanced", binding="redrawn", seed=3, views=2)
+    assert task.plan.fingerprint() == expected.fingerprint()

@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from tests.training.runs import train
 from tests.training.verdicts import causes, record, verdict
 
 from orthoframe.runs import Cause, Ending, Signature
-from orthoframe.training import Ramp, Settings
+from orthoframe.training import Ramp, Settings, train
 
 
 def losses(*values, lr=0.1, delta=1.169):

@@ -5,7 +5,7 @@ from tests.training.runs import small
 
 from orthoframe.geometry import Confusion, NearestCentre, accuracy_of, measure
 from orthoframe.runs import EpochRecord
-from orthoframe.training import Evaluation, diagnose, make_task
+from orthoframe.training import OBJECTIVES, Evaluation, diagnose, make_task
 
 FAST = 0.5  # a temperature at which features near the frame move
 
@@ -26,15 +26,23 @@ def record(epoch, *, lr=1.0, loss=1.0, **columns):
 
 def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, records=None, **options):
     """What is said of a run with these settings that ended with these features, and with these distances on the way."""
-    task = make_task(small(**{"temperature": FAST, **options}))
+    has_temperature = OBJECTIVES[options.get("loss", "supcon")].has_head
+    options = {"temperature": FAST, **options} if has_temperature else options
+    task = make_task(small(**options))
     features = features_of(task, spread=spread, tilt=tilt) if features is None else features(task)
     geometry = measure(features, task.train.labels, num_classes=10)
     if records is None:
         records = [record(10 * (number + 1), delta_of=delta) for number, delta in enumerate(deltas)]
     test = accuracy_of(torch.arange(10), torch.arange(10), range(10))
     confusion = Confusion.of(torch.arange(10), torch.arange(10), range(10))
-    found = Evaluation(geometry, test, NearestCentre(geometry.means), geometry.means, confusion=confusion)
-    diagnosis = diagnose(task, task.certificate(), records, found)
+    evaluation = Evaluation(
+        geometry=geometry,
+        test=test,
+        rule=NearestCentre(geometry.means),
+        centres=geometry.means,
+        confusion=confusion,
+    )
+    diagnosis = diagnose(task, task.certificate(), records, evaluation)
     said = diagnosis.record()
     assert said.reached == diagnosis.reached
     for sentence in (said.sentence, *(words for cause in said.causes for words in (cause.sentence, cause.advice))):

@@ -9,7 +9,7 @@ from tests.ufm.cases import DENOMINATORS
 import reference
 from orthoframe import angle_bound, frame_floor, make_frame
 from orthoframe.ufm._descent import project, tangent
-from orthoframe.ufm._objective import FreeLoss, Objective
+from orthoframe.ufm._objective import FreeLoss, FreeObjective
 
 
 @given(
@@ -35,9 +35,9 @@ def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bou
         floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
     if not anchors:
         with pytest.raises(ValueError, match="the loss is 0 everywhere"):
-            Objective(labels, batches, prototypes, FreeLoss(temperature=0.5, denominator=denominator))
+            FreeObjective(labels, batches, prototypes, FreeLoss(temperature=0.5, denominator=denominator))
         return
-    objective = Objective(labels, batches, prototypes, FreeLoss(temperature=0.5, denominator=denominator))
+    objective = FreeObjective(labels, batches, prototypes, FreeLoss(temperature=0.5, denominator=denominator))
     value, gradient = objective(rows)
     assert objective.divisor == anchors
     assert value == pytest.approx(float(total.detach()) / anchors, rel=1e-12, abs=1e-14)
@@ -81,7 +81,7 @@ def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon
         floors = reference.floor_terms(members, 0.5, denominator, **options)
         floor += supcon * sum(term for term in floors if term is not None)
     terms = FreeLoss(temperature=0.5, denominator=denominator, frame=True, supcon=supcon, **options)
-    objective = Objective(labels, batches, prototypes, terms)
+    objective = FreeObjective(labels, batches, prototypes, terms)
     value, gradient = objective(rows)
     assert objective.divisor == len(seen)
     assert value == pytest.approx(float(total.detach()) / len(seen), rel=1e-12, abs=1e-13)
@@ -94,7 +94,7 @@ def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon
 def test_weights_far_apart_leave_the_negatives_of_each_class(denominator):
     """The heavy class has two negatives of weight 1, which are lost in a sum of everything less its own."""
     weights = [1e20, 1.0]
-    objective = Objective(
+    objective = FreeObjective(
         [0, 0, 1, 1], None, None, FreeLoss(temperature=0.5, denominator=denominator, class_weights=weights)
     )
     assert objective._negatives.tolist() == [2.0, 2e20]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from orthoframe._files import reading
-from orthoframe._rows import Integers, Labels, is_whole, whole_numbers
+from orthoframe._rows import Integers, Labels
 from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
@@ -108,10 +108,8 @@ def index_lists(batches: Iterable[Any], num_samples: int | None = None) -> Itera
         array = np.asarray(batch.cpu() if hasattr(batch, "cpu") else batch)  # a torch tensor may be on a device
         if array.ndim != 1:
             raise ValueError(f"batch {number} must be a list of indices, not an array of shape {list(array.shape)}")
-        if len(array) and (array.dtype.kind == "b" or not is_whole(array)):
-            raise TypeError(f"batch {number} must hold integers, not {array.dtype}")
-        if array.dtype.kind in "uO" and whole_numbers(array).dtype.kind == "O":
-            raise ValueError(f"batch {number} holds an index beyond 64 bits; {_valid_range(num_samples)}")
+        if len(array) and array.dtype.kind not in "iu":
+            raise TypeError(f"batch {number} must hold integers of at most 64 bits, not {array.dtype}")
         array = array.astype(np.intp, copy=False)  # what numpy indexes with
         if num_samples is not None:
             _check_range(array, np.full(len(array), number), num_samples)
@@ -183,6 +181,6 @@ def meeting_counts(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any])
     counts = np.zeros((k, k), dtype=np.int64)
     for chunk in chunks(batches, len(numbered.classes)):
         pairs = np.unique(chunk.batches.astype(np.int64) * k + numbered.classes[chunk.samples])
-        here = csr_array((np.ones(len(pairs), np.int64), np.divmod(pairs, k)), shape=(chunk.num_batches, k))
-        counts += (here.T @ here).toarray()
+        held = csr_array((np.ones(len(pairs), np.int64), np.divmod(pairs, k)), shape=(chunk.num_batches, k))
+        counts += (held.T @ held).toarray()
     return counts

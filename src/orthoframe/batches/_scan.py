@@ -196,16 +196,23 @@ def _scan_single_classes(result: Scan, chunk: Chunk, single: Flags, views: int, 
 
 def close(components: Components, single: Iterable[SingleClass]) -> None:
     """Join the rows of each single-class batch of three or more in which two coincide, until no such batch is left."""
-    waiting = [batch.samples for batch in single if len(batch.samples) > 2]
-    while waiting:
-        samples, owners, _ = end_to_end(waiting)
+    several = [batch.samples for batch in single if len(batch.samples) > 2]  # two rows are free
+    if several:
+        samples, batches, _ = end_to_end(several)
+        close_rows(components, samples, batches)
+
+
+def close_rows(components: Components, samples: Integers, batches: Integers) -> None:
+    """`close` for the rows of batches of a single class, end to end, and the number of the batch of each."""
+    while len(samples):
+        _, batches = np.unique(batches, return_inverse=True)
         roots = components.roots(samples)
-        order = np.lexsort((roots, owners))
-        same = (np.diff(roots[order]) == 0) & (np.diff(owners[order]) == 0)
-        fires = np.zeros(len(waiting), dtype=bool)
-        fires[owners[order][1:][same]] = True
+        order = np.lexsort((roots, batches))
+        same = (np.diff(roots[order]) == 0) & (np.diff(batches[order]) == 0)
+        fires = np.zeros(int(batches.max()) + 1, dtype=bool)
+        fires[batches[order][1:][same]] = True
         if not fires.any():
             return
-        acting = fires[owners]
-        components.join(samples[acting], owners[acting], len(waiting))
-        waiting = [batch for batch, fired in zip(waiting, fires, strict=True) if not fired]
+        acting = fires[batches]
+        components.join(samples[acting], batches[acting], len(fires))
+        samples, batches = samples[~acting], batches[~acting]

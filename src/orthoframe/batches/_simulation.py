@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe._rows import Integers
-from orthoframe.batches._scan import Components, Flags
+from orthoframe.batches._scan import Components, close_rows
 
 _TOGETHER = 2_000_000  # rows that are simulated side by side
 
@@ -69,26 +69,15 @@ class _Runs:
         single = ~mixed & (counts[groups] > 2)  # two rows are free
         self._single.append((samples[single], self._places[single] + len(self._single) * self._runs * self._batches))
         by_run = by_batch.reshape(self._runs, self._batches, self._k)
-        there = (by_run > 0).astype(np.float32)
-        pushed = np.matmul((by_run > 1).astype(np.float32).transpose(0, 2, 1), there) > 0
+        present, several_rows = ((by_run > least).astype(np.float32) for least in (0, 1))
+        pushed = np.matmul(several_rows.transpose(0, 2, 1), present) > 0
         self.met |= pushed | pushed.transpose(0, 2, 1)
-        self.touched |= np.matmul(there.transpose(0, 2, 1), there) > 0
+        self.touched |= np.matmul(present.transpose(0, 2, 1), present) > 0
 
     def close(self) -> None:
         """Join the rows of single-class batches in which two coincide, until there are no more."""
         samples, batches = (np.concatenate(parts) for parts in zip(*self._single, strict=True))
-        while len(samples):
-            _, batches = np.unique(batches, return_inverse=True)
-            roots = self.components.roots(samples)
-            order = np.lexsort((roots, batches))
-            same = (np.diff(roots[order]) == 0) & (np.diff(batches[order]) == 0)
-            fires = np.zeros(int(batches.max()) + 1, dtype=bool)
-            fires[batches[order][1:][same]] = True
-            if not fires.any():
-                return
-            joined: Flags = fires[batches]
-            self.components.join(samples[joined], batches[joined], len(fires))
-            samples, batches = samples[~joined], batches[~joined]
+        close_rows(self.components, samples, batches)
 
     def pieces(self, components: Components) -> Integers:
         """`[runs, k]`, number of components of each class."""

@@ -3,14 +3,14 @@
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import fields, make_dataclass
+from dataclasses import make_dataclass
 from importlib import import_module
 from typing import Annotated, Any, Union
 
 import tyro
 
 from orthoframe import __version__
-from orthoframe.cli._terminal import complain
+from orthoframe.cli._terminal import complain, filled, with_help
 from orthoframe.errors import needs_extra
 
 _ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"orthoframe {__version__}")
         return 0
     if not arguments or arguments[0] not in VERBS:
-        tyro.cli(_all_verbs(), prog="orthoframe", description=_ABOUT, args=arguments or ["--help"])
+        tyro.cli(_all_verbs(), prog="orthoframe", description=filled(_ABOUT), args=arguments or ["--help"])
     try:
         with needs_extra(f"orthoframe {arguments[0]}", "train"):
             return int(parse(arguments[0], arguments[1:]).run())
@@ -56,8 +56,10 @@ def parse(name: str, arguments: Sequence[str]) -> Any:
     """A verb with its options; the function `make_command` of its module, if any, makes them."""
     module = import_module(f"orthoframe.cli.{name}")
     verb = module.make_command(arguments) if hasattr(module, "make_command") else None
-    verb = verb or getattr(module, f"{name.capitalize()}Command")
-    return tyro.cli(_hinted(verb), prog=f"orthoframe {name}", args=arguments, config=(tyro.conf.DisallowNone,))
+    verb = verb or with_help(getattr(module, f"{name.capitalize()}Command"))
+    about = filled(verb.__doc__)
+    config = (tyro.conf.DisallowNone,)
+    return tyro.cli(verb, prog=f"orthoframe {name}", description=about, args=arguments, config=config)
 
 
 def _all_verbs() -> Any:
@@ -67,11 +69,3 @@ def _all_verbs() -> Any:
         for name, about in VERBS.items()
     ]
     return Union[tuple(stubs)]  # noqa: UP007
-
-
-def _hinted(verb: Any) -> Any:
-    """Let the help of a verb show a default only if it says something: a flag is off, and sentences explain None."""
-    hint = tyro.conf.arg(help_behavior_hint=lambda text: "" if text in ("", "None", "False") else f"(default: {text})")
-    for field in fields(verb):
-        verb.__annotations__[field.name] = Annotated[field.type, hint]
-    return verb

@@ -19,9 +19,9 @@ class PlanOptions:
 
     scheme: Scheme = "reshuffle"
     """How batches are made; full is one batch of all samples."""
-    batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS", help_behavior_hint="")] = None
+    batch_size: Annotated[int | None, tyro.conf.arg(metavar="ROWS")] = None
     """Rows of a batch, for every scheme but full."""
-    power: Annotated[float | None, tyro.conf.arg(metavar="POWER", help_behavior_hint="")] = None
+    power: Annotated[float | None, tyro.conf.arg(metavar="POWER")] = None
     """With --scheme weighted, classes have rows in proportion to their size to this power: 0 equally many, 1 as in the
     data (default: 0.5)."""
     binding: Binding = "none"

@@ -1,19 +1,26 @@
-"""What every verb shares on the terminal: how options are spelled, how errors are printed, and the progress bar."""
+"""What every verb shares on the terminal: help texts, the spelling of options, errors, and the progress bar."""
 
+import ast
 import gc
+import inspect
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
+from functools import cache
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import tyro
 
-from orthoframe.errors import InputError, Option, OrthoframeError, brief
+from orthoframe.errors import Call, InputError, Option, OrthoframeError, brief
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -21,12 +28,64 @@ if TYPE_CHECKING:
 Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
+_EXAMPLES = ("orthoframe ", "python ")  # how commands begin in docstrings
 _LONGEST = 300  # characters of an error: more is not read
+
+
+def help_texts(kind: type) -> dict[str, str]:
+    """The text below each field of a dataclass, in its source and in those of its bases."""
+    texts: dict[str, str] = {}
+    for base in filter(is_dataclass, reversed(kind.__mro__)):
+        for statement, below in pairwise(_classes_in(base.__module__)[base.__name__].body):
+            match statement, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
+                    texts[name] = " ".join(str(text).split())
+    return texts
+
+
+@cache
+def _classes_in(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module as they are written, by name; `inspect` would parse it anew for each."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def with_help(verb: Any) -> Any:
+    """A verb, or a group of its options, with the help of each option.
+
+    A default is shown only if it says something: a flag is off, and sentences explain None.
+    """
+    texts = help_texts(verb)
+    for field in fields(verb):
+        kind = get_args(field.type)[0] if get_args(field.type) else field.type
+        if is_dataclass(kind):
+            with_help(kind)
+            continue
+        about = tyro.conf.arg(help=texts[field.name], help_behavior_hint=_default)
+        verb.__annotations__[field.name] = Annotated[field.type, about]
+    return verb
+
+
+def _default(text: str) -> str:
+    return "" if text in ("", "None", "False") else f"(default: {text})"
+
+
+def filled(docstring: str) -> str:
+    """Paragraphs as wide as the terminal, with examples indented; tyro keeps lines that begin with a space."""
+    width, lines = shutil.get_terminal_size().columns, []
+    for paragraph in inspect.cleandoc(docstring).split("\n\n"):
+        indent = "    " if paragraph.startswith(_EXAMPLES) else " "
+        lines += textwrap.wrap(
+            paragraph, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
+        )
+    return "\n".join(lines)
 
 
 def flag(option: Option) -> str:
     """An option as it is typed: `--batch-size`, `--head linear`, `--no-augment`, `--temperature 0.1:0.5`."""
     name, value = option.name.replace("_", "-"), option.value
+    if isinstance(option, Call):
+        return f"orthoframe train --{name} {shlex.quote(str(value))}"
     if value is None or isinstance(value, bool):
         return f"--no-{name}" if value is False else f"--{name}"
     text = ":".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,10 +1,8 @@
 """A run on the terminal: what is known before it, how it goes, how it ended."""
 
-import math
-import shlex
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +13,16 @@ from rich.table import Table
 from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
-from orthoframe.errors import InputError, OrthoframeError, Part, brief, spelled
+from orthoframe.errors import Call, InputError, OrthoframeError, Part, brief, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import EpochRecord
 
-_LINES = 40  # of epochs at most, where there is no terminal
 _ALL, _WORST = 20, 5  # up to this many classes all accuracies are printed; of more, only the worst ones
 _CONFUSIONS = 5  # that are printed
 
 
-def run_training(settings: training.Settings | None, path: Path, tensorboard: bool, code: bool = False) -> int:
+def run_training(settings: training.Settings | None, path: Path, *, tensorboard: bool, code: bool) -> int:
     """Train, or resume without settings, with a progress bar; the exit status."""
     on_epoch = _curves(path) if tensorboard else lambda _: None
     try:
@@ -44,8 +41,7 @@ def run_training(settings: training.Settings | None, path: Path, tensorboard: bo
         if isinstance(error, OrthoframeError):
             complain(error)
             return 1 if isinstance(error, training.Stopped) else 2
-        again = f"orthoframe train --resume {shlex.quote(str(path))}"
-        print(f"orthoframe: interrupted; resume with: {again}", file=sys.stderr)
+        print(f"orthoframe: interrupted; resume with: {flag(Call('resume', path))}", file=sys.stderr)
         return 130
     if result is not None:
         _print_result(result)
@@ -58,30 +54,29 @@ def training_bar() -> Progress:
 
 
 def _listener(bar: Progress, on_epoch: Callable[[EpochRecord], None]) -> training.RunListener:
-    """Show a run on a bar, and print what is known before it."""
+    """Show a run on a bar, or in a line per measurement where there is no terminal, after what is known before it."""
     epochs = bar.add_task("epochs", total=None, words="")
     downloads: dict[str, Any] = {}
-    lines = _EpochLines(shown=not sys.stderr.isatty())
 
     def on_start(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
-        lines.epochs = task.settings.schedule.epochs
+        bar.update(epochs, total=task.settings.schedule.epochs)
         _print_opening(task, certified, floor)
 
     def on_step(loop: training.Loop) -> None:
-        words = _epoch_words(loop.state.records)
-        bar.update(epochs, completed=loop.state.epoch, total=loop.task.settings.schedule.epochs, words=words)
+        bar.update(epochs, completed=loop.state.epoch, words=_epoch_words(loop.state.records))
 
     def after_epoch(record: EpochRecord) -> None:
-        lines.add(record)
+        if bar.disable and record.delta_of is not None:
+            print(f"epoch {record.epoch} of {bar.tasks[epochs].total}: {_epoch_words([record])}", flush=True)
         on_epoch(record)
 
     def on_note(note: tuple[Part, ...]) -> None:
         print(f"orthoframe: {spelled(note, flag)}", file=sys.stderr)
 
     def on_data(name: str, done: int, total: int | None) -> None:
-        if name not in downloads and bar.disable and "as pixels" in name:
-            print(name, flush=True)  # before a wait, of which no bar tells
         if name not in downloads:
+            if bar.disable and "as pixels" in name:
+                print(name, flush=True)  # before a wait that no bar shows
             downloads[name] = bar.add_task(name, total=total, words="")
         bar.update(downloads[name], completed=done, total=total)
 
@@ -89,7 +84,7 @@ def _listener(bar: Progress, on_epoch: Callable[[EpochRecord], None]) -> trainin
 
 
 def _epoch_words(records: Sequence[EpochRecord]) -> str:
-    """The last epoch in a few words; what it did not measure is that of the last one that did."""
+    """The last epoch in a few words, with the geometry of the last one that measured it."""
     if not records:
         return ""
     last = records[-1]
@@ -104,21 +99,6 @@ def _epoch_words(records: Sequence[EpochRecord]) -> str:
             kind, accuracy = "test", measured.test_balanced_accuracy
         words += [] if accuracy is None else [f"{kind} accuracy {accuracy:.3f}"]
     return "  ".join(words)
-
-
-@dataclass
-class _EpochLines:
-    """A line for an epoch that was measured, where there is no terminal for a bar; at most forty, and the last."""
-
-    shown: bool
-    epochs: int = 1
-    due: int = 1  # the epoch from which on there is another line
-
-    def add(self, record: EpochRecord) -> None:
-        if not self.shown or record.delta_of is None or (record.epoch < self.due and record.epoch < self.epochs):
-            return
-        self.due = record.epoch + math.ceil(self.epochs / _LINES)
-        print(f"epoch {record.epoch} of {self.epochs}: {_epoch_words([record])}", flush=True)
 
 
 def _curves(path: Path) -> Callable[[EpochRecord], None]:

@@ -22,7 +22,9 @@ from orthoframe.options import Denominator, check_count
 class CertifyCommand:
     """Decide whether batches have the orthogonal frame as their only optimum.
 
-    The batches come from a file, or are made by a scheme. Exit status: 0 certified, 1 not, 2 bad input. For example:
+    The batches come from a file, or are made by a scheme.
+
+    Exit status: 0 certified, 1 not, 2 bad input. For example:
 
     orthoframe certify labels.csv batches.jsonl --column class --repair mended.jsonl --plot meetings.png
 

@@ -23,8 +23,9 @@ class EmbedCommand:
 
     Features come in shards, features-00000.npz and so on, with paths, and with labels, class names and splits if there
     are any; orthoframe fit and orthoframe measure read them. Run an interrupted command again to write the missing
-    shards. Under torchrun or srun each process writes its part of the shards. Exit status: 0 all images are embedded,
-    1 some could not be read and are left out, 2 bad input. For example:
+    shards. Under torchrun or srun each process writes its part of the shards.
+
+    Exit status: 0 all images are embedded, 1 some could not be read and are left out, 2 bad input. For example:
 
     orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features
 
@@ -104,14 +105,14 @@ class EmbedCommand:
 
 def _feature_extractor(name: str, code: bool) -> "tuple[FeatureExtractor, Fit]":
     """The network by its name, and the default for `fit`."""
-    from orthoframe.cli._encoder import encoder_of
     from orthoframe.embedding import FeatureExtractor
     from orthoframe.encoders import load_backbone
+    from orthoframe.runs import load_encoder
 
     kind, _, path = name.partition(":")
     if kind != "run" or not path:
         return FeatureExtractor.of(load_backbone(name)), "crop"
-    trained = encoder_of(Path(path), code)
+    trained = load_encoder(path, code=code)
     extractor = FeatureExtractor(
         name=name,
         network=trained.encoder,

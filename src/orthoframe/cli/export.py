@@ -6,7 +6,6 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._encoder import encoder_of
 from orthoframe.cli._files import check_output, writing
 from orthoframe.cli._terminal import Flag
 
@@ -17,7 +16,9 @@ class ExportCommand:
 
     It takes any number of uint8 images [n, channels, height, width] and returns scores, class and features; the names
     of the classes are in its metadata. It is checked and compared with torch before it is written. Needs
-    orthoframe[onnx]. Exit status: 0 written, 2 bad input. For example:
+    orthoframe[onnx].
+
+    Exit status: 0 written, 2 bad input. For example:
 
     orthoframe export runs/digits-step10-mlp-relu-seed0 --onnx digits.onnx
     """
@@ -31,11 +32,12 @@ class ExportCommand:
 
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
+        from orthoframe.runs import load_encoder
         from orthoframe.training import export_onnx, images_of_run
 
         check_output(self.onnx, "onnx", ".onnx")
-        trained = encoder_of(self.run_folder, self.code)
+        trained = load_encoder(self.run_folder, code=self.code)
         with writing(self.onnx, "onnx"):
-            said = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
-        print(f"{self.onnx}: {said}")
+            comparison = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
+        print(f"{self.onnx}: {comparison}")
         return 0

@@ -11,10 +11,9 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from orthoframe.cli._embeddings import EmbeddingTable, read_table
-from orthoframe.cli._files import writing
+from orthoframe.cli._files import open_features, read_arrays, read_labels, writing
 from orthoframe.cli._terminal import bad_input
-from orthoframe.errors import InputError, Option
+from orthoframe.errors import InputError, Option, brief
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +22,27 @@ if TYPE_CHECKING:
     from orthoframe.sklearn import FrameClassifier
 
 CLASSIFIER, REPORT = "classifier.safetensors", "report.json"
+_SPLITS = ("train", "validation", "test")
 _HELD_OUT = 0.2  # of each class, if no rows are marked for testing
 _WIDTH = 256  # of the hidden layers; features need at least one dimension per class
 _MOST_CLASSES = 20  # that are printed one by one
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingTable:
+    """Rows of features with their labels.
+
+    Attributes:
+        rows: float32 or float64, [n, dim].
+        labels: [n], numbers or names; None without labels.
+        names: [n], the path of each row; None where rows are numbered.
+        splits: [n], `train`, `test` or `validation`; None if rows are not divided.
+    """
+
+    rows: NDArray[Any]
+    labels: NDArray[Any] | None
+    names: NDArray[Any] | None = None
+    splits: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -33,8 +50,9 @@ class FitCommand:
     """Fit a classifier of embeddings whose classes end in an orthogonal frame, and say how good it is.
 
     Rows that are marked as test, or else 20 % of each class, are held out for testing. Writes classifier.safetensors
-    and report.json. With --apply nothing is fitted: the rows are classified, as CSV with the cosine to each class
-    mean. Exit status: 0 fitted or classified, 2 bad input. For example:
+    and report.json. With --apply nothing is fitted: the rows are classified, as CSV with the cosine to each class mean.
+
+    Exit status: 0 fitted or classified, 2 bad input. For example:
 
     orthoframe fit features --out classifier
 
@@ -43,7 +61,7 @@ class FitCommand:
 
     features: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="FEATURES")]
     """A folder of orthoframe embed; an .npz with x and y, or x_train, y_train, x_test, y_test; or as for measure."""
-    labels: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="LABELS")] = None
+    labels: Annotated[tyro.conf.Positional[Path | None], tyro.conf.arg(metavar="[LABELS]")] = None
     """The class of each row, as measure reads it, if FEATURES has none."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")] = None
     """Write the classifier and the report to this folder."""
@@ -80,7 +98,7 @@ class FitCommand:
         labels = table.labels
         if labels is None:
             raise InputError(f"{self.features}: there are no labels in it; name a file with the class of each row")
-        train, test, source = divided(table.splits, labels, self.seed)
+        train, test, source = _split(table.splits, labels, self.seed)
         classifier = FrameClassifier(
             hidden=(_WIDTH, max(_WIDTH, len(np.unique(labels[train])))),
             temperature=self.temperature,
@@ -128,7 +146,86 @@ class FitCommand:
         return 0
 
 
-def divided(
+def read_table(
+    features: Path, labels: Path | None = None, *, key: str | None = None, column: str | None = None
+) -> EmbeddingTable:
+    """Read features, with labels from a file of their own or from the same place."""
+    if os.path.isdir(features):  # a name may be too long for a file
+        for option in (labels, key, column):
+            if option is not None:
+                raise InputError(f"{features} is a folder of features with labels of its own; leave {option} out")
+        return _read_shards(features)
+    if labels is None and features.suffix == ".npz" and key is None:
+        return _read_archive(features)
+    parts = open_features(features, key).parts()
+    rows = np.concatenate([part.numpy() if part.element_size() > 2 else part.float().numpy() for part in parts])
+    return _checked(features, rows, None if labels is None else read_labels(labels, column))
+
+
+def _read_shards(folder: Path) -> EmbeddingTable:
+    from orthoframe.embedding import read_embedding
+
+    stored = read_embedding(folder)
+    labels = None if stored.labels is None else np.array(stored.classes, dtype=str)[stored.labels]
+    return EmbeddingTable(stored.features, labels, stored.paths, stored.splits)
+
+
+def _read_archive(path: Path) -> EmbeddingTable:
+    """Rows of an `.npz` file; labels that are numbers become names if it has `classes`."""
+    labels_of = {"x": "y", **{f"x_{split}": f"y_{split}" for split in _SPLITS}}
+    arrays = read_arrays(path, (*labels_of, *labels_of.values(), "classes"))
+    present = [name for name in labels_of if name in arrays]
+    if "x_train" in present:
+        present = [name for name in present if name != "x"]
+    elif "x" in present:
+        present = ["x"]
+    else:
+        needed = "x and y, or x_train, y_train, x_test and y_test"
+        raise InputError(f"{path}: it needs the arrays {needed}; it has {brief(', '.join(arrays)) or 'none of them'}")
+    tables = [_checked(path, arrays[name], _named(path, labels_of[name], arrays)) for name in present]
+    if present == ["x"]:
+        return tables[0]
+    labels = [table.labels for table in tables if table.labels is not None]
+    if len({table.rows.shape[1] for table in tables}) > 1 or len(labels) < len(tables):
+        raise InputError(f"{path}: x_train, x_test and so on must have as many columns, and y_train, y_test labels")
+    splits = [np.full(len(table.rows), name.removeprefix("x_")) for name, table in zip(present, tables, strict=True)]
+    rows = np.concatenate([table.rows for table in tables])
+    return EmbeddingTable(rows, np.concatenate(labels), splits=np.concatenate(splits))
+
+
+def _named(path: Path, name: str, arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
+    """Labels as names of classes, if they are numbers and the archive names its classes."""
+    labels, classes = arrays.get(name), arrays.get("classes")
+    if labels is None or classes is None or classes.ndim != 1 or labels.dtype.kind not in "iu":
+        return labels
+    k = len(classes)
+    if labels.size and not 0 <= labels.min() <= labels.max() < k:
+        raise InputError(f"{path}: {name} must be from 0 to {k - 1}, because there are {k} classes")
+    return np.asarray(classes[labels])
+
+
+def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> EmbeddingTable:
+    from orthoframe._rows import label_array
+
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
+        actual = f"{rows.dtype} of shape {brief(list(rows.shape), 60)}"
+        raise InputError(f"{path}: features must be numbers of shape [rows, dim], not {actual}")
+    if rows.dtype not in (np.float32, np.float64):
+        rows = rows.astype(np.float64 if rows.dtype.itemsize > 2 else np.float32)
+    if not np.isfinite(rows).all():
+        row = int(np.flatnonzero(~np.isfinite(rows).all(1))[0])
+        raise InputError(f"{path}: row {row} has a value that is not finite")
+    if labels is not None:
+        if labels.shape != (len(rows),):
+            raise InputError(f"{path}: there are {len(rows)} rows and labels of shape {brief(list(labels.shape), 40)}")
+        try:
+            labels = label_array(labels)
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}: {brief(error)}") from error
+    return EmbeddingTable(rows, labels)
+
+
+def _split(
     splits: NDArray[Any] | None, labels: NDArray[Any], seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
     """Rows to train on, rows to test on, and how they were chosen."""

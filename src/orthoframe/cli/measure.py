@@ -26,8 +26,9 @@ _MOST_SIZES = 30
 class MeasureCommand:
     """Measure the geometry of any embedding: distance to an orthogonal frame, collapse, ownership, accuracy.
 
-    Features are read twice, some rows at a time: they need not fit into memory. Exit status: 0 measured, 2 bad input.
-    For example:
+    Features are read twice, some rows at a time: they need not fit into memory.
+
+    Exit status: 0 measured, 2 bad input. For example:
 
     orthoframe measure features.npy labels.txt --plot geometry.png
     """

@@ -4,12 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, make_dataclass
 from itertools import count, pairwise
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Any, cast
 
-import tyro
-
-from orthoframe.cli._settings import given_options, option, panel, settings_options, usual_options
-from orthoframe.cli._terminal import Flag, Folder
+from orthoframe.cli._settings import option, panel, settings_options, typed_options
+from orthoframe.cli._terminal import Flag
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe
 from orthoframe.training import AUTO, RECIPES, Settings
@@ -31,12 +29,8 @@ _RUN_OPTIONS = {
         "With the recipe accurate: accuracy, or frame, which settles onto the frame at the end and says what that "
         "cost.",
     ),
-    "out": ("out", Annotated[Folder, tyro.conf.arg(help="The run folder (default: a new one in runs/).")], None),
-    "resume": (
-        "resume",
-        Annotated[Folder, tyro.conf.arg(help="Continue the run in this folder, with its own settings.")],
-        None,
-    ),
+    "out": option("out", Path, "The run folder (default: a new one in runs/).", metavar="FOLDER"),
+    "resume": option("resume", Path, "Continue the run in this folder, with its own settings.", metavar="FOLDER"),
     "code": option(
         "code",
         Flag,
@@ -45,17 +39,19 @@ _RUN_OPTIONS = {
     ),
     "tensorboard": option("tensorboard", Flag, "Also write the curves for TensorBoard, to the run folder.", False),
 }
-"""Options of a run that are no settings, or that choose them."""
+"""Options beside those of the groups."""
+_NO_SETTINGS = ("out", "resume", "code", "tensorboard")
 
 
 @dataclass(frozen=True)
 class _Command:
     """Train an encoder with the supervised contrastive loss, and say whether its classes form an orthogonal frame.
 
-    Without options: the embedded digits, imbalanced ten to one, a small network, ten seconds. Your own images,
-    in a folder with one sub-folder per class, are taken as they are, in any size. A run that was
-    killed or interrupted is continued with --resume and ends with the same bytes. Exit status: 0 trained, 1 stopped
-    early, 2 bad input. For example:
+    Without options: the embedded digits, imbalanced ten to one, a small network, ten seconds. Your own images, in a
+    folder with one sub-folder per class, are taken as they are, in any size. A run that was killed or interrupted is
+    continued with --resume and ends with the same bytes.
+
+    Exit status: 0 trained, 1 stopped early, 2 bad input. For example:
 
     orthoframe train
 
@@ -68,36 +64,42 @@ class _Command:
     orthoframe train --resume runs/fashion
     """
 
+    def settings(self) -> Settings:
+        """The settings that the options describe."""
+        return Settings.of(**{name: value for name, value in typed_options(self).items() if name not in _NO_SETTINGS})
+
     def run(self) -> int:
         """Train or resume; the exit status."""
         from orthoframe.cli._training import run_training
 
-        options = given_options(self)
-        out, resume = options.pop("out", None), options.pop("resume", None)
-        tensorboard, code = options.pop("tensorboard", False), options.pop("code", False)
+        options = typed_options(self)
+        resume, out = options.get("resume"), options.get("out")
         if resume is not None:
-            _check_alone(options, out)
-            return run_training(None, resume, tensorboard, code)
-        settings = Settings.of(**options)
-        settings.check()
-        return run_training(settings, out or _free_folder(settings), tensorboard, code)
+            _check_alone(options)
+            settings, folder = None, resume
+        else:
+            settings = self.settings()
+            settings.check()
+            folder = out or _free_folder(settings)
+        return run_training(settings, folder, tensorboard="tensorboard" in options, code="code" in options)
 
 
-def _check_alone(options: dict[str, Any], out: Path | None) -> None:
+def _check_alone(options: dict[str, Any]) -> None:
     """Refuse options beside a run that is resumed."""
     resume = Option("resume")
-    if out is not None:
+    if "out" in options:
         raise OptionError(resume, " names the folder already; leave ", Option("out"), " out")
-    if set(options) - {"epochs"}:
+    others = set(options) - {"resume", "tensorboard", "code"}
+    if others - {"epochs"}:
         raise OptionError(resume, " takes the settings from its folder; leave the others out")
-    if options:
+    if others:
         why = " keeps the run's number of epochs, because the learning rate depends on it; start a new run with "
         raise OptionError(resume, why, Option("epochs", options["epochs"]), " ", Option("out", "FOLDER"))
 
 
 def make_command(arguments: Sequence[str]) -> type[_Command]:
     """The command with all options; its help shows the defaults of the recipe that the arguments choose."""
-    options, panels = settings_options(usual_options(_chosen(arguments)))
+    options, panels = settings_options(_chosen(arguments).usual_options())
     options |= _RUN_OPTIONS
     first = [options[name] for name in _FIRST]
     panels["machine"] += ["code", "tensorboard"]
@@ -107,18 +109,19 @@ def make_command(arguments: Sequence[str]) -> type[_Command]:
     return cast("type[_Command]", command)
 
 
-def _chosen(arguments: Sequence[str]) -> dict[str, str]:
-    """The arguments that choose defaults, as far as they are allowed; all are parsed later."""
+def _chosen(arguments: Sequence[str]) -> Settings:
+    """Settings with the defaults that the arguments choose, if they are allowed; all arguments are parsed later."""
     chosen: dict[str, str] = {}
     for word, value in pairwise([*arguments, ""]):
         name, _, attached = word.removeprefix("--").partition("=")
         if word.startswith("--") and name in _CHOOSING:
             chosen[name] = attached or value
     try:
-        Settings.of(**chosen).check()
+        settings = Settings.of(**chosen)
+        settings.check()
     except OptionError:
-        return {}
-    return chosen
+        return Settings()
+    return settings
 
 
 def _free_folder(settings: Settings) -> Path:
@@ -127,13 +130,13 @@ def _free_folder(settings: Settings) -> Path:
     decided = images.decided()
     imbalance = [] if decided.imbalance == "none" else [f"{decided.imbalance}{decided.ratio:g}"]
     kind, _, path = images.data.partition(":")
-    given = {name: value for name, value in encoder.asked().items() if value is not None}
+    choices = {name: value for name, value in encoder.asked().items() if value is not None}
     if images.is_own:
-        words = [Path(path).expanduser().resolve().stem, *imbalance, given.get("model", "")]
-        words += [Path(given.get("backbone", "").partition(":")[2]).name, objective.name]
-        words += [f"from-{Path(given['init']).resolve().name}"] if "init" in given else []
+        words = [Path(path).expanduser().resolve().stem, *imbalance, choices.get("model", "")]
+        words += [Path(choices.get("backbone", "").partition(":")[2]).name, objective.name]
+        words += [f"from-{Path(choices['init']).resolve().name}"] if "init" in choices else []
     else:
-        words = [kind, *(imbalance or ["balanced"]), given.get("model", "mlp"), given.get("activation", "relu")]
+        words = [kind, *(imbalance or ["balanced"]), choices.get("model", "mlp"), choices.get("activation", "relu")]
         words += [] if objective.name == Settings().objective.name else [objective.name]
     seed = 0 if settings.machine.seed is AUTO else settings.machine.seed
     stem = "-".join(word for word in (*words, f"seed{seed}") if word)

@@ -33,8 +33,10 @@ _ROWS_OF_ONE_THREAD = 2_000  # fewer rows than these are solved sooner by one th
 class UfmCommand:
     """Minimise the loss over free features: the end of training, without a network.
 
-    Prints the loss with its floor, the geometry of the class means, and the certificate of the batches. Exit status: 0
-    the loss is at its floor (or, without ReLU in several batches, stationary), 1 it is not, 2 bad input. For example:
+    Prints the loss with its floor, the geometry of the class means, and the certificate of the batches.
+
+    Exit status: 0 the loss is at its floor (or, without ReLU in several batches, stationary), 1 it is not, 2 bad input.
+    For example:
 
     orthoframe ufm --counts 50x5,5x5 --scheme partition --batch-size 64 --plot ufm.png
 

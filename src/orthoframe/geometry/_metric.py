@@ -8,15 +8,11 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torchmetrics import Metric
 
 from orthoframe._rows import feature_tensor
-from orthoframe._torchmetrics import import_metric
 from orthoframe.geometry._geometry import MEASURES, Geometry, geometry_of
 from orthoframe.geometry._statistics import ClassStatistics, Rows, add_rows
-
-import_metric()
-# isort: split
-from torchmetrics.metric import Metric  # noqa: E402
 
 
 class GeometryMetric(Metric):

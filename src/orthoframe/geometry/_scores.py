@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe._rows import Weights
+from orthoframe.options import TEMPERATURE
 
 _SHARPEST = 1e3  # slope of the cosines, one over a temperature
-_UNIT = 10.0  # slopes are searched in this unit, the slope of temperature 0.1
+_UNIT = 1 / TEMPERATURE  # slopes are searched in this unit
 _BINS = 15
 _COLDEST, _HOTTEST = 1e-3, 1e3  # temperatures that are tried for a calibration
 

@@ -57,22 +57,30 @@ def _check_weighted(name: str, weights: Tensor, labels: Tensor) -> None:
 
 
 class CheckedBatch(NamedTuple):
-    """Features and keys as floating tensors on one device, and their labels as int64."""
+    """What the user gives: features and keys as floating tensors on one device, labels as int64."""
 
     features: Tensor
     labels: Tensor
-    keys: Tensor | None = None
-    key_labels: Tensor | None = None
+    keys: Tensor | None
+    key_labels: Tensor | None
+    temperature: float | Tensor
+    class_weights: Tensor | None = None
+    anchor_weights: Tensor | None = None
 
-    def inputs(self, temperature: float | Tensor, weights: Sequence[Tensor | None]) -> LossInputs:
-        """The tensors of the loss, with class weights and anchor weights, in the dtype in which it is computed."""
+    def spec(self, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
+        """Which loss is computed."""
+        temperature = None if isinstance(self.temperature, Tensor) else float(self.temperature)
+        key_gradient = self.keys is not None and self.keys.requires_grad
+        return LossSpec(temperature, denominator, margin, compare, normalize, key_gradient)
+
+    def inputs(self) -> LossInputs:
+        """The tensors of the loss, in the dtype in which it is computed."""
         rows, labels = self.features, self.labels
         if self.keys is not None and self.key_labels is not None:
             rows, labels = join_rows(rows, labels, self.keys, self.key_labels)
         rows = rows.float() if rows.dtype in HALF else rows
-        temperatures = temperature if isinstance(temperature, Tensor) else None
-        class_weights, anchor_weights = weights
-        return LossInputs(rows, temperatures, labels, class_weights, anchor_weights, len(self.features))
+        temperatures = self.temperature if isinstance(self.temperature, Tensor) else None
+        return LossInputs(rows, temperatures, labels, self.class_weights, self.anchor_weights, len(self.features))
 
 
 def join_rows(rows: Tensor, labels: Tensor, more: Tensor, more_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,14 +90,20 @@ def join_rows(rows: Tensor, labels: Tensor, more: Tensor, more_labels: Tensor) -
 
 
 def checked_batch(
-    features: Rows, labels: RowLabels, keys: Rows | None, key_labels: RowLabels | None, compare: str
+    features: Rows,
+    labels: RowLabels,
+    keys: Rows | None,
+    key_labels: RowLabels | None,
+    compare: str,
+    temperature: float | Tensor,
 ) -> CheckedBatch:
-    """Check rows, keys and their labels, whatever they came as."""
+    """Check rows, keys, their labels and the temperature, whatever they came as; the batch has no weights yet."""
     rows, row_labels = checked_rows(features, labels, "features", "labels")
+    temperature = checked_temperature(temperature, row_labels)
     if keys is None and key_labels is None:
         if compare == "keys":
             raise ValueError('compare="keys" compares with keys alone; give keys and key_labels')
-        return CheckedBatch(rows, row_labels)
+        return CheckedBatch(rows, row_labels, None, None, temperature)
     if keys is None or key_labels is None:
         present, absent = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
         raise ValueError(f"{present} was given without {absent}; give both or neither")
@@ -100,7 +114,7 @@ def checked_batch(
         raise ValueError(f"keys have dimension {keys.shape[1]} and features {rows.shape[1]}; they must agree")
     if keys.device != rows.device:
         raise ValueError(f"keys are on {keys.device} and features on {rows.device}; move the keys")
-    return CheckedBatch(rows, row_labels, keys, key_labels)
+    return CheckedBatch(rows, row_labels, keys, key_labels, temperature)
 
 
 def checked_rows(values: Rows, row_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:

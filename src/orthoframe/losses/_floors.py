@@ -228,8 +228,6 @@ def classes_of_labels(
     """Number the classes of rows and keys, and count both; weights are indexed by label."""
     rows, keys = label_array(labels), label_array([] if key_labels is None else key_labels)
     parts = [part for part in (rows, keys) if len(part)]  # an empty list has no dtype of its own
-    if len(parts) == 2 and np.result_type(*parts).kind == "f":  # of uint64 and int64, which would be rounded
-        parts = [part.astype(object) for part in parts]
     numbered = Labels.of(np.concatenate(parts) if parts else rows)
     anchors = np.bincount(numbered.classes[: len(rows)], minlength=len(numbered.names))
     return BatchClasses(
@@ -281,19 +279,17 @@ def _reduced_terms(
     batch: BatchClasses, log_push: float, compare: str, denominator: str, singletons: str, reduction: str
 ) -> Tensor:
     """Reduce the terms of classes whose negatives weigh e^log_push, relative to their positives."""
-    rows, keys, labels = batch.rows, batch.keys, batch.labels
+    labels = batch.labels
+    anchors, keys = torch.from_numpy(batch.rows).double(), torch.from_numpy(batch.keys).double()
     class_weights, anchor_weights = torch.from_numpy(batch.class_weights), torch.from_numpy(batch.anchor_weights)
-    # Whole numbers up to here, because float64 would round them.
-    compared, positives = (keys, keys) if compare == "keys" else (rows + keys, rows + keys - 1)
-    columns = _doubled(np.minimum(compared, 1) if denominator == "class-average" else compared)
-    others = all_but_own(class_weights * columns)
-    near, anchors = _doubled(positives), _doubled(rows)
-    missing = near < 1
+    compared, positives = (keys, keys) if compare == "keys" else (anchors + keys, anchors + keys - 1)
+    others = all_but_own(class_weights * (compared.clamp(max=1) if denominator == "class-average" else compared))
+    missing = positives < 1
     terms = others.log() + log_push
     if denominator == "negatives":
         missing |= others == 0
     else:
-        attached = class_weights * near.clamp(min=0) if denominator == "all" else class_weights
+        attached = class_weights * positives.clamp(min=0) if denominator == "all" else class_weights
         terms = torch.logaddexp(attached.log(), terms)
     terms = (anchor_weights * terms).masked_fill(missing, 0.0)
     refused = missing & (anchors > 0)
@@ -304,11 +300,7 @@ def _reduced_terms(
         raise ValueError(f'class {name} {reason}; use "skip", or bind the class')
     if reduction == "none":
         # The numbers of the keys are behind those of the rows.
-        return terms if labels is None else terms[labels.classes[: int(rows.sum())]]
+        return terms if labels is None else terms[labels.classes[: int(anchors.sum())]]
     loss = (terms * anchors).sum()
     averaged = anchor_weights * (anchors if singletons == "count" else anchors.masked_fill(missing, 0.0))
     return loss if reduction == "sum" or not bool((averaged > 0).any()) else loss / averaged.sum()
-
-
-def _doubled(counts: Integers) -> Tensor:
-    return torch.from_numpy(counts.astype(np.float64))

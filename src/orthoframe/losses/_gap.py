@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe._rows import Weights
 from orthoframe.losses._floors import (
     AnyLabels,
     classes_of_labels,
@@ -20,18 +19,17 @@ from orthoframe.losses._floors import (
 )
 from orthoframe.losses._frame import FrameLoss
 from orthoframe.losses._supcon import SupConLoss
-from orthoframe.options import (
-    TEMPERATURE,
-    Compare,
-    Denominator,
-    Singletons,
-    check_choice,
-    check_margin,
-    check_temperature,
-)
 
-_NAMES = ("temperature", "denominator", "singletons", "margin", "compare", "reduction")
-_CONTRASTIVE = (*_NAMES, "class_weights", "anchor_weights")
+_CONTRASTIVE = (
+    "temperature",
+    "denominator",
+    "singletons",
+    "margin",
+    "compare",
+    "reduction",
+    "class_weights",
+    "anchor_weights",
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +79,7 @@ class LossOptions:
             frame = {name: _copied(getattr(loss, name)) for name in ("temperature", "margin")}
             frame |= {"num_classes": len(loss.frame), "shares": loss.log_shares.exp()}
             return cls(cls.of(loss.contrastive).contrastive, float(loss.supcon), frame)
-        if not isinstance(loss, SupConLoss | GapMeter):
+        if not isinstance(loss, SupConLoss):
             raise TypeError(f"the floor is known for SupConLoss and FrameLoss, not for {type(loss).__name__}")
         return cls({name: _copied(getattr(loss, name)) for name in _CONTRASTIVE})
 
@@ -109,21 +107,15 @@ class GapMeter:
 
     `add` never waits for a GPU: losses and labels stay on their device until they are read.
 
-    `GapMeter.of(loss)` measures a module, `SupConLoss` or `FrameLoss`, with the options that the module has whenever a
-    batch is added. `GapMeter(...)` is for `supcon_loss`, and its options may be set at any time, for the batches that
-    follow.
-
     Args:
-        temperature: tau, from 0.001 to 1e6.
-        denominator: As in `supcon_loss`.
-        singletons: As in `supcon_loss`. `"error"` is the same as `"skip"` here, because the loss itself raises.
-        margin: As in `supcon_loss`.
-        class_weights: As in `supcon_loss`.
-        anchor_weights: As in `supcon_loss`.
-        compare: As in `supcon_loss`.
+        loss: The module whose batches are added, `SupConLoss` or `FrameLoss`; `SupConLoss()` by default. Its options
+            are read with each batch, so that a schedule may change them.
+
+    Raises:
+        TypeError: For another module, because its floor is not known.
 
     Examples:
-        >>> meter = GapMeter(temperature=1.0)
+        >>> meter = GapMeter(SupConLoss(temperature=1.0))
         >>> meter.add(0.6, [0, 0, 1, 1])
         >>> meter.add(torch.tensor(0.8), [0, 0, 1, 1])
         >>> epoch = meter.read()
@@ -131,43 +123,16 @@ class GapMeter:
         ...       f"relative gap {epoch.relative_gap:.3f}")
         loss 0.700, gap 0.149, relative gap 0.271
         >>> loss = FrameLoss(num_classes=2, dim=4, supcon=0.5)
-        >>> meter, labels = GapMeter.of(loss), torch.tensor([0, 0, 1, 1])
+        >>> meter, labels = GapMeter(loss), torch.tensor([0, 0, 1, 1])
         >>> meter.add(loss(torch.ones(4, 4), labels), labels)
         >>> round(meter.read().relative_gap, 4)  # all features are alike
         1.0
     """
 
-    def __init__(
-        self,
-        temperature: float = TEMPERATURE,
-        denominator: Denominator = "all",
-        singletons: Singletons = "skip",
-        *,
-        margin: float = 0.0,
-        class_weights: Weights | None = None,
-        anchor_weights: Weights | None = None,
-        compare: Compare = "all",
-    ) -> None:
-        check_temperature(temperature)
-        check_choice("singletons", singletons, Singletons)
-        check_choice("compare", compare, Compare)
-        self.temperature, self.denominator, self.singletons = temperature, denominator, singletons
-        self.margin, self.compare, self.reduction = check_margin(margin, denominator), compare, "mean"
-        self.class_weights, self.anchor_weights = class_weights, anchor_weights
-        self._loss: object = self
+    def __init__(self, loss: SupConLoss | FrameLoss | None = None) -> None:
+        self._loss = SupConLoss() if loss is None else loss
+        LossOptions.of(self._loss)  # refuses a module whose floor is not known
         self.reset()
-
-    @classmethod
-    def of(cls, loss: SupConLoss | FrameLoss) -> "GapMeter":
-        """A meter that follows the options of a loss module.
-
-        Raises:
-            TypeError: For another module, because its floor is not known.
-        """
-        LossOptions.of(loss)
-        meter = cls()
-        meter._loss = loss
-        return meter
 
     def bounds(self, labels: AnyLabels, key_labels: AnyLabels | None = None) -> tuple[float, float]:
         """Floor of one batch, from the classes of its rows and keys, and its loss if all features coincide."""

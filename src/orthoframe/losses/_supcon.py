@@ -1,6 +1,5 @@
 """The supervised contrastive loss: a function for one batch, and a module that is exact across processes."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -13,11 +12,11 @@ from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_
 from orthoframe.losses._batch import (
     HALF,
     CheckedBatch,
+    LossInputs,
     LossSpec,
     RowLabels,
     Rows,
     checked_batch,
-    checked_temperature,
     checked_weights,
     join_rows,
 )
@@ -112,27 +111,17 @@ def supcon_loss(
         tensor(0.)
     """
     _check_options(denominator, singletons, compare, margin, reduction)
-    batch = checked_batch(features, labels, keys, key_labels, compare)
-    temperature = checked_temperature(temperature, batch.labels)
-    weights = [
-        None if values is None else checked_weights(values, name, batch.features.device)
-        for name, values in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True)
-    ]
-    spec = _loss_spec(temperature, denominator, float(margin), compare, normalize)
-    return _single_loss(batch, temperature, weights, spec, singletons, reduction)
+    batch = checked_batch(features, labels, keys, key_labels, compare, temperature)
+    if class_weights is not None:
+        batch = batch._replace(class_weights=checked_weights(class_weights, "class_weights", batch.features.device))
+    if anchor_weights is not None:
+        batch = batch._replace(anchor_weights=checked_weights(anchor_weights, "anchor_weights", batch.features.device))
+    spec = batch.spec(denominator, float(margin), compare, normalize)
+    return _single_loss(batch.inputs(), spec, singletons, reduction)
 
 
-def _single_loss(
-    batch: CheckedBatch,
-    temperature: float | Tensor,
-    weights: Sequence[Tensor | None],
-    spec: LossSpec,
-    singletons: str,
-    reduction: str,
-) -> Tensor:
+def _single_loss(inputs: LossInputs, spec: LossSpec, singletons: str, reduction: str) -> Tensor:
     """Loss of a batch in one process."""
-    spec = spec._replace(key_gradient=batch.keys is not None and batch.keys.requires_grad)
-    inputs = batch.inputs(temperature, weights)
     if reduction == "none":
         loss, missing = supcon_terms(inputs, spec)
     else:
@@ -242,24 +231,23 @@ class SupConLoss(nn.Module):
         several = self.gather and rank_and_world_size(self.group)[1] > 1
         try:
             _check_options(self.denominator, self.singletons, self.compare, self.margin, self.reduction)
-            batch = checked_batch(features, labels, keys, key_labels, self.compare)
-            temperature = checked_temperature(self.temperature, batch.labels)
-            weights = [self.class_weights, self.anchor_weights]
+            batch = checked_batch(features, labels, keys, key_labels, self.compare, self.temperature)
+            batch = batch._replace(class_weights=self.class_weights, anchor_weights=self.anchor_weights)
             if several and not torch.compiler.is_compiling():
-                batch.inputs(temperature, weights).check_labels()  # before the others wait for it
+                batch.inputs().check_labels()  # before the others wait for it
         except Exception:  # whatever it is, the other processes must be told
             if several:
                 refuse_batch(features, self.group)
             raise
-        spec = _loss_spec(temperature, self.denominator, self.margin, self.compare, self.normalize)
         if several:
-            return self._across_processes(batch, temperature, weights, spec)
-        return _single_loss(batch, temperature, weights, spec, self.singletons, self.reduction)
+            return self._across_processes(batch)
+        return _single_loss(batch.inputs(), self._spec(batch), self.singletons, self.reduction)
 
-    def _across_processes(
-        self, batch: CheckedBatch, temperature: float | Tensor, weights: Sequence[Tensor | None], spec: LossSpec
-    ) -> Tensor:
-        number = -1.0 if isinstance(temperature, Tensor) else temperature
+    def _spec(self, batch: CheckedBatch) -> LossSpec:
+        return batch.spec(self.denominator, self.margin, self.compare, self.normalize)
+
+    def _across_processes(self, batch: CheckedBatch) -> Tensor:
+        number = -1.0 if isinstance(batch.temperature, Tensor) else batch.temperature
         words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
         headers = exchange_headers(batch.features, batch.labels, [number, self.margin], words, self.group)
         if batch.features.dtype in HALF:  # gradients are summed over processes, and would be rounded at each
@@ -269,10 +257,9 @@ class SupConLoss(nn.Module):
             if batch.keys is not None and batch.key_labels is not None:
                 others, labels = join_rows(others, labels, batch.keys, batch.key_labels)
             batch = batch._replace(keys=others, key_labels=labels)
+        inputs, spec = batch.inputs(), self._spec(batch)
         if self.reduction == "none":
-            return _single_loss(batch, temperature, weights, spec, self.singletons, "none")
-        spec = spec._replace(key_gradient=batch.keys is not None and batch.keys.requires_grad)
-        inputs = batch.inputs(temperature, weights)
+            return _single_loss(inputs, spec, self.singletons, "none")
         total, count, missing = supcon_total(inputs, spec, mean=False, skip=self.singletons != "count")
         sums = sum_over_processes(torch.stack([count.double(), missing.sum()]), self.group, headers)
         if self.singletons == "error" and bool(sums[1]):
@@ -300,8 +287,3 @@ def _check_options(denominator: str, singletons: str, compare: str, margin: floa
     check_choice("singletons", singletons, Singletons)
     check_choice("compare", compare, Compare)
     check_choice("reduction", reduction, Reduction)
-
-
-def _loss_spec(temperature: float | Tensor, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
-    number = None if isinstance(temperature, Tensor) else float(temperature)
-    return LossSpec(number, denominator, margin, compare, normalize)

@@ -1,18 +1,20 @@
 """Pictures of files: descriptions drawn with matplotlib."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Colormap, LinearSegmentedColormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 from matplotlib.image import AxesImage
+from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._fonts import fit_fonts
 from orthoframe.reporting._format import ACCENT, GOOD, plain
 
 if TYPE_CHECKING:
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
     from orthoframe.ufm import Solution
 
 _DASHES = {"solid": "-", "dash": "--", "dot": ":", "dashdot": "-."}
-# Of a certificate: classes with names, with counts in the cells, with bars; and pieces of a bar.
-_MEETING_NAMES, _MEETING_COUNTS, _BARS, _PIECES = 40, 12, 30, 12
+_FONT = "DejaVu Sans"  # comes with matplotlib
+_UNKNOWN = "\u25a1"  # a square, for a letter that no font has
+# Of a certificate: classes with names, with counts in the cells, with bars; and components in a bar.
+_MEETING_NAMES, _MEETING_COUNTS, _BARS, _COMPONENTS = 40, 12, 30, 12
 
 
 def training_figure(run: "Run") -> Figure:
@@ -46,7 +50,7 @@ def training_figure(run: "Run") -> Figure:
         draw_cosines(right, pictures.cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
     else:
         right.set_axis_off()
-    figure.suptitle(plain(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
+    figure.suptitle(_name(f"{run.name}: {run.verdict.label}", 120), fontsize=11)
     return fit_fonts(figure)
 
 
@@ -63,12 +67,11 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
     ownership = geometry.ownership
     owners = pictures.ownership_map(geometry.names, ownership.owners.tolist(), ownership.purity.tolist())
-    parts = f"{ownership.owned} owned, {ownership.shared} shared, {ownership.dead} dead"
-    parts = f"Owner's part of each dimension: {parts}"
+    counts = f"{ownership.owned} owned, {ownership.shared} shared, {ownership.dead} dead"
     draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
-    _draw_ownership(middle, owners, parts)
+    _draw_ownership(middle, owners, f"Purity of the dimensions: {counts}")
     _draw_histogram(right, geometry)
-    figure.suptitle(plain(geometry.verdict(), 120), fontsize=11)
+    figure.suptitle(_name(geometry.verdict(), 120), fontsize=11)
     return fit_fonts(figure)
 
 
@@ -96,12 +99,12 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     line = pictures.Curve("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
     _draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
-    figure.suptitle(plain(solution.sentence(), 140), fontsize=11)
+    figure.suptitle(_name(solution.sentence(), 140), fontsize=11)
     return fit_fonts(figure)
 
 
 def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Figure:
-    """Draw how often classes meet, and the pieces that each class is in.
+    """Draw how often classes meet, and the components of each class.
 
     Args:
         certificate: What `certify` returned.
@@ -116,7 +119,7 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     figure = Figure(figsize=(2.0 * height + 1.4, height), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[1.1, 1.0])
     _draw_meetings(left, certificate, meetings)
-    _draw_pieces(right, certificate, sorted(worst))
+    _draw_components(right, certificate, sorted(worst))
     verdict = "Certified" if certificate.holds else "Not certified"
     figure.suptitle(f"{verdict}: {certificate.num_batches} batches, {certificate.memberships} rows", fontsize=11)
     return fit_fonts(figure)
@@ -133,7 +136,7 @@ def _draw_curves(axes: Axes, picture: pictures.Curves, title: str = "") -> None:
     for line in picture.lines:
         marker = "." if line.marked or len(line.x) == 1 else ""
         style: dict[str, Any] = {"color": line.colour, "linestyle": _DASHES[line.dash], "linewidth": 0.7 * line.width}
-        axes.plot(line.x, line.y, label=plain(line.name, 40), marker=marker, markersize=4, **style)
+        axes.plot(line.x, line.y, label=_name(line.name, 40), marker=marker, markersize=4, **style)
     if picture.logarithmic and picture.lines:
         axes.set_yscale("log")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # there is no half epoch
@@ -155,7 +158,7 @@ def draw_cosines(axes: Axes, picture: pictures.CosineMap, title: str = "") -> Ax
     if k <= pictures.NUMBERED:
         _number_cells(axes, cosines, ".2f", 6, np.abs(cosines) > 0.6)
     if k <= pictures.NAMED:
-        shown = {name: plain(name) for name in picture.classes}
+        shown = {name: _name(name) for name in picture.classes}
         axes.set_yticks(range(k), picture.labels(shown.__getitem__))
         axes.set_xticks(range(k), list(map(shown.__getitem__, picture.classes)), rotation=90)
     # An inset of the map, because a colour bar that the layout places moves the map, whose names are then cut off.
@@ -172,15 +175,15 @@ def _number_cells(axes: Axes, values: NDArray[Any], digits: str, size: int, dark
 
 
 def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> None:
-    """Live dimensions in the order of their owners: the darker, the larger the owner's part."""
+    """Live dimensions in the order of their owners: the darker, the purer."""
     k, d = len(picture.classes), len(picture.owners)
     table = np.full((k, max(1, d)), np.nan)
-    table[list(picture.owners), np.arange(d)] = np.array(picture.parts, float)
+    table[list(picture.owners), np.arange(d)] = np.array(picture.purity, float)
     axes.set_facecolor("0.98")
     colours = _colour_map(pictures.SEQUENTIAL)
     image = axes.imshow(table, cmap=colours, vmin=0, vmax=1, aspect="auto", interpolation="nearest")
     if k <= pictures.NAMED:
-        axes.set_yticks(range(k), [plain(name) for name in picture.classes])
+        axes.set_yticks(range(k), [_name(name) for name in picture.classes])
     _label(axes, title, "live dimensions, in the order of their owners")
     axes.figure.colorbar(image, ax=axes, shrink=0.8).ax.tick_params(labelsize=7)
 
@@ -219,8 +222,8 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
         marks = {"marker": "x", "s": max(3.0, 600.0 / k**1.5), "color": "tab:red", "linewidths": 1.2}
         axes.scatter(np.array([*columns, *rows]) + aside, np.array([*rows, *columns]) + aside, **marks)
     if k <= _MEETING_NAMES:
-        axes.set_xticks(range(k), [plain(name) for name in names], rotation=90)
-        axes.set_yticks(range(k), [plain(name) for name in names])
+        axes.set_xticks(range(k), [_name(name) for name in names], rotation=90)
+        axes.set_yticks(range(k), [_name(name) for name in names])
     if k <= _MEETING_COUNTS:
         _number_cells(axes, meetings, "d", 7, (meetings > 0) & (np.log1p(meetings) <= 0.7 * np.log1p(most)))
     crosses = ", red: not pushed apart" if missing else ""
@@ -231,21 +234,21 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
     bar.minorticks_off()
 
 
-def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -> None:
+def _draw_components(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -> None:
     sizes, hatched = certificate.piece_sizes(), False
     for row, c in enumerate(shown):
         report = certificate.classes[c]
-        pieces = sizes[report.name]
-        shares = np.array(pieces[:_PIECES]) / report.samples
+        components = sizes[report.name]
+        shares = np.array(components[:_COMPONENTS]) / report.samples
         starts = np.cumsum(shares) - shares
-        colours = ["tab:blue"] if len(pieces) == 1 else ["tab:orange", "navajowhite"] * len(shares)
+        colours = ["tab:blue"] if len(components) == 1 else ["tab:orange", "navajowhite"] * len(shares)
         axes.barh([row] * len(shares), shares, left=starts, color=colours, edgecolor="white", linewidth=0.5)
-        if len(pieces) > _PIECES:
+        if len(components) > _COMPONENTS:
             hatched, rest = True, 1 - shares.sum()
             axes.barh(row, rest, left=1 - rest, color="0.85", hatch="///", edgecolor="white", linewidth=0.0)
-        word = "piece" if len(pieces) == 1 else "pieces"
-        axes.text(1.02, row, f"{len(pieces)} {word}, {report.samples} samples", va="center", fontsize=7)
-    labels = [plain(report.name) for report in certificate.classes]
+        word = "component" if len(components) == 1 else "components"
+        axes.text(1.02, row, f"{len(components)} {word}, {report.samples} samples", va="center", fontsize=7)
+    labels = [_name(report.name) for report in certificate.classes]
     axes.set_yticks(range(len(shown)), [labels[c] for c in shown])
     axes.set_xticks([0, 0.5, 1], ["0", "half", "all"])
     axes.set_xlim(0, 1.45)
@@ -253,9 +256,43 @@ def _draw_pieces(axes: Axes, certificate: "Certificate", shown: Sequence[int]) -
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     more = len(certificate.classes) - len(shown)
-    title = "Pieces of each class" + (f" (the worst; {more} more)" if more else "")
+    title = "Components of each class" + (f" (the worst; {more} more)" if more else "")
     _label(axes, title + (" (hatched: smaller ones)" if hatched else ""))
 
 
 def _colour_map(colours: Sequence[str]) -> Colormap:
     return LinearSegmentedColormap.from_list("orthoframe", list(colours))
+
+
+def _name(text: int | str, longest: int = 18) -> str:
+    """A name without signs of mathematics, and with a square for each letter that no font has."""
+    return "".join(letter if _font_with(letter) else _UNKNOWN for letter in plain(text, longest))
+
+
+def fit_fonts(figure: Figure) -> Figure:
+    """Give all words of a figure the fonts that have their letters; matplotlib tries them letter by letter."""
+    texts = [text for text in figure.findobj(Text) if isinstance(text, Text)]
+    letters = set("".join(text.get_text() for text in texts)) - {"\n"}
+    families = {_FONT, *filter(None, map(_font_with, letters))}
+    for text in texts:
+        text.set_fontfamily([_FONT, *sorted(families - {_FONT})])
+    return figure
+
+
+@cache
+def _font_with(letter: str) -> str | None:
+    """The family of a font that has this letter; None if there is none."""
+    if letter in _letters_of(findfont(FontProperties(family=_FONT))):
+        return _FONT
+    fonts = [entry for entry in fontManager.ttflist if "lastresort" not in entry.name.replace(" ", "").lower()]
+    ordered = sorted(fonts, key=lambda entry: (entry.style != "normal", entry.fname))
+    return next((entry.name for entry in ordered if letter in _letters_of(entry.fname)), None)
+
+
+@cache
+def _letters_of(file: str) -> frozenset[str]:
+    """The letters of a font; none if it cannot be read, such as a font of colour pictures."""
+    try:
+        return frozenset(map(chr, get_font(file).get_charmap()))
+    except (OSError, RuntimeError, ValueError):
+        return frozenset()

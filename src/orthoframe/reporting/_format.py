@@ -35,7 +35,7 @@ def rounded(value: float | None) -> float | None:
 
 
 def percent(value: float | None) -> str:
-    """A part of 1 as a percentage."""
+    """A fraction as a percentage."""
     return NOTHING if value is None else f"{100 * value:.1f} %"
 
 
@@ -54,5 +54,5 @@ def clipped(name: int | str, longest: int = 18) -> str:
 
 
 def plain(name: int | str, longest: int = 18) -> str:
-    """The same, without the signs that matplotlib takes for mathematics."""
+    """A name that is not too long, without the signs that matplotlib takes for mathematics."""
     return clipped(name, longest).replace("$", r"\$")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 NAMED = 30  # axes of more classes than this have no names: they would overlap
 NUMBERED = 12  # cells of heat maps of at most this many classes show their number
 DIVERGING = ("#2166ac", "#92c5de", "#f7f7f7", "#f4a582", "#b2182b")  # colours of cosines from -1 to 1
-SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")  # colours of parts from 0 to 1
+SEQUENTIAL = ("#e8eef5", "#7fa8d1", "#1d4e89")  # colours of fractions from 0 to 1
 
 Dash = Literal["solid", "dash", "dot", "dashdot"]
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot", "dashdot")
@@ -80,12 +80,12 @@ class CosineMap:
 
 @dataclass(frozen=True)
 class OwnershipMap:
-    """Live dimensions in the order of their owners, and the owner's part of the energy of each."""
+    """Live dimensions in the order of their owners, and their purity: the owner's share of the energy."""
 
     classes: tuple[str, ...]
     dimensions: tuple[int, ...]  # their numbers
     owners: tuple[int, ...]  # positions among the classes
-    parts: tuple[float | None, ...]
+    purity: tuple[float | None, ...]
 
 
 @dataclass(frozen=True)
@@ -193,21 +193,21 @@ def ownership_map(classes: Iterable[int | str], owners: Sequence[int], purity: S
 
 
 def accuracy_bars(run: "Run") -> ClassBars:
-    """Accuracy of each class on test, validation and training images, the largest class first, above the sizes."""
+    """Accuracy of each class on test, validation and training images, with the sizes; the largest class first."""
     measurement, (kind, others) = run.measurements[-1], run.accuracy
     sizes = _sizes(measurement)
-    found = [(kind, others, ACCENT)] if kind != "training" else []
+    bars = [(kind, others, ACCENT)] if kind != "training" else []
     if kind == "test":
-        found.append(("validation", measurement.validation, _VALIDATION))
-    found.append(("train", measurement.train.accuracy, _TRAIN))
+        bars.append(("validation", measurement.validation, _VALIDATION))
+    bars.append(("train", measurement.train.accuracy, _TRAIN))
     accuracies = [
-        Series(name, colour, _rates(run, accuracy, sizes)) for name, accuracy, colour in found if accuracy is not None
+        Series(name, colour, _rates(run, accuracy, sizes)) for name, accuracy, colour in bars if accuracy is not None
     ]
     return ClassBars(_by_size([sizes]), tuple(accuracies), (Series("training rows", _SIZE, sizes),))
 
 
 def _rates(run: "Run", accuracy: "Accuracy", sizes: Mapping[str, int]) -> dict[str, float | None]:
-    """By class; a run that started from another knows classes that it has no images of, and these have no bar."""
+    """By class; a run that started from another knows classes without images here, which have no bar."""
     test = run.verdict.test
     if len(accuracy.by_class) == len(sizes) or test is None:
         return dict(zip(sizes, accuracy.by_class, strict=True))
@@ -222,9 +222,9 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
         if not run.measurements:
             continue
         end, (colour, _) = run.measurements[-1], _run_style(number)
-        sizes, (_, found) = _sizes(end), run.accuracy
-        if found is not None:
-            accuracies.append(Series(run.name, colour, _rates(run, found, sizes)))
+        sizes, (_, accuracy) = _sizes(end), run.accuracy
+        if accuracy is not None:
+            accuracies.append(Series(run.name, colour, _rates(run, accuracy, sizes)))
         # Runs on the same data have the same sizes, which are drawn once.
         if sizes not in [series.values for series in drawn]:
             drawn.append(Series(f"{run.name}: rows", colour, sizes))
@@ -235,7 +235,7 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
 
 
 def class_names(names: Iterable[int | str]) -> tuple[str, ...]:
-    """Names as text; an empty one is said to be so."""
+    """Names as text, also of a class whose name is empty."""
     return tuple(str(name) or "(no name)" for name in names)
 
 

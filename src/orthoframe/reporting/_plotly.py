@@ -147,8 +147,8 @@ def _(picture: pictures.OwnershipMap) -> Plot:
     empty = [c for c in range(k) if c not in picture.owners[:1]]
     x = [*range(len(picture.owners)), *([0] * len(empty))]
     y = [names[c] for c in (*picture.owners, *empty)]
-    z = [*map(rounded, picture.parts), *([None] * len(empty))]
-    trace = _heat_map(x, y, z, 0, pictures.SEQUENTIAL, "dimension %{customdata}: %{y} has %{z:.4f} of it")
+    z = [*map(rounded, picture.purity), *([None] * len(empty))]
+    trace = _heat_map(x, y, z, 0, pictures.SEQUENTIAL, "dimension %{customdata}: %{y}, purity %{z:.4f}")
     trace["customdata"] = [*picture.dimensions, *([None] * len(empty))]
     trace["colorbar"] = {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25}
     layout = _layout(
@@ -157,7 +157,9 @@ def _(picture: pictures.OwnershipMap) -> Plot:
         yaxis=_class_axis(picture.classes, autorange="reversed", title="owner"),
     )
     height = max(220, 120 + (min(24 * k, 420) if k <= pictures.NAMED else 400))
-    return Plot("plot-ownership", "Which class owns each dimension, and how much of it", height, [trace], layout)
+    return Plot(
+        "plot-ownership", "Which class owns each dimension, and how pure the dimension is", height, [trace], layout
+    )
 
 
 @plot.register
@@ -177,10 +179,10 @@ def _(picture: pictures.ConfusionMap) -> Plot:
     labels = [f"{_text(name)} ({rows:,})" for name, rows in zip(picture.classes, picture.rows, strict=True)]
     layout = _layout(
         margin={"l": 20, "r": 10, "t": 20, "b": 20},
-        xaxis=_class_axis(picture.classes, turned=k > 5, title="taken for", **square),
+        xaxis=_class_axis(picture.classes, turned=k > 5, title="predicted", **square),
         yaxis=_class_axis(picture.classes, labels, scaleanchor="x", autorange="reversed", title="class", **square),
     )
-    return Plot("plot-confusion", "Which classes the test images of each class were taken for", 560, [trace], layout)
+    return Plot("plot-confusion", "Confusion matrix of the test images", 560, [trace], layout)
 
 
 @plot.register
@@ -204,12 +206,12 @@ def _(picture: pictures.ClassBars) -> Plot:
 
 
 def _bars(classes: Sequence[str], series: pictures.Series, hover: str, points: bool = False) -> dict[str, Any]:
-    own = [name for name in classes if name in series.values]
+    present = [name for name in classes if name in series.values]
     drawn = {"type": "scatter", "mode": "markers"} if points else {"type": "bar"}
     return {
         **drawn,
-        "x": _categories(own),
-        "y": [rounded(series.values[name]) for name in own],
+        "x": _categories(present),
+        "y": [rounded(series.values[name]) for name in present],
         "name": _text(series.name, 46),
         "marker": {"color": series.colour, **({"size": 5} if points else {})},
         "hovertemplate": hover,

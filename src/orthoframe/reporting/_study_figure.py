@@ -14,8 +14,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 from matplotlib.transforms import ScaledTranslation
 
 from orthoframe.reporting import _study_words as words
-from orthoframe.reporting._figures import draw_cosines
-from orthoframe.reporting._fonts import fit_fonts
+from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
 from orthoframe.reporting._study_layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of

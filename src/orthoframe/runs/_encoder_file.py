@@ -17,9 +17,11 @@ from orthoframe._files import open_tensors, parsed, write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
-from orthoframe.errors import DataError, TrainingError, brief
+from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief
 from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
+from orthoframe.runs._read import read_run
+from orthoframe.runs._records import Ending
 
 _FILE, _CENTRES = "encoder.safetensors", "class_means"
 _WEIGHTS, _BIAS = "classifier.weights", "classifier.bias"
@@ -164,11 +166,24 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
     except DataError as error:  # of a backbone
         raise TrainingError(f"{path}: ", *error.args) from None
     except FileNotFoundError:
-        begun = os.path.isfile(folder / "config.json")
-        raise TrainingError(f"{folder}: there is no trained encoder in it{' yet' if begun else ''}") from None
+        if os.path.isfile(folder / "config.json"):
+            raise TrainingError(*_unfinished(folder)) from None
+        raise TrainingError(f"{folder}: there is no trained encoder in it") from None
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
+
+
+def _unfinished(folder: Path) -> tuple[Part, ...]:
+    """How far a run is that has no encoder yet; one whose loss was not finite would only end so again."""
+    resumption: tuple[Part, ...] = ("; resume it with: ", Call("resume", str(folder)))
+    try:
+        verdict = read_run(folder).verdict
+    except InputError:  # it was killed before it had written all files
+        return f"{folder}: the run has not finished its first epoch", *resumption
+    if verdict.ending is Ending.NON_FINITE:
+        resumption = ("; start a new one",)
+    return f"{folder}: {verdict.sentence.rstrip('.')}", *resumption
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,14 +8,14 @@ from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.losses import Gap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochRecord:
     """A row of `metrics.csv`; what was not measured in an epoch, or does not exist for its loss, is None."""
 
     epoch: int  # from 1
     seconds: float
     lr: float  # of the last step
-    temperature: float | None  # None for a loss without one
+    temperature: float | None = None  # None for a loss without one
     loss: float  # the mean over the batches of the epoch, as are the next three
     floor: float | None = None
     gap: float | None = None

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +25,6 @@ from orthoframe.sklearn._fit import StopReason
 from orthoframe.sklearn._network import TableEncoder
 
 _FORMAT = "orthoframe.FrameClassifier"
-_PLAIN = ("n_features_in_", "temperature_", "n_iter_", "loss_curve_", "gap_curve_", "loss_gap_")
 _ARRAYS = ("mean_", "scale_", "centres_")
 _MOST_BYTES = 2**26  # of the class names
 _Pairs = list[tuple[bool | int | float | str, int | float]]
@@ -39,7 +38,7 @@ def save_classifier(classifier: Any, path: Path) -> None:
         "options": {name: _option(value) for name, value in classifier.get_params().items()},
         "classes": {"dtype": classifier.classes_.dtype.str, "labels": classifier.classes_.tolist()},
         "columns": getattr(classifier, "feature_names_in_", np.empty(0)).tolist() or None,
-        "fitted": {name: getattr(classifier, name) for name in _PLAIN},
+        "fitted": {field.name: getattr(classifier, field.name) for field in fields(_Fitted)},
         "stopped": classifier.stopped_,
         "loss": classifier.loss_,
         "adjust": classifier.adjust_,
@@ -89,6 +88,8 @@ class _Plan:
 
 @dataclass(frozen=True)
 class _Fitted:
+    """Attributes of the classifier that are kept under their names, in this order."""
+
     n_features_in_: int
     temperature_: float
     n_iter_: int
@@ -151,8 +152,7 @@ def _restore(classifier: Any, path: Path) -> None:
     if isinstance(options.get("class_weight"), list):
         options["class_weight"] = dict(msgspec.convert(options["class_weight"], _Pairs))
     classifier.set_params(**options)
-    for name in _PLAIN:
-        setattr(classifier, name, getattr(about.fitted, name))
+    vars(classifier).update(vars(about.fitted))
     for name in _ARRAYS:
         setattr(classifier, name, tensors[name].numpy())
     if not math.isfinite(about.adjust) or (about.calibration and not 0 < about.calibration.temperature < math.inf):

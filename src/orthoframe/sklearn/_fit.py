@@ -15,7 +15,7 @@ from orthoframe._rows import Integers, class_members
 from orthoframe.batches import BatchPlan
 from orthoframe.errors import Coded, Option, OptionError
 from orthoframe.geometry import Calibration, NearestCentre, fit_scores
-from orthoframe.losses import FrameLoss, GapMeter, supcon_loss
+from orthoframe.losses import FrameLoss, GapMeter, SupConLoss
 from orthoframe.options import TableLoss
 from orthoframe.sklearn._network import TableEncoder
 
@@ -85,7 +85,7 @@ def _fit_frame(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: Fi
         encoder.parameters(), options.learning_rate, weight_decay=options.weight_decay, fused=fused
     )
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
-    meter, step = GapMeter.of(criterion), 0
+    meter, step = GapMeter(criterion), 0
     losses, gaps = list[float](), list[float]()
     for epoch in range(epochs):
         batches, total = plan.batches(epoch), rows.new_zeros((), dtype=torch.float64)
@@ -122,16 +122,16 @@ def _fit_supcon(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: F
     patience = options.patience - 1
     scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience, threshold=_IMPROVEMENT, eps=0.0)
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
-    meter = GapMeter(options.temperature)
+    criterion = SupConLoss(options.temperature, gather=False)
+    meter = GapMeter(criterion)
     losses, gaps = list[float](), list[float]()
     for epoch in range(options.epochs or _SUPCON_EPOCHS):
         meter.reset()
         for batch in plan.batches(epoch):
             index = torch.from_numpy(batch).to(rows.device)
-            features = encoder(rows[index], options.dropout, generator)
-            loss = supcon_loss(features, labels[index], temperature=options.temperature)
+            loss = criterion(encoder(rows[index], options.dropout, generator), labels[index])
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimizer.step()
             meter.add(loss, plan.labels.classes[batch])
         relative_gap = _append_epoch(meter, epoch, options, losses, gaps)

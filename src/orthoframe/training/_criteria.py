@@ -65,7 +65,7 @@ class Criterion:
     ) -> None:
         self._loss, self._problem, self._schedules, self._keys = loss, problem, schedules, keys
         self._classifier, self._weight = classifier, 0.0
-        self.meter = GapMeter.of(loss) if isinstance(loss, SupConLoss | FrameLoss) else GapMeter()
+        self.meter = GapMeter(loss) if isinstance(loss, SupConLoss | FrameLoss) else GapMeter()
         self.has_floor = isinstance(loss, SupConLoss | FrameLoss)
         self._priors = _log_shares(problem) if classifier.largest else None
 

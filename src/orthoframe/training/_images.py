@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from orthoframe.errors import Option, OptionError
+from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import DATA_KINDS, Fit, Imbalance, check_image_size, has_data_dir
 from orthoframe.training._fields import AUTO, Group, usual, usual_value
 
@@ -26,6 +26,8 @@ class ImageSettings(Group):
     """Whether they are the user's own, which are taken as they are, and not a benchmark set."""
     usual_validation: ClassVar[float]
     usual_imbalance: ClassVar[Imbalance]
+    examples: ClassVar[tuple[Part, ...]]
+    """Data of this kind, as the option is written."""
 
     data: str = usual("digits")
     """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class), csv:FILE or npz:FILE."""
@@ -46,6 +48,9 @@ class ImageSettings(Group):
 
     def check(self) -> None:
         super().check()
+        data = usual_value(ImageSettings, "data") if self.data is AUTO else self.data
+        if image_kind(data) is not type(self):
+            raise OptionError(Option("data", data), f" is of {image_kind(data).__name__}, not {type(self).__name__}")
         imbalance = self.usual_imbalance if self.imbalance is AUTO else self.imbalance
         if imbalance == "none" and self.ratio not in (AUTO, _BALANCED, usual_value(ImageSettings, "ratio")):
             if self.imbalance is AUTO:
@@ -154,6 +159,7 @@ class BenchmarkImages(ImageSettings):
     """A benchmark set, which is embedded or downloaded."""
 
     is_own = False
+    examples = Option("data", "mnist"), " or another set that is downloaded"
     usual_validation = 0.0
     usual_imbalance = "step"
 
@@ -212,6 +218,8 @@ class PythonImages(OwnImages):
 class ImageFiles(OwnImages):
     """Image files, such as a folder with one sub-folder per class: they have sizes of their own, and are decoded."""
 
+    examples: ClassVar[tuple[Part, ...]] = (Option("data", "folder:PATH"), " or csv:FILE")
+
     size: tuple[int, int] | None = usual(None)
     """Height and width that image files get (default: chosen from them)."""
     fit: Fit = usual("pad")
@@ -246,6 +254,8 @@ class ImageFiles(OwnImages):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TableImages(ImageFiles):
     """Image files that a table lists."""
+
+    examples = (Option("data", "csv:FILE"),)
 
     path_column: str = usual("path")
     """In a CSV file, the column of image files, relative to it."""

@@ -4,29 +4,47 @@ import atexit
 import gc
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import torch
-
-import orthoframe._torchmetrics  # noqa: F401  # before lightning_fabric, which would import all of it
-
-# isort: split
-from lightning_fabric import Fabric
-from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
-from lightning_fabric.plugins.environments.lightning import LightningEnvironment
-from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
-from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, summary, unwritable
 from orthoframe.options import Precision
 from orthoframe.runs import NonFiniteBatch
 
 _SHOWN = 4  # samples of a batch that an error lists
+
+
+@contextmanager
+def _without_torchmetrics() -> Iterator[None]:
+    """Let torchmetrics seem absent unless it is imported already.
+
+    lightning_fabric imports all of it, and with it transformers, only to read its version: seconds for nothing.
+    """
+    modules: dict[str, Any] = sys.modules
+    if "torchmetrics" in modules:
+        yield
+        return
+    modules["torchmetrics"] = None  # what the import system takes for absent
+    try:
+        yield
+    finally:
+        del modules["torchmetrics"]
+
+
+with _without_torchmetrics():
+    from lightning_fabric import Fabric
+    from lightning_fabric.plugins.environments.cluster_environment import ClusterEnvironment
+    from lightning_fabric.plugins.environments.lightning import LightningEnvironment
+    from lightning_fabric.plugins.environments.slurm import SLURMEnvironment
+    from lightning_fabric.plugins.environments.torchelastic import TorchElasticEnvironment
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice
-from orthoframe.training._fields import AUTO, Group, Ramp, undecided, usual_value
+from orthoframe.training._fields import AUTO, Group, Ramp, type_hints, undecided, usual_value
 from orthoframe.training._groups import (
     BatchSettings,
     EncoderSettings,
@@ -16,10 +16,7 @@ from orthoframe.training._groups import (
 )
 from orthoframe.training._images import (
     IMAGE_KINDS,
-    BenchmarkImages,
-    ImageFiles,
     ImageSettings,
-    TableImages,
     image_kind,
 )
 from orthoframe.training._objectives import OBJECTIVES, Objective
@@ -63,6 +60,8 @@ class Settings:
     goal: Goal = AUTO
 
     def __post_init__(self) -> None:
+        if self.recipe is not AUTO:
+            check_choice("recipe", self.recipe, RECIPES)
         if self.images is AUTO:
             data = data_of(self.recipe)
             object.__setattr__(self, "images", image_kind(data)(data=data))
@@ -83,18 +82,16 @@ class Settings:
             OptionError: For an option that does not exist, or that another choice excludes.
         """
         options = {name: value for name, value in options.items() if value is not None}
-        choices = {name: options.pop(name) for name in ("recipe", "goal", "objective") if name in options}
-        if "recipe" in choices:
-            check_choice("recipe", choices["recipe"], RECIPES)
-        data = options.pop("data", AUTO)
-        data = data_of(choices.get("recipe", AUTO)) if data is AUTO else data
-        images = image_kind(data)(data=data)
-        recipe = choices.setdefault("recipe", "accurate" if images.is_own else "quick")
-        loss = options.pop("loss", loss_of(recipe))
-        if "objective" not in choices:
-            check_choice("loss", loss, OBJECTIVES)
-            choices["objective"] = OBJECTIVES[loss]()
-        return cls(images=images, **choices).with_options(**options)
+        choices: dict[str, Any] = {
+            name: options.pop(name) for name in ("recipe", "goal", "objective") if name in options
+        }
+        if "data" in options:
+            choices["images"] = image_kind(options["data"])(data=options.pop("data"))
+        if "loss" in options and "objective" not in choices:
+            check_choice("loss", options["loss"], OBJECTIVES)
+            choices["objective"] = OBJECTIVES[options["loss"]]()
+        options.pop("loss", None)
+        return cls(**choices).with_options(**options)
 
     def with_options(self, **options: Any) -> "Settings":
         """The same with other values of some flat options; `data` and `loss` are chosen with `Settings.of`."""
@@ -111,18 +108,15 @@ class Settings:
                 return name
         losses = [name for name, objective in OBJECTIVES.items() if _has(objective, option)]
         if losses:
-            reason = (
-                (f"; {self.objective.name} has a linear classifier instead",) if not self.objective.has_head else ()
-            )
-            raise OptionError(Option(option), " needs ", Option("loss", losses[0]), _or(losses[1:]), *reason)
-        if _has(BenchmarkImages, option):
-            why = " is for data sets that are downloaded, not for "
-            raise OptionError(Option(option), why, Option("data", self.images.data))
-        if not _has(ImageFiles, option) and _has(TableImages, option):
-            raise OptionError(Option(option), " needs ", Option("data", "csv:FILE"))
-        if _has(ImageFiles, option):
-            raise OptionError(Option(option), " is for image files, not for ", Option("data", self.images.data))
+            raise OptionError(Option(option), " needs ", Option("loss", losses[0]), _or(losses[1:]), self._why_not())
+        kind = next((kind for kind in IMAGE_KINDS if _has(kind, option)), None)
+        if kind is not None:
+            raise OptionError(Option(option), " needs ", *kind.examples)
         raise OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
+
+    def _why_not(self) -> str:
+        """Why an option of a frame head has no place beside this objective."""
+        return "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
 
     def groups(self) -> list[Group]:
         """All groups."""
@@ -130,7 +124,7 @@ class Settings:
 
     def asked(self) -> dict[str, Any]:
         """What is decided, as flat options."""
-        options: dict[str, Any] = {"loss": self.objective.name}
+        options = {**self.images.asked(), "loss": self.objective.name}
         for group in self.groups():
             options |= group.asked()
         return options
@@ -153,7 +147,6 @@ class Settings:
         Raises:
             OptionError: With a sentence that names the setting.
         """
-        check_choice("recipe", self.recipe, RECIPES)
         if self.goal is not AUTO:
             check_choice("goal", self.goal, Goal)
             if self.recipe != "accurate":
@@ -178,8 +171,7 @@ class Settings:
         idle = [(self.encoder, name) for name in EncoderSettings.OF_HEAD] + [(self.evaluation, "probe")]
         for group, name in idle:
             if getattr(group, name) not in (AUTO, None, without.get(name, usual_value(type(group), name))):
-                instead = f" or frame; {self.objective.name} has a linear classifier instead"
-                raise OptionError(Option(name), " needs ", Option("loss", "supcon"), instead)
+                raise OptionError(Option(name), " needs ", Option("loss", "supcon"), " or frame", self._why_not())
         if self.encoder.init not in (AUTO, None):
             why = " starts from an encoder with its head, which ", Option("loss", self.objective.name)
             raise OptionError(Option("init"), *why, " has no use for")
@@ -230,10 +222,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """What is decided, flat and in types that JSON has: a schedule is a number, or a list of first and last."""
-        options = self.asked()
-        return {name: _json(options[name]) for name in option_names() if name in options} | {
-            name: _json(value) for name, value in options.items() if name not in option_names()
-        }
+        return {name: _json(value) for name, value in self.asked().items()}
 
     @classmethod
     def from_dict(cls, options: dict[str, Any], objective: Objective | None = None) -> "Settings":
@@ -247,8 +236,12 @@ class Settings:
         if objective is None and isinstance(loss, str) and loss not in OBJECTIVES:
             raise OptionError(Option("loss", loss), " came from Python; give the objective again")
         start = cls.of(recipe="plain", data=options.get("data"), loss=None if objective else loss, objective=objective)
-        names = {name for group in start.groups() for name in (each.name for each in fields(group))} - {"data"}
-        values = {name: value for name, value in options.items() if name in names and value is not None}
+        kinds = {name: kind for group in start.groups() for name, kind in type_hints(type(group)).items()}
+        values = {
+            name: value
+            for name, value in options.items()
+            if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
+        }
         for name in ("data_dir", "init"):
             if isinstance(values.get(name), str):
                 values[name] = Path(values[name])

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from orthoframe._rows import feature_tensor, unit_rows
 from orthoframe.errors import Coded
-from orthoframe.ufm._objective import Objective
+from orthoframe.ufm._objective import FreeObjective
 
 Listener = Callable[[float], None]
 
@@ -40,7 +40,12 @@ class Descent:
 
 
 def descend(
-    objective: Objective, rows: Tensor, nonnegative: bool, max_steps: int, tolerance: float, on_step: Listener | None
+    objective: FreeObjective,
+    rows: Tensor,
+    nonnegative: bool,
+    max_steps: int,
+    tolerance: float,
+    on_step: Listener | None,
 ) -> Descent:
     """Unit rows with the lowest value, and among those that rounding cannot tell apart, with the smallest slope.
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from orthoframe._rows import Weights
 from orthoframe.options import TEMPERATURE, Denominator
 from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
-from orthoframe.ufm._objective import FreeLoss, Objective
+from orthoframe.ufm._objective import FreeLoss, FreeObjective
 
 # The error that a step may have in any entry: _PART of the largest change, but at most _ERROR.
 _PART, _ERROR, _ROUNDING = 0.05, 1e-3, 1e-14
@@ -97,7 +97,7 @@ def gradient_flow(
         frame=frame,
         supcon=supcon,
     )
-    objective = Objective(labels, batches, prototypes, terms)
+    objective = FreeObjective(labels, batches, prototypes, terms)
     rows = checked_rows(start, objective.num_samples, nonnegative)
     objective.check_prototypes(rows.shape[1], nonnegative)
     goals = torch.as_tensor(times, dtype=torch.float64)

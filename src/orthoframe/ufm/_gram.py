@@ -229,6 +229,4 @@ def _counts(class_counts: Tensor | NDArray[Any] | Sequence[int]) -> Tensor:
         raise ValueError("class_counts must be a list of at least one count, not an empty one")
     if counts.min() < 1:
         raise ValueError("class_counts must be at least 1, not 0; leave out classes without rows")
-    if counts.max() >= 2**53:
-        raise ValueError("class_counts must be below 2^53, because float64 rounds larger ones")
-    return torch.from_numpy(counts.astype(np.int64))
+    return torch.from_numpy(counts)

@@ -57,7 +57,7 @@ class FreeLoss:
         return {name: getattr(self, name) for name in names if _is_set(getattr(self, name))}
 
 
-class Objective:
+class FreeObjective:
     """The loss summed over batches, as a function of the features of all samples; arguments as in `solve_ufm`.
 
     It is a mean: over anchors, with their weights, or over rows if there is a frame term.
@@ -138,7 +138,7 @@ class Objective:
         if nonnegative and float(products.fill_diagonal_(0.0).max()) > _RIGHT_ANGLE:
             raise ValueError("prototypes must be orthogonal, or no features reach the floor; use torch.eye")
 
-    def at_temperature(self, temperature: float) -> "Objective":
+    def at_temperature(self, temperature: float) -> "FreeObjective":
         """The same batches at another temperature."""
         other = copy(self)
         other.terms = replace(self.terms, temperature=temperature)

@@ -15,10 +15,8 @@ from orthoframe._rows import Weights
 from orthoframe.geometry import Geometry, measure
 from orthoframe.options import TEMPERATURE, Denominator, check_count, check_number, check_size
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
-from orthoframe.ufm._objective import FreeLoss, Objective
+from orthoframe.ufm._objective import FreeLoss, FreeObjective
 
-# Starts after the first begin at this temperature, at which classes rarely merge.
-_RESTART_TEMPERATURE = 0.1
 # Without the constraint every start begins at this temperature, if its own is smaller: at a small one distant features
 # exert hardly any force.
 _UNCONSTRAINED_TEMPERATURE = 0.5
@@ -181,7 +179,7 @@ def solve_ufm(
         frame=frame,
         supcon=supcon,
     )
-    objective = Objective(labels, batches, prototypes, terms)
+    objective = FreeObjective(labels, batches, prototypes, terms)
     objective.check_prototypes(dim, nonnegative)
     if nonnegative and dim < objective.num_classes:
         outlook = "there is no orthogonal frame, and the floor may be out of reach"
@@ -223,10 +221,14 @@ def solve_ufm(
     )
 
 
-def _stages(objective: Objective, nonnegative: bool, number: int) -> list[Objective]:
+def _stages(objective: FreeObjective, nonnegative: bool, number: int) -> list[FreeObjective]:
     """The objective, preceded by itself at another temperature if a random start begins there."""
     last = objective.terms.temperature
-    first = max(last, _UNCONSTRAINED_TEMPERATURE) if not nonnegative else _RESTART_TEMPERATURE if number > 1 else last
+    first = last
+    if not nonnegative:
+        first = max(last, _UNCONSTRAINED_TEMPERATURE)
+    elif number > 1:
+        first = TEMPERATURE  # at which classes rarely merge
     return [objective] if first == last else [objective.at_temperature(first), objective]
 
 

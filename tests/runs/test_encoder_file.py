@@ -18,8 +18,14 @@ def test_features_do_not_depend_on_the_order_of_pixels_in_memory(model):
         for wide in WIDTHS[model]:
             encoder = make_frame_encoder(model, shape, width=wide, features=8, seed=1).eval()
             normaliser = Normaliser((0.5,) * channels, (0.25,) * channels)
-            made = Architecture(model, wide, "linear", 8, "relu")
-            trained = TrainedEncoder(encoder, torch.eye(2, 8), ("a", "b"), Preparation(shape), normaliser, made)
+            trained = TrainedEncoder(
+                encoder=encoder,
+                centres=torch.eye(2, 8),
+                classes=("a", "b"),
+                preparation=Preparation(shape),
+                normaliser=normaliser,
+                architecture=Architecture(model=model, width=wide, head="linear", features=8, activation="relu"),
+            )
             for rows in (1, 5):
                 generator = torch.Generator().manual_seed(rows)
                 pixels = torch.randint(0, 256, (rows, *shape), dtype=torch.uint8, generator=generator)
