@@ -7,6 +7,7 @@ import json
 import re
 import sys
 from dataclasses import dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Literal, get_args, get_type_hints
@@ -16,6 +17,7 @@ import pytest
 import torch
 from PIL import Image
 
+import orthoframe
 from orthoframe import GeometryMetric, measure
 from orthoframe.cli import main
 from orthoframe.cli._main import VERBS
@@ -54,6 +56,13 @@ def test_a_literal_and_its_table_have_the_same_names(names, table):
 
 def test_kinds_of_data_and_readers_have_the_same_names():
     assert [kind for kind in DATA_KINDS if kind != "dataset"] == list(READERS)
+
+
+def test_type_checkers_are_told_of_the_public_names_of_the_table():
+    imports = re.findall(r"^    from orthoframe\.(\w+) import (\w+) as \2$", (SOURCE / "__init__.py").read_text(), re.M)
+    assert {name for _, name in imports} == {*orthoframe.__all__}
+    for room, name in imports:
+        assert getattr(import_module(f"orthoframe.{room}"), name) is getattr(orthoframe, name)
 
 
 def test_a_measure_is_a_field_of_a_geometry_and_of_the_record_of_a_run():

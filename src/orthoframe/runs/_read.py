@@ -66,8 +66,8 @@ class Run:
         if not self.measurements:
             return "training", None
         end = self.measurements[-1]
-        found = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
-        return next(((kind, each) for kind, each in found.items() if each is not None), ("training", None))
+        parts = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
+        return next(((part, accuracy) for part, accuracy in parts.items() if accuracy is not None), ("training", None))
 
     @property
     def classifier(self) -> str:
@@ -188,7 +188,7 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
 
 
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     decoder = msgspec.json.Decoder(Measurement)
     with _reading(path), path.open("rb") as file:
         check_file_size(path, LARGEST_RECORDS)
@@ -197,12 +197,12 @@ def _read_measurements(path: Path) -> tuple[Measurement, ...]:
                 continue
             where = f"{path}, line {number}"
             entry = _decoded(decoder.decode, line, where)
-            _check_order(found, entry.epoch, where)
+            _check_order(measurements, entry.epoch, where)
             _check_shapes(entry, where)
-            if found and _classes(entry) != _classes(found[0]):
-                raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
-            found.append(entry)
-    return tuple(found)
+            if measurements and _classes(entry) != _classes(measurements[0]):
+                raise InputError(f"{where}: its classes are not those of epoch {measurements[0].epoch}")
+            measurements.append(entry)
+    return tuple(measurements)
 
 
 def _classes(measurement: Measurement) -> list[tuple[int | str, int]]:
@@ -240,10 +240,10 @@ def _check_shapes(measurement: Measurement, where: str) -> None:
 
 def _check_test(test: TestRecord, measurements: Sequence[Measurement], where: str) -> None:
     """Pictures rely on these, too."""
-    k, found = len(test.confusion.names), test.confusion
-    if not len(found.rows) == len(test.accuracy.by_class) == k:
-        raise InputError(f"{where}: test has {k} classes, rows of {len(found.rows)}, and accuracies of others")
-    if measurements and not {str(name) for name, _ in _classes(measurements[-1])} <= set(map(str, found.names)):
+    k, confusion = len(test.confusion.names), test.confusion
+    if not len(confusion.rows) == len(test.accuracy.by_class) == k:
+        raise InputError(f"{where}: test has {k} classes, rows of {len(confusion.rows)}, and accuracies of others")
+    if measurements and not {str(name) for name, _ in _classes(measurements[-1])} <= set(map(str, confusion.names)):
         raise InputError(f"{where}: the classes of test are not those of geometry.jsonl")
-    if any(not (0 <= a < k and 0 <= b < k and 0 <= n <= found.rows[a]) for a, b, n in found.cells):
+    if any(not (0 <= a < k and 0 <= b < k and 0 <= n <= confusion.rows[a]) for a, b, n in confusion.cells):
         raise InputError(f"{where}: test.confusion.cells must be two of {k} classes, and no more rows than there are")
