@@ -1,6 +1,5 @@
 """A run folder, decoded into its records."""
 
-import csv
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, parsed, read_small
+from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, open_text, parsed, read_small, reading
 from orthoframe.errors import InputError, Option, brief, spelled
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
@@ -30,7 +29,6 @@ from orthoframe.runs._records import (
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
-_MOST_EPOCHS = 2**18
 
 
 @dataclass(frozen=True)
@@ -153,24 +151,17 @@ def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a sentence about the file."""
-    try:
+    """As `reading`, with a hint where a file is missing."""
+    with reading(path, "what a run writes"):
+        if not path.exists():
+            raise InputError(f"{path}: No such file; {_HINT}")
         yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: No such file; {_HINT}") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except csv.Error as error:
-        line, _, what = str(error).partition(": ")
-        raise InputError(f"{path}, {line}: not a .csv file ({brief(what)})") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not what a run writes ({brief(error)})") from None
 
 
 def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
     convert = partial(msgspec.convert, type=EpochRecord, strict=False)
     records: list[EpochRecord] = []
-    with _reading(path), path.open(newline="", encoding="utf-8") as file:
+    with _reading(path), open_text(path) as file:
         rows = csv_rows(file, strict=True)
         _, header = next(rows, (0, []))
         for number, row in rows:
@@ -182,8 +173,6 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
                 record = _decoded(convert, entries, where)
                 _check_order(records, record.epoch, where)
                 records.append(record)
-            if len(records) > _MOST_EPOCHS:
-                raise InputError(f"{path}: more than {_MOST_EPOCHS} epochs, which is the limit for a report")
     return tuple(records)
 
 
