@@ -16,7 +16,16 @@ import pytest
 import torch
 from tests.data.reference_data import cifar_bytes, idx_bytes, write_idx
 
-from orthoframe.data import READERS, Columns, DataParts, LabelledImages, Normaliser, data_folder, load_data
+from orthoframe.data import (
+    READERS,
+    Columns,
+    DataParts,
+    LabelledImages,
+    Normaliser,
+    data_folder,
+    list_files,
+    load_data,
+)
 from orthoframe.data._sources import SOURCES
 from orthoframe.errors import DataError, Option, OptionError
 from orthoframe.options import DATA_KINDS, DataKind, has_files
@@ -303,12 +312,11 @@ def test_an_argument_without_effect_is_refused(name, options, kinds):
     assert refused.value.args == (Option(*options), f" is for {kinds}, not for ", Option("data", name))
 
 
-def test_a_reader_is_an_entry_of_a_table(monkeypatch):
+def test_a_kind_of_data_takes_the_arguments_of_its_entry(monkeypatch):
     def read(request):
         pixels = torch.full((10, 1, *request.size), len(str(request.path)), dtype=torch.uint8)
         return DataParts(parts={"train": LabelledImages(pixels, torch.arange(10) % 2, ("a", "b"))}, test_fraction=0.4)
 
-    assert set(READERS) == set(DATA_KINDS) - {"dataset"}
     monkeypatch.setitem(READERS, "toy", read)
     monkeypatch.setitem(DATA_KINDS, "toy", DataKind(path="PATH", own=True, takes=("size",)))
     data = load_data("toy:four", size=(2, 3))
@@ -317,6 +325,8 @@ def test_a_reader_is_an_entry_of_a_table(monkeypatch):
     assert has_files("toy:four")
     with pytest.raises(OptionError):
         load_data("toy:four", channels=3)
+    with pytest.raises(DataError, match="its images are not in files of their own"):
+        list_files("digits")
 
 
 def test_importing_the_room_brings_nothing_heavy():

@@ -1,7 +1,5 @@
 """Profiles, and what is drawn for them."""
 
-from typing import get_args
-
 import numpy as np
 import pytest
 import torch
@@ -10,7 +8,6 @@ from hypothesis import strategies as st
 
 from orthoframe.data import PROFILES, equal_counts, hold_out, imbalanced_indices, long_tail_counts, step_counts
 from orthoframe.errors import DataError
-from orthoframe.options import Imbalance
 
 LABELS = st.lists(st.integers(0, 4), max_size=60)
 
@@ -133,11 +130,6 @@ def test_what_is_held_out_is_a_part_of_each_class(labels, fraction, seed):
     assert all(np.array_equal(a, b) for a, b in zip(again, (train, test), strict=True))
 
 
-def test_a_profile_is_an_entry_of_one_table(monkeypatch):
-    assert tuple(PROFILES) == get_args(Imbalance)
+def test_profiles_by_name():
     assert PROFILES["step"](4, 100, 10) == step_counts(4, 100, 10)
     assert PROFILES["none"](3, 7, 10) == equal_counts(3, 7) == [7, 7, 7]
-    monkeypatch.setitem(
-        PROFILES, "linear", lambda classes, largest, ratio: [largest // c for c in range(1, classes + 1)]
-    )
-    assert PROFILES["linear"](3, 12, 1) == [12, 6, 4]

@@ -42,8 +42,7 @@ def test_published_sizes(model, classifier, published, dimension):
     assert size(encoder) + classifier == published
 
 
-def test_an_encoder_is_an_entry_of_one_table(monkeypatch):
-    assert tuple(ENCODERS) == get_args(Model)
+def test_the_width_of_an_encoder_is_that_of_its_entry_unless_it_is_chosen(monkeypatch):
     monkeypatch.setitem(ENCODERS, "toy", EncoderEntry(lambda shape, width, relu: MLP(shape, 2 * width), 3))
     assert make_encoder("toy", (1, 8, 8)).out_features == 6
     assert make_encoder("toy", (1, 8, 8), 5).out_features == 10

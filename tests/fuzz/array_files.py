@@ -15,6 +15,7 @@ from tests.fuzz.mutations import Target, choice, mutated, mutated_json
 from tests.fuzz.mutations import npz as lying
 
 from orthoframe.batches import read_batches
+from orthoframe.cli._plan import PlanOptions
 from orthoframe.cli.certify import CertifyCommand
 from orthoframe.cli.fit import read_table
 from orthoframe.cli.measure import MeasureCommand
@@ -125,7 +126,7 @@ def hostile_labels(random, valid, folder):
 def check_labels(path):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        status = CertifyCommand(path, scheme="full", json=True).run()
+        status = CertifyCommand(path, json=True, plan=PlanOptions(scheme="full")).run()
     found = json.loads(printed.getvalue())
     assert found["holds"] is (status == 0)
     names = [entry["name"] for entry in found["classes"]]
@@ -179,9 +180,8 @@ def check_embedding(path):
     table = read_table(Path(path))
     assert table.rows.ndim == 2
     assert table.rows.dtype in (np.float32, np.float64)
-    assert len(table.names) == len(table.rows)
-    for given in (table.labels, table.splits):
-        assert given is None or given.shape == (len(table.rows),)
+    for column in (table.labels, table.names, table.splits):
+        assert column is None or column.shape == (len(table.rows),)
 
 
 _SAMPLES = 9

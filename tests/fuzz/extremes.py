@@ -23,10 +23,8 @@ from orthoframe.cli._files import open_features, read_labels
 from orthoframe.data import Preparation, load_data
 from orthoframe.embedding import read_embedding
 from orthoframe.errors import DataError, InputError, TrainingError
-from orthoframe.runs import read_run
+from orthoframe.runs import load_encoder, read_run
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.studies import Store, read_result
-from orthoframe.runs import load_encoder
 from orthoframe.training import RunListener, resume
 
 _TEXTS = {
@@ -60,8 +58,7 @@ def _json(reader, text, folder, files):
         path = _write(folder / f"{reader}.safetensors", struct.pack("<Q", len(packed)) + packed + data[8 + length :])
         return partial(load_encoder if reader == "encoder" else FrameClassifier.load, path)
     path = _write(folder / "manifest.json", text)
-    readers = {"batches": lambda: list(read_batches(path, 3)), "result": lambda: read_result(path)}
-    return readers.get(reader, lambda: read_embedding(folder))
+    return lambda: list(read_batches(path, 3)) if reader == "batches" else read_embedding(folder)
 
 
 def _bomb(shape, folder, files):
@@ -142,11 +139,6 @@ def _command(words, folder, files):
     return run
 
 
-def _store(folder, files):
-    _write(folder / "key" / "result.json", _TEXTS["wide"])
-    return partial(Store(folder).get, "key")  # as if it were not there
-
-
 def _batch(folder, files):
     path = _write(folder / "batches.json", "[" + "0," * (2 * 10**7) + "0]")
     return lambda: sum(map(len, read_batches(path)))
@@ -159,7 +151,7 @@ def _lines(count, ending=""):
 _REFUSED = [
     *(
         partial(_json, reader, text)
-        for reader in ("batches", "result", "embedding", "encoder", "classifier", "resume", *_RUN_FILES)
+        for reader in ("batches", "embedding", "encoder", "classifier", "resume", *_RUN_FILES)
         for text in _TEXTS.values()
     ),
     *(partial(_bomb, shape) for shape in ((1, 8, 8), (1, 30_000, 30_000))),
@@ -192,7 +184,6 @@ _REFUSED = [
     ),
 ]
 _READ = [
-    _store,
     _batch,
     partial(_text, "labels.txt", _lines(10**6, "x")),
     partial(_text, "labels.txt", "one\n" * 10**6),

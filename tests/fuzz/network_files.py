@@ -10,8 +10,8 @@ from tests.small_models import save_model
 
 from orthoframe.encoders import load_backbone, make_backbone
 from orthoframe.errors import DataError, TrainingError
-from orthoframe.sklearn import FrameClassifier
 from orthoframe.runs import load_encoder
+from orthoframe.sklearn import FrameClassifier
 
 
 def prepare_encoder(folder):

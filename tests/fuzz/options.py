@@ -11,7 +11,6 @@ import numpy as np
 from tests.fuzz.mutations import Target, choice
 
 from orthoframe.cli import main
-from orthoframe.cli._main import VERBS
 
 _LONGEST = 300
 _NUMBERS = "0 1 2 -1 1.5 nan inf -inf 1e400 1e-320 99999999999999999999 0x10 1_000 0.1:0.5 0.1:0.5:0.9 : 1: 5x3 3x"
@@ -27,17 +26,18 @@ _START = {
     "certify": ["labels.npy"],
     "measure": ["features.npy", "labels.npy"],
     "ufm": ["--counts", "3x2", "--starts", "1"],
-    "study": ["no-such-study"],
     "playground": [],
 }
 # Long because they are asked to be, or they would train.
-_LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs"}, "study": {"name"}, "certify": {"epochs"}}
+_LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs"}, "certify": {"epochs"}}
 
 
 def prepare(folder):
     known = {}
-    for verb in VERBS:
-        command = getattr(import_module(f"orthoframe.cli.{verb}"), f"{verb.capitalize()}Command")
+    for verb in _START:
+        module = import_module(f"orthoframe.cli.{verb}")
+        make_command = getattr(module, "make_command", lambda _: None)
+        command = make_command([]) or getattr(module, f"{verb.capitalize()}Command")
         left_out = _LEFT_OUT.get(verb, set())
         options = [field for field in _options(command) if field.name not in left_out]
         known[verb] = [(field.name.replace("_", "-"), _choices(field.type)) for field in options]
@@ -52,11 +52,14 @@ def _options(command):
 
 
 def _choices(kind):
-    return get_args(kind) if get_origin(kind) is Literal else ()
+    """The values of a Literal, however deep it is in the type."""
+    if get_origin(kind) is Literal:
+        return tuple(value for value in get_args(kind) if isinstance(value, str))
+    return next(filter(None, map(_choices, get_args(kind))), ())
 
 
 def make(random, known, folder):
-    verb = choice(random, list(VERBS))
+    verb = choice(random, list(_START))
     words = [verb, *(_START[verb] if random.random() < 0.95 else [])]
     for _ in range(int(random.integers(0, 4)) if known[verb] else 0):
         name, choices = choice(random, known[verb])
@@ -65,8 +68,8 @@ def make(random, known, folder):
             words.append(choice(random, choices if choices and random.random() < 0.7 else _VALUES))
     if random.random() < 0.1:
         words.insert(int(random.integers(len(words) + 1)), choice(random, _VALUES))
-    if words[0] in ("study", "train") and words[1:3] != _START["train"] and "no-such-study" not in words:
-        words = [words[0], "--help"]  # it might train
+    if words[0] == "train" and words[1:3] != _START["train"]:
+        words = ["train", "--help"]  # it might train
     np.save(folder / "labels.npy", np.array([0, 0, 1, 1]))
     np.save(folder / "features.npy", np.eye(4))
     return words, folder

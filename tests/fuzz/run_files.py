@@ -1,4 +1,4 @@
-"""Hostile files of runs and studies."""
+"""Hostile files of runs."""
 
 import hashlib
 import io
@@ -9,15 +9,12 @@ import shutil
 import numpy as np
 import torch
 from safetensors.torch import load, save
-from tests import study_results
 from tests.fuzz.mutations import Target, choice, mutated, mutated_json
 
 from orthoframe.errors import InputError, OrthoframeError
-from orthoframe.runs import read_run
-from orthoframe.reporting import write_report, write_study_page
-from orthoframe.studies import read_result, write_result
+from orthoframe.reporting import write_report
+from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder, read_run
 from orthoframe.training import RunListener, Settings, resume, train
-from orthoframe.runs import CHECKPOINT, PREVIOUS, RunFolder
 
 _SETTINGS = {"imbalance": "none", "width": 4, "epochs": 2, "batch_size": 4, "augment": False, "model": "mlp"}
 
@@ -26,7 +23,8 @@ def small_run(folder):
     """A run of two epochs on eight images; its folder. Its last two checkpoints are both there."""
     random = np.random.default_rng(0)
     np.savez(folder / "images.npz", x=random.integers(256, size=(10, 2, 3), dtype=np.uint8), y=np.arange(10) % 2)
-    train(Settings.of(recipe="plain", data=f"npz:{folder / 'images.npz'}", **_SETTINGS), folder / "run", RunListener())
+    settings = Settings.of(recipe="plain", data=f"npz:{folder / 'images.npz'}", **_SETTINGS)
+    train(settings, folder / "run", RunListener())
     return folder / "run"
 
 
@@ -156,42 +154,8 @@ def check_run(given):
         assert page.getvalue().rstrip().endswith(b"</html>")
 
 
-_PAGED = 0.02  # of the pages, which take longest
-
-
-def prepare_study(folder):
-    def made(where, random, seed):
-        final = {"delta_of": 0.01 + where["ratio"] * random.random() / 1000, "epochs_to_of": None}
-        return study_results.result(final, {"epoch": [1, 10], "delta_of": [0.5, final["delta_of"]]})
-
-    cells = study_results.cells({"ratio": [1, 10]}, made)
-    parts = [study_results.comparison(cell.where, 0.02, 0.01, 0.03) for cell in cells]
-    found = study_results.finding("It is near.", parts)
-    panels = [study_results.panel("delta_of", "ratio"), study_results.panel("delta_of", "epoch", ["ratio"])]
-    write_result(study_results.study("geometry", cells, panels, [found]), folder / "valid.json")
-    return json.loads((folder / "valid.json").read_text())
-
-
-def hostile_study(random, valid, folder):
-    data = mutated_json(random, valid).encode()
-    if random.random() < 0.2:
-        data = mutated(random, data, b'{"study": 3}')
-    path = folder / "study.json"
-    path.write_bytes(data)
-    return path, random.random() < _PAGED
-
-
-def check_study(given):
-    path, written = given
-    result = read_result(path)
-    assert result.decision
-    if written:
-        write_study_page([result], path.with_suffix(".html"))
-
-
 TARGETS = {
     "checkpoint": Target((), 18, prepare_checkpoint, hostile_checkpoint, check_checkpoint),
     "resumed": Target((OrthoframeError,), 0.2, prepare_resumed, hostile_resumed, check_resumed),
     "run": Target((InputError,), 10, prepare_run, hostile_run, check_run),
-    "study": Target((InputError,), 25, prepare_study, hostile_study, check_study),
 }

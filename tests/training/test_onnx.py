@@ -33,12 +33,17 @@ def made(model, shape, *, width, activation="relu", head="linear", classes=5):
     pixels = torch.randint(0, 256, (classes, *shape), dtype=torch.uint8, generator=generator)
     names = tuple(f"class {c}" for c in range(classes))
     trained = TrainedEncoder(
-        encoder, torch.zeros(classes, encoder.out_features), names, Preparation(shape), normaliser, MADE
+        encoder=encoder,
+        centres=torch.zeros(classes, encoder.out_features),
+        classes=names,
+        preparation=Preparation(shape),
+        normaliser=normaliser,
+        architecture=MADE,
     )
     return replace(trained, centres=trained.features(pixels).double())
 
 
-MADE = Architecture("mlp", None, "linear", None, "relu")  # which is not exported
+MADE = Architecture(model="mlp", width=None, head="linear", features=None, activation="relu")  # which is not exported
 
 
 def run(path, pixels):

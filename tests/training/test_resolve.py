@@ -32,7 +32,7 @@ def trained(digits):
         classes=digits.train.classes,
         preparation=Preparation(shape, "crop"),
         normaliser=Normaliser((0.5,), (0.25,)),
-        architecture=Architecture("mlp", 8, "linear", 12, "relu"),
+        architecture=Architecture(model="mlp", width=8, head="linear", features=12, activation="relu"),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Optional, get_args, get_origin
 import tyro
 
 from orthoframe.cli._terminal import help_texts
+from orthoframe.options import DATA_KINDS
 from orthoframe.training import AUTO, OBJECTIVES, Ramp, option_groups, type_hints
 
 OptionField = tuple[str, Any, Any]
@@ -105,6 +106,9 @@ def _parser(name: str, kind: Any) -> Any:
     """How the words of a user become a value, where tyro has no way of its own, or names None among the choices."""
     if isinstance(kind, type) and issubclass(kind, Ramp):
         return _spec(_RAMPS.get(name, "WEIGHT[:WEIGHT]"), partial(_parse_ramp, kind=kind))
+    if name == "data":
+        names = (f"{kind}:{entry.path}" if entry.path else kind for kind, entry in DATA_KINDS.items())
+        return _spec("|".join(name for name in names if name != "dataset"), lambda words: words[0])
     if name == "size":
         return _spec("N|HxW", _parse_size)
     if name == "adjust":

@@ -188,9 +188,9 @@ def read_npz(path: Path) -> DataParts:
         classes = tuple(map(str, names))
         numbers = {part: _check_range(path, labels, len(classes)) for part, (_, labels) in arrays.items()}
     else:
-        labels = np.unique(arrays["train"][1])
-        classes = tuple(map(str, labels))
-        numbers = {part: _positions(path, own, labels) for part, (_, own) in arrays.items()}
+        distinct = np.unique(arrays["train"][1])
+        classes = tuple(map(str, distinct))
+        numbers = {part: _positions(path, labels, distinct) for part, (_, labels) in arrays.items()}
     return DataParts(parts={part: _labelled(arrays[part][0], numbers[part], classes) for part in arrays})
 
 

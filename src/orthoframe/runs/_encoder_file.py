@@ -28,7 +28,7 @@ _WEIGHTS, _BIAS = "classifier.weights", "classifier.bias"
 _ROWS = 256  # images that are encoded together
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Architecture:
     """What an encoder is made of, as `make_frame_encoder` takes it."""
 
@@ -58,7 +58,7 @@ class Architecture:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainedEncoder:
     """An encoder, and how it classifies: by the nearest centre, or by a linear classifier before its head."""
 
@@ -201,7 +201,6 @@ class _EncoderDescription(Architecture):
 
     @property
     def architecture(self) -> Architecture:
-        """That of the encoder."""
         return Architecture(**{field.name: getattr(self, field.name) for field in fields(Architecture)})
 
 
@@ -225,19 +224,18 @@ def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
             f"and class means of shape {brief(list(centres.shape), 60)}"
         )
     encoder.eval()
-    normaliser = Normaliser(about.mean, about.std)
     NearestCentre(centres, about.shares, about.adjust)  # which refuses shares that do not fit
     return TrainedEncoder(
-        encoder,
-        centres,
-        about.classes,
-        preparation,
-        normaliser,
-        about.architecture,
-        about.calibration,
-        about.shares,
-        about.adjust,
-        classifier,
+        encoder=encoder,
+        centres=centres,
+        classes=about.classes,
+        preparation=preparation,
+        normaliser=Normaliser(about.mean, about.std),
+        architecture=about.architecture,
+        calibration=about.calibration,
+        shares=about.shares,
+        adjust=about.adjust,
+        classifier=classifier,
     )
 
 

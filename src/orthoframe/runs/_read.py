@@ -1,6 +1,5 @@
 """A run folder, decoded into its records."""
 
-import csv
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, parsed, read_small
+from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, open_text, parsed, read_small, reading
 from orthoframe.errors import InputError, Option, brief, spelled
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
@@ -30,7 +29,6 @@ from orthoframe.runs._records import (
 
 _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the run has ended, verdict.json"
 _T = TypeVar("_T")
-_MOST_EPOCHS = 2**18
 
 
 @dataclass(frozen=True)
@@ -66,8 +64,8 @@ class Run:
         if not self.measurements:
             return "training", None
         end = self.measurements[-1]
-        found = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
-        return next(((kind, each) for kind, each in found.items() if each is not None), ("training", None))
+        parts = {"test": end.test, "validation": end.validation, "training": end.train.accuracy}
+        return next(((part, accuracy) for part, accuracy in parts.items() if accuracy is not None), ("training", None))
 
     @property
     def classifier(self) -> str:
@@ -153,24 +151,17 @@ def _decoded(decode: Callable[[Any], _T], data: Any, where: str) -> _T:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what goes wrong while a file is read into a sentence about the file."""
-    try:
+    """As `reading`, with a hint where a file is missing."""
+    with reading(path, "what a run writes"):
+        if not path.exists():
+            raise InputError(f"{path}: No such file; {_HINT}")
         yield
-    except FileNotFoundError:
-        raise InputError(f"{path}: No such file; {_HINT}") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except csv.Error as error:
-        line, _, what = str(error).partition(": ")
-        raise InputError(f"{path}, {line}: not a .csv file ({brief(what)})") from None
-    except ValueError as error:
-        raise InputError(f"{path}: not what a run writes ({brief(error)})") from None
 
 
 def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
     convert = partial(msgspec.convert, type=EpochRecord, strict=False)
     records: list[EpochRecord] = []
-    with _reading(path), path.open(newline="", encoding="utf-8") as file:
+    with _reading(path), open_text(path) as file:
         rows = csv_rows(file, strict=True)
         _, header = next(rows, (0, []))
         for number, row in rows:
@@ -182,13 +173,11 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
                 record = _decoded(convert, entries, where)
                 _check_order(records, record.epoch, where)
                 records.append(record)
-            if len(records) > _MOST_EPOCHS:
-                raise InputError(f"{path}: more than {_MOST_EPOCHS} epochs, which is the limit for a report")
     return tuple(records)
 
 
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
-    found: list[Measurement] = []
+    measurements: list[Measurement] = []
     decoder = msgspec.json.Decoder(Measurement)
     with _reading(path), path.open("rb") as file:
         check_file_size(path, LARGEST_RECORDS)
@@ -197,12 +186,12 @@ def _read_measurements(path: Path) -> tuple[Measurement, ...]:
                 continue
             where = f"{path}, line {number}"
             entry = _decoded(decoder.decode, line, where)
-            _check_order(found, entry.epoch, where)
+            _check_order(measurements, entry.epoch, where)
             _check_shapes(entry, where)
-            if found and _classes(entry) != _classes(found[0]):
-                raise InputError(f"{where}: its classes are not those of epoch {found[0].epoch}")
-            found.append(entry)
-    return tuple(found)
+            if measurements and _classes(entry) != _classes(measurements[0]):
+                raise InputError(f"{where}: its classes are not those of epoch {measurements[0].epoch}")
+            measurements.append(entry)
+    return tuple(measurements)
 
 
 def _classes(measurement: Measurement) -> list[tuple[int | str, int]]:
@@ -240,10 +229,10 @@ def _check_shapes(measurement: Measurement, where: str) -> None:
 
 def _check_test(test: TestRecord, measurements: Sequence[Measurement], where: str) -> None:
     """Pictures rely on these, too."""
-    k, found = len(test.confusion.names), test.confusion
-    if not len(found.rows) == len(test.accuracy.by_class) == k:
-        raise InputError(f"{where}: test has {k} classes, rows of {len(found.rows)}, and accuracies of others")
-    if measurements and not {str(name) for name, _ in _classes(measurements[-1])} <= set(map(str, found.names)):
+    k, confusion = len(test.confusion.names), test.confusion
+    if not len(confusion.rows) == len(test.accuracy.by_class) == k:
+        raise InputError(f"{where}: test has {k} classes, rows of {len(confusion.rows)}, and accuracies of others")
+    if measurements and not {str(name) for name, _ in _classes(measurements[-1])} <= set(map(str, confusion.names)):
         raise InputError(f"{where}: the classes of test are not those of geometry.jsonl")
-    if any(not (0 <= a < k and 0 <= b < k and 0 <= n <= found.rows[a]) for a, b, n in found.cells):
+    if any(not (0 <= a < k and 0 <= b < k and 0 <= n <= confusion.rows[a]) for a, b, n in confusion.cells):
         raise InputError(f"{where}: test.confusion.cells must be two of {k} classes, and no more rows than there are")

@@ -30,7 +30,7 @@ class ImageSettings(Group):
     """Data of this kind, as the option is written."""
 
     data: str = usual("digits")
-    """digits, mnist, fashion-mnist, cifar10, cifar100, folder:PATH (one sub-folder per class), csv:FILE or npz:FILE."""
+    """A benchmark set, or images of your own: a folder with one sub-folder per class, a table of files, or arrays."""
     validation: float = usual(least=0, below=1)
     """Fraction of training images held out for validation (default: 0.1 of your own, none of others)."""
     imbalance: Imbalance = usual()

@@ -20,7 +20,7 @@ from orthoframe.training._images import (
     image_kind,
 )
 from orthoframe.training._objectives import OBJECTIVES, Objective
-from orthoframe.training._recipes import data_of, loss_of, recipe_values
+from orthoframe.training._recipes import RECIPES, data_of, loss_of, recipe_values
 
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 
@@ -61,7 +61,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         if self.recipe is not AUTO:
-            check_choice("recipe", self.recipe, Recipe)
+            check_choice("recipe", self.recipe, RECIPES)
         if self.images is AUTO:
             data = data_of(self.recipe)
             object.__setattr__(self, "images", image_kind(data)(data=data))
