@@ -177,7 +177,6 @@ class RunFolder:
             raise TrainingError(f"{self.path}: {every}: no checkpoint is left to resume from; start a new run")
         if (self.path / "checkpoint.pt").exists():
             raise TrainingError(
-                f"{self.path}: checkpoint.pt is from an earlier version; resume with that version, or start a new "
-                "run"
+                f"{self.path}: checkpoint.pt is from an earlier version; resume with that version, or start a new run"
             )
         return None, []
