@@ -53,12 +53,12 @@ bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.
 # Not compiled: most of what is installed is never imported, and compiling it takes as long as all the rest.
-.venv/runtime: EXTRAS := [train]
-.venv/test: EXTRAS := [test]
-.venv/bench: EXTRAS := [test,bench]
-.venv/runtime .venv/test .venv/bench: pyproject.toml constraints.txt
+.venv/runtime: INSTALLED := --editable '.[train]'
+.venv/test: INSTALLED := --editable '.[test]' --editable './studies[ray]'
+.venv/bench: INSTALLED := --editable '.[test,bench]' --editable './studies[ray]'
+.venv/runtime .venv/test .venv/bench: pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt --editable '.$(EXTRAS)'
+	$(BIN)/pip install --no-compile --quiet --disable-pip-version-check --constraint constraints.txt $(INSTALLED)
 	touch .venv/runtime $@
 
 clean:

@@ -155,10 +155,6 @@ class TrainingError(OrthoframeError):
     """A run cannot start or continue."""
 
 
-class StudyError(OrthoframeError):
-    """A study cannot be run."""
-
-
 class InputError(OrthoframeError):
     """A file or folder that was given cannot be used; the sentence names it."""
 

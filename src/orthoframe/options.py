@@ -149,12 +149,6 @@ Recipe = Literal["quick", "accurate", "fast", "paper", "plain"]
 Goal = Literal["accuracy", "frame"]
 """What a run of the recipe `accurate` ends with: the most accurate features, or features that settle onto the frame."""
 
-Scale = Literal["smoke", "desk", "paper"]
-"""How large a study is: seconds, minutes on two cores, or the setting of the paper, which needs GPUs."""
-
-Engine = Literal["local", "ray"]
-"""Where the jobs of a study run: the cores of this machine, or a Ray cluster."""
-
 TEMPERATURE = 0.1
 """The usual temperature: the default everywhere."""
 

@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
 from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any, Union
 
 import tyro
@@ -24,10 +25,11 @@ VERBS = {
     "embed": "Write the features of images, by any backbone.",
     "fit": "Fit a classifier of embeddings whose classes end in an orthogonal frame.",
     "ufm": "Minimise the loss over free features: where training ends, without a network.",
-    "study": "Run a grid of trainings, and test claims on it.",
     "playground": "Print the address of a page to play with, which a browser opens from disk.",
 }
 """The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
+_OTHERS = "orthoframe.verbs"
+"""The entry points by which other distributions add verbs: each is a dataclass with a docstring and `run`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -36,11 +38,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"orthoframe {__version__}")
         return 0
-    if not arguments or arguments[0] not in VERBS:
-        tyro.cli(_all_verbs(), prog="orthoframe", description=filled(_ABOUT), args=arguments or ["--help"])
+    others = {} if arguments and arguments[0] in VERBS else {each.name: each for each in entry_points(group=_OTHERS)}
+    if not arguments or arguments[0] not in {**VERBS, **others}:
+        tyro.cli(_all_verbs(others), prog="orthoframe", description=filled(_ABOUT), args=arguments or ["--help"])
     try:
         with needs_extra(f"orthoframe {arguments[0]}", "train"):
-            return int(parse(arguments[0], arguments[1:]).run())
+            return int(parse(arguments[0], arguments[1:], others).run())
     except KeyboardInterrupt:
         print("orthoframe: interrupted", file=sys.stderr)
         return 130
@@ -52,20 +55,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def parse(name: str, arguments: Sequence[str]) -> Any:
+def parse(name: str, arguments: Sequence[str], others: Mapping[str, EntryPoint] | None = None) -> Any:
     """A verb with its options; the function `make_command` of its module, if any, makes them."""
-    module = import_module(f"orthoframe.cli.{name}")
-    verb = module.make_command(arguments) if hasattr(module, "make_command") else None
-    verb = verb or with_help(getattr(module, f"{name.capitalize()}Command"))
+    if others and name in others:
+        verb = with_help(others[name].load())
+    else:
+        module = import_module(f"orthoframe.cli.{name}")
+        verb = module.make_command(arguments) if hasattr(module, "make_command") else None
+        verb = verb or with_help(getattr(module, f"{name.capitalize()}Command"))
     about = filled(verb.__doc__)
     config = (tyro.conf.DisallowNone,)
     return tyro.cli(verb, prog=f"orthoframe {name}", description=about, args=arguments, config=config)
 
 
-def _all_verbs() -> Any:
-    """The verbs without their options."""
+def _all_verbs(others: Mapping[str, EntryPoint]) -> Any:
+    """The verbs without their options; those of others are described by the first line of their docstring."""
+    verbs = VERBS | {name: (each.load().__doc__ or "").partition("\n")[0] for name, each in others.items()}
     stubs = [
         Annotated[make_dataclass(name, []), tyro.conf.subcommand(name, description=about)]
-        for name, about in VERBS.items()
+        for name, about in verbs.items()
     ]
     return Union[tuple(stubs)]  # noqa: UP007

@@ -1,0 +1,114 @@
+"""How far a run has come: whether it has learnt, whether it has ended, and whether it is where its loss leads."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+from orthoframe_studies._claims import OF, Proof
+
+Numbers = Mapping[str, int | float | None]  # `final` of a result
+
+PROVEN = 0.1
+"""The largest angle bound of a gap at which cosines are those of a frame, on average over the rows compared."""
+_LEARNT = 0.5  # of the way from features that are all alike to the floor
+_AT_OPTIMUM = 0.1  # of the way from the floor of non-negative features down to the optimum of all features
+_STILL = 0.1  # exponent of the summed learning rate: twice as much training would change a quantity by 7 per cent
+_LAST = 0.2  # of the summed learning rate
+_DISTANCES = ("delta_of", "live_delta_of")  # to the frame
+
+
+def has_learnt(final: Numbers) -> bool:
+    """Whether the loss has come half of the way to its floor; a loss without a floor counts as learnt."""
+    left = final.get("relative_gap")
+    return left is None or left <= 1 - _LEARNT
+
+
+def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
+    """Whether more of the same training would change nothing that a claim is about.
+
+    - Non-negative features and a floor (`angle_bound` is known): the run is at the frame, and that is what the claim is
+      about; or its distance no longer moves, and either its gap says that cosines are those of a frame on average,
+      which can hide two small classes, or the gap stands still too, because something holds it: classes that share a
+      direction, or rows that are zero.
+    - Features of any sign and one batch of everything (`excess` is known): the loss is at its optimum, up to a tenth
+      of what tells it from a frame; and distances no longer move, unless the claim is about the loss.
+    - Free features: the solver says so.
+    - Others, such as cross-entropy: distances no longer move.
+
+    Args:
+        final: Of the result of a run.
+        quantity: What the claim is about.
+    """
+    if "converged" in final:
+        return bool(final["converged"])
+    if not has_learnt(final):
+        return False
+    if (bound := final.get("angle_bound")) is not None:
+        if quantity in _DISTANCES and at_frame(final):
+            return True
+        moved = final.get("gap_trend")
+        held = (final.get("merged_classes") or final.get("dead_rows")) and moved is not None and moved <= _STILL
+        return bool(held or bound <= PROVEN) and _is_still(final)
+    if (excess := final.get("excess")) is not None:
+        return excess <= _AT_OPTIMUM and (quantity == "gap" or _is_still(final))
+    return _is_still(final)
+
+
+def at_frame(final: Numbers) -> bool:
+    """Whether the means of the rows that are not zero are an orthogonal frame."""
+    distance = final.get("live_delta_of")
+    return distance is not None and distance <= OF
+
+
+def is_at_goal(final: Numbers) -> bool:
+    """Whether a run is at the frame, if its loss leads there; others have no gate, but must have learnt."""
+    return at_frame(final) if final.get("angle_bound") is not None else has_learnt(final)
+
+
+def counts(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
+    """Whether the outcome of a run may be counted.
+
+    Args:
+        final: Of its result.
+        proof: What the claim asks for.
+        kept: Whether the run does what is claimed.
+        quantity: What the claim is about.
+    """
+    if proof == "none" or (proof == "unmet" and kept):
+        return True
+    if proof == "learnt":
+        return has_learnt(final)
+    return is_at_goal(final) if proof == "goal" else has_ended(final, quantity)
+
+
+def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None:
+    """How a quantity moved in the last fifth of a run: the exponent of its power law, without its sign.
+
+    Args:
+        done: The learning rate summed up to each measurement: epochs in which it is nearly zero move nothing.
+        values: The quantity, where it is known.
+
+    Returns:
+        |log(last/first)| / log(done at the last/done at the first); None if two values are not known.
+
+    Examples:
+        >>> round(trend([1.0, 50.0, 80.0, 100.0], [1.0, 0.2, 0.125, 0.1]), 9)  # like 1/t
+        1.0
+        >>> trend([1.0, 80.0, 100.0], [0.3, 0.25, 0.25])
+        0.0
+    """
+    known = [
+        (place, value) for place, value in zip(done, values, strict=True) if value is not None and math.isfinite(value)
+    ]
+    if len(known) < 2:
+        return None
+    end, last = known[-1]
+    early = [entry for entry in known[:-1] if entry[0] <= (1 - _LAST) * end * (1 + 1e-9)] or known[:1]
+    start, first = early[-1]
+    if not end > start > 0 or first <= 0 or last <= 0:
+        return None
+    return abs(math.log(last / first)) / math.log(end / start)
+
+
+def _is_still(final: Numbers) -> bool:
+    moved = final.get("trend")
+    return moved is not None and moved <= _STILL

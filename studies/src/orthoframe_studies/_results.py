@@ -1,0 +1,266 @@
+"""What studies found, with every number: typed in memory, JSON on disk."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import msgspec
+
+from orthoframe._files import LARGEST_RECORDS, parsed, read_small, write_json
+from orthoframe.errors import InputError
+from orthoframe.options import Scale
+from orthoframe_studies._claims import TIMES, UNEVEN, Claim, Decision
+from orthoframe_studies._jobs import JobResult
+from orthoframe_studies._statistics import Bounds, Interval, mean_interval, median_range
+from orthoframe_studies._study import Panel
+
+
+@dataclass(frozen=True)
+class CellResult:
+    """A cell with the results of its seeds, without those that failed.
+
+    Attributes:
+        where: Its coordinates.
+        summary: Each quantity over seeds.
+        results: By seed.
+        seeds: How many seeds the design has; some may have no result.
+    """
+
+    where: Mapping[str, Any]
+    summary: Mapping[str, Interval]
+    results: Mapping[int, JobResult]
+    seeds: int
+
+    @classmethod
+    def of(cls, where: Mapping[str, Any], results: Mapping[int, JobResult], seeds: int | None = None) -> "CellResult":
+        """A cell with its summary; `seeds` of the design, if some have no result."""
+        summary = {}
+        for name in dict.fromkeys(name for result in results.values() for name in result.final):
+            known = bounds_of(results, name)
+            if name in UNEVEN:
+                summary[name] = median_range(known)
+            else:
+                summary[name] = mean_interval({seed: low for seed, (low, _) in known.items()})
+        return cls(where, summary, results, len(results) if seeds is None else seeds)
+
+    def over_seeds(self, quantity: str) -> Interval:
+        """A quantity over seeds; without values if no seed has it."""
+        return self.summary.get(quantity) or Interval(None, None, None, {})
+
+    def curves(self, x: str, y: str, log: str = "") -> list[dict[float, float]]:
+        """The curve of each seed, y by x: the points that are known, and positive along the axes in `log`."""
+        found = []
+        for _, result in sorted(self.results.items()):
+            pairs = zip(result.curve.get(x) or (), result.curve.get(y) or (), strict=False)
+            known = ((float(a), float(b)) for a, b in pairs if a is not None and b is not None and math.isfinite(b))
+            found.append({a: b for a, b in known if (a > 0 or "x" not in log) and (b > 0 or "y" not in log)})
+        return found
+
+    def median_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
+        """Median, smallest and largest over the seeds that have points, y by x.
+
+        None if seeds were not measured at the same places.
+        """
+        seeds = [points for points in self.curves(x, y, log) if points]
+        if len({tuple(points) for points in seeds}) != 1:
+            return None
+        columns = {place: [points[place] for points in seeds] for place in seeds[0]}
+        return {place: (median(column), min(column), max(column)) for place, column in columns.items()}
+
+
+@dataclass(frozen=True)
+class Tally:
+    """The runs, or pairs of runs, of a cell.
+
+    Attributes:
+        yes: Of which the claim is true.
+        no: Of which it is not.
+        untrained: That have not come far enough to say so.
+        unknown: Whose numbers do not tell, such as two times that are both longer than the runs.
+        missing: That the design has, and that have no result.
+    """
+
+    yes: int = 0
+    no: int = 0
+    untrained: int = 0
+    unknown: int = 0
+    missing: int = 0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cell's part in a claim."""
+
+    where: Mapping[str, Any]
+    decision: Decision
+    interval: Interval
+    tally: Tally
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim, and what was found."""
+
+    claim: Claim
+    decision: Decision
+    comparisons: tuple[Comparison, ...]
+
+    @property
+    def worst_first(self) -> list[Comparison]:
+        """The comparisons, those that are worst for the claim first."""
+        least, most = self.claim.at_least, self.claim.at_most
+
+        def room(low: float, high: float) -> float:
+            """How far an interval is from the limits of the claim; negative beyond one of them."""
+            return min(math.inf if least is None else low - least, math.inf if most is None else most - high)
+
+        def goodness(part: Comparison) -> tuple[int, float, float, float]:
+            found, rank = part.interval, list(Decision).index(part.decision)
+            # Of cells with as many runs for the claim and against it, that whose runs are nearest to the limit.
+            typical = room(median(found.known), median(found.known)) if found.known else -math.inf
+            low, high = (found.centre if end is None else end for end in (found.low, found.high))
+            if low is None or high is None:
+                return rank, -math.inf, -math.inf, typical
+            return (rank, low, high, typical) if self.claim.over == "runs" else (rank, room(low, high), 0.0, typical)
+
+        return sorted(self.comparisons, key=goodness)
+
+    @property
+    def deciding(self) -> Comparison | None:
+        """The comparison that is worst for the claim; None if no cell decides it."""
+        return next(iter(self.worst_first), None)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run without a result.
+
+    Attributes:
+        where: The coordinates of its cell.
+        key: Its folder in the store.
+        sentence: Why it failed.
+    """
+
+    where: Mapping[str, Any]
+    seed: int
+    key: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Where the result of a run is, and how it was made.
+
+    Attributes:
+        cell: The number of its cell.
+        seed: Its seed in that cell.
+        seconds: How long it took.
+        commit: The commit of the source that computed it; None if it is not known.
+    """
+
+    cell: int
+    seed: int
+    seconds: float
+    commit: str | None
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """How a study ended.
+
+    Attributes:
+        remark: What a reader should know of the design that was run.
+        seeds: Seeds per cell, as the design has them.
+        first_seed: The smallest seed of any cell.
+        command: What computes these numbers again.
+        commit: The commit of the source that decided the claims; None if it is not known.
+        modified: Whether files differed from that commit.
+        run_commits: The commits of the source that computed the runs, as far as they are known.
+        runs: How many jobs the study has; the same job in two cells is one.
+        reused: How many of them had a result before.
+        missing: How many of them were not run.
+        seconds: What all runs took together, one after the other, whenever they were run.
+        columns: The quantities of the table.
+        cells: In the order of the grid.
+        records: Of the runs that have a result, by the keys of their jobs.
+    """
+
+    study: str
+    question: str
+    remark: str
+    scale: Scale
+    seeds: int
+    first_seed: int
+    command: str
+    version: str
+    commit: str | None
+    modified: bool | None
+    run_commits: tuple[str, ...]
+    runs: int
+    reused: int
+    missing: int
+    seconds: float
+    columns: tuple[str, ...]
+    panels: tuple[Panel, ...]
+    findings: tuple[Finding, ...]
+    cells: tuple[CellResult, ...]
+    failures: tuple[Failure, ...]
+    records: Mapping[str, RunRecord] = field(default_factory=dict)
+
+    @property
+    def decision(self) -> Decision:
+        """That of all claims together."""
+        return Decision.of_all([finding.decision for finding in self.findings])
+
+
+def write_result(result: StudyResult, path: Path) -> None:
+    """Write a result as JSON, with six digits of each number, and null for one that is not finite.
+
+    Raises:
+        OSError: If it cannot be written.
+    """
+    write_json(path, msgspec.to_builtins(result), digits=6, indent=None)
+
+
+def read_result(path: Path) -> StudyResult:
+    """Read what `write_result` wrote.
+
+    Raises:
+        InputError: If the file cannot be read, or is not the result of a study.
+    """
+    try:
+        result = parsed(msgspec.json.Decoder(StudyResult).decode, read_small(path, LARGEST_RECORDS))
+        _check_cells(result.cells)
+        return result
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror or error}") from None
+    except ValueError as error:
+        raise InputError(f"{path} is not the result of a study: {error}") from None
+
+
+def _check_cells(cells: Sequence[CellResult]) -> None:
+    """Pictures tell cells apart by their coordinates; a missing one is the same as null."""
+    seen = set()
+    for cell in cells:
+        if not all(value is None or isinstance(value, str | int | float) for value in cell.where.values()):
+            raise ValueError("coordinates of cells must be numbers or strings")
+        where = frozenset((name, value) for name, value in cell.where.items() if value is not None)
+        if where in seen:
+            raise ValueError("two cells have the same coordinates")
+        seen.add(where)
+
+
+def bounds_of(results: Mapping[int, JobResult], quantity: str) -> dict[int, Bounds]:
+    """What is known of a quantity, by seed; seeds without it are left out."""
+    found = {}
+    for seed, result in results.items():
+        value = result.final.get(quantity)
+        if value is not None:
+            found[seed] = (float(value), float(value))
+        elif quantity in TIMES and quantity in result.final:
+            places = result.curve.get("epoch") or result.curve["time"]
+            found[seed] = (float(places[-1] or 0), math.inf)  # the frame was not reached in the whole run
+    return found

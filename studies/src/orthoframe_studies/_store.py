@@ -1,0 +1,163 @@
+"""Results by the hash of their job, so that nothing is computed twice; and one job, computed."""
+
+import json
+import os
+import subprocess
+import time
+import warnings
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from orthoframe._files import locked, parsed, read_small, write_atomic
+from orthoframe.errors import OrthoframeError, StudyError, unwritable
+from orthoframe_studies._jobs import Job, JobResult
+
+_WAIT_SECONDS = 1.0  # for another process that has the job
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a job ended.
+
+    Attributes:
+        result: What it computed; None if it failed.
+        seconds: How long it took.
+        failure: Why it failed, in a sentence; None if it did not.
+        commit: The commit of the source that computed it; None if it is not known.
+    """
+
+    result: JobResult | None
+    seconds: float
+    failure: str | None = None
+    commit: str | None = None
+
+
+def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
+    """The folder of all results: the one given, else `ORTHOFRAME_STORE`, else `studies` in the user's cache."""
+    chosen = folder or os.environ.get("ORTHOFRAME_STORE")
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("orthoframe")) / "studies"
+
+
+@dataclass(frozen=True)
+class Store:
+    """Results by the key of their job, each in a folder of its own.
+
+    The job also runs in that folder, so that what a killed process left there is used.
+    """
+
+    path: Path
+
+    def check(self) -> None:
+        """Refuse a folder that cannot be written to, before any work.
+
+        Raises:
+            StudyError: If it cannot.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            if not os.access(self.path, os.W_OK | os.X_OK):
+                raise PermissionError("it must be writable")
+        except OSError as error:
+            raise StudyError(*unwritable(self.path, error, "store")) from None
+
+    def folder(self, key: str) -> Path:
+        """The folder of a job; it need not exist."""
+        return self.path / key
+
+    def get(self, key: str) -> Done | None:
+        """A result; None if there is none, or one that cannot be read."""
+        try:
+            return parsed(_read_done, self.folder(key) / "result.json")
+        except (OSError, ValueError):
+            return None
+
+    def put(self, key: str, job: Job, done: Done) -> None:
+        """Keep a result, but no failure; a reader finds all of it or nothing.
+
+        Raises:
+            OSError: If it cannot be written.
+        """
+        if done.result is None:
+            return
+        # NaN is written as `NaN`, which Python reads: a result is the same before and after.
+        kept = {"job": job.to_dict(), "result": asdict(done.result), "seconds": done.seconds, "commit": done.commit}
+        self.folder(key).mkdir(parents=True, exist_ok=True)
+        write_atomic(self.folder(key) / "result.json", json.dumps(kept) + "\n")
+
+    def claimed(self, key: str, seconds: float = 0.0) -> AbstractContextManager[bool]:
+        """Keep other processes from a job, as `locked` does; yields whether the job is ours."""
+        self.folder(key).mkdir(parents=True, exist_ok=True)
+        return locked(self.folder(key), seconds)
+
+
+def _read_done(path: Path) -> Done:
+    data = json.loads(read_small(path))
+    result = msgspec.convert(data["result"], JobResult)
+    return Done(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
+
+
+def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
+    """Take the result of a job from the store, or run it and keep the result.
+
+    Returns:
+        How it ended; None if another process is at it, and has not ended yet.
+    """
+    try:
+        with store.claimed(key, _WAIT_SECONDS) as ours:
+            if not ours:
+                return None
+            done = store.get(key)  # of a process that had it before us
+            if done is None:
+                done = attempt(job, store.folder(key), data_dir)
+                store.put(key, job, done)
+            return done
+    except OSError as error:
+        return Done(None, 0.0, sentence(error))
+
+
+def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
+    """Run a job in its folder, which exists; whatever it raises becomes a sentence."""
+    start = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they would be printed into the progress of many jobs; numbers tell
+            result = job.run(folder, data_dir)
+    except Exception as error:
+        return Done(None, time.perf_counter() - start, sentence(error))
+    return Done(result, time.perf_counter() - start, commit=source_commit()[0])
+
+
+def sentence(error: Exception) -> str:
+    """What an error says, in one line."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror or error}"
+    words, kind = " ".join(str(error).split()), type(error).__name__
+    if not words:
+        return f"unexpected {kind}"
+    # Errors of this package, and values that are refused, are written for a reader.
+    return words if isinstance(error, OrthoframeError | ValueError) else f"unexpected {kind}: {words}"
+
+
+@cache
+def source_commit() -> tuple[str | None, bool | None]:
+    """The commit of this source, and whether files differ from it; None if it is not in a repository of its own."""
+    here = Path(__file__)
+
+    def git(*words: str) -> str:
+        found = subprocess.run(["git", *words], cwd=here.parent, capture_output=True, check=True, text=True)
+        return found.stdout.strip()
+
+    try:
+        git("ls-files", "--error-unmatch", here.name)
+        found = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+    except (OSError, subprocess.CalledProcessError):
+        return None, None
+    return found.removesuffix("-dirty"), found.endswith("-dirty")
