@@ -6,15 +6,19 @@ import pty
 import re
 import select
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from studies.tests.jobs import until
-from studies.tests.small_study import STUDY
+from studies.tests.small_study import STUDY, noted_study
 from tests.training.runs import command, json_of, started
 
+import orthoframe_studies
 from orthoframe.cli import main
 from orthoframe.runs import RunFolder
-from orthoframe_studies import _study
+from orthoframe_studies import read_result
 
 
 @pytest.fixture
@@ -22,20 +26,32 @@ def here(tmp_path, monkeypatch):
     """A folder of its own, and the small study in the place of the real ones."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ORTHOFRAME_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr(_study, "_PACKAGE", "studies.tests")
-    monkeypatch.setattr(_study, "_MODULES", ("small_study",))
+    monkeypatch.setattr(orthoframe_studies, "STUDIES", {"small-study": STUDY})
     return tmp_path
 
 
 def test_the_list(here, capsys):
-    assert main(["study", "--list"]) == 0
+    """Core-minutes are those of earlier runs; the other scales have none."""
+    assert main(["study", "all", "--scale", "smoke", "--workers", "1", "--out", "results"]) == 0
+    capsys.readouterr()
+    assert main(["study", "--list", "--out", "results"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["study", "question", "smoke", "desk", "paper"]
-    words = re.split(" {2,}", lines[1].strip())
-    assert words[:2] == ["small-study", STUDY.question]
-    assert re.fullmatch(r"6 \(\d+ min\)", words[2])
-    assert words[3:] == ["6 (? min)", "15 (? min)"]  # nobody has measured it
-    assert "; ? for kinds not measured" in lines[2]
+    assert re.split(" {2,}", lines[1].strip()) == [
+        "small-study",
+        STUDY.question,
+        "6 (1 min)",
+        "6 (? min)",
+        "15 (? min)",
+    ]
+    assert lines[2] == "Runs, and core-minutes on one thread, estimated from earlier runs; ?: no estimate."
+    assert read_result(here / "results" / "small-study.json").missing == 0
+
+
+def test_the_library_knows_nothing_of_it():
+    """The verb comes by an entry point; help lists it with the others."""
+    shown = subprocess.run([Path(sys.executable).parent / "orthoframe", "--help"], capture_output=True, text=True)
+    assert "Run a study: a grid of trainings" in " ".join(shown.stdout.split()), shown.stderr
 
 
 @pytest.mark.parametrize(
@@ -128,9 +144,7 @@ def test_a_real_study(tmp_path, monkeypatch, capsys):
 
 def test_runs_that_fail(here, capsys, monkeypatch):
     """They are named with their reason, and the status is 1."""
-    from studies.tests import small_study
-
-    monkeypatch.setattr(small_study, "STUDY", small_study.noted_study(here / "log", ("", "raise")))
+    monkeypatch.setattr(orthoframe_studies, "STUDIES", {"small-study": noted_study(here / "log", ("", "raise"))})
     assert main(["study", "small-study", "--scale", "smoke", "--workers", "1", "--seeds", "1"]) == 1
     said = capsys.readouterr()
     assert "number 1, seed 10: failed: the moon is full" in said.err
@@ -141,7 +155,7 @@ def test_runs_that_fail(here, capsys, monkeypatch):
 
 
 def test_a_local_ray_cluster(here, capsys, monkeypatch):
-    pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
+    pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe-studies[ray]'")
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     assert main(["study", "small-study", "--scale", "smoke", "--seeds", "1", "--engine", "ray", "--workers", "1"]) == 0
     data = json_of(here / "studies" / "small-study-smoke" / "small-study.json")
@@ -156,7 +170,7 @@ def studying(words, log):
     # Tests that a shell has started in the background are deaf to Ctrl-C, and so is what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(TERM="xterm-256color", COLUMNS="160")
-    _study._PACKAGE, _study._MODULES = "studies.tests", ("small_study",)
+    orthoframe_studies.STUDIES = {"small-study": STUDY}
     command(words, log)
 
 

@@ -1,13 +1,13 @@
 """The studies as they are designed: nothing is run but what takes seconds."""
 
 import math
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import torch
 
 from orthoframe.losses import fastest_temperature
+from orthoframe.training import Settings, option_names
 from orthoframe_studies import (
     FIRST_SEED,
     FRESH_SEED,
@@ -17,19 +17,21 @@ from orthoframe_studies import (
     FreeClassifier,
     FreeFeatures,
     GradientFlow,
-    PlannedNetwork,
+    PlannedTraining,
     Training,
     agrees,
     chance_of_most,
+    coordinate,
     crossing,
     estimate,
     has_ended,
     key,
+    read_result,
 )
 from orthoframe_studies._decide import counterpart
+from orthoframe_studies._key import ELSEWHERE, FIELDS, YOUNGER, decided, training_key
 from orthoframe_studies._planned_job import plan_batches
-from orthoframe_studies._study import coordinate
-from orthoframe.training import Settings
+from orthoframe_studies.command import RESULTS
 
 QUANTITIES = {
     "delta_of",
@@ -123,11 +125,9 @@ def test_cells_are_called_what_they_are(name, scale):
     for cell, job in zip(cells, jobs, strict=True):
         if not isinstance(job, Training):
             continue
-        for field in fields(Settings):
-            if field.name in cell.where and field.name != "features":  # which are of a network, or free
-                given, told = getattr(job.settings, field.name), cell.where[field.name]
-                given = coordinate(given) if field.name in ("temperature", "margin") else given
-                assert given == told, (cell.where, field.name)
+        for name, value in decided(job.settings).asked().items():
+            if name in cell.where and name != "features":  # which are of a network, or free
+                assert coordinate(value) == cell.where[name], (cell.where, name)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -141,22 +141,41 @@ def test_every_run_is_one_that_can_be_started(name, scale):
     firsts = {place: min(seed for number, seed in jobs if number == place) for place in range(len(cells))}
     assert firsts == {place: cell.first_seed for place, cell in enumerate(cells)}
     assert set(firsts.values()) <= {FIRST_SEED, FRESH_SEED}
-    small = STUDIES[name].jobs(scale, 1)
-    assert {key(job) for job in small.values()} <= {key(job) for job in jobs.values()}  # another seed is another run
-    assert len(small) == len(STUDIES[name].cells(scale))
+    first_seeds = STUDIES[name].jobs(scale, 1)
+    assert {*map(key, first_seeds.values())} <= {*map(key, jobs.values())}  # another seed is another run
+    assert len(first_seeds) == len(STUDIES[name].cells(scale))
     if scale == "paper":
-        networks = [job.settings for job in jobs.values() if isinstance(job, Training)]
-        assert all(settings.model != "mlp" for settings in networks)
+        networks = [job.settings for job in jobs.values() if type(job) is Training]
+        assert all(settings.encoder.model != "mlp" for settings in networks)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_stored_results_are_of_these_runs(name):
+    """Their keys are those of the design: nothing that was computed is lost when the library gains a setting."""
+    assert read_result(RESULTS / f"{name}.json").records.keys() == {
+        key(job) for job in STUDIES[name].jobs("desk").values()
+    }
+
+
+def test_a_key_knows_every_setting():
+    """A new one goes into YOUNGER, with the value that it had for all earlier results, or into ELSEWHERE."""
+    assert {*option_names()} == {*FIELDS, *YOUNGER, *ELSEWHERE}
+
+
+def test_no_later_default_changes_what_is_run():
+    settings = Settings.of(recipe="plain", epochs=3)
+    assert {*decided(settings).undecided()} <= {*ELSEWHERE}
+    assert training_key(decided(settings)) == training_key(settings)
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_costs_are_those_of_all_runs(name):
     study = STUDIES[name]
     for scale in SCALES:
-        found = estimate(study, scale)
-        assert found.runs == len(study.jobs(scale))
-        assert 0 <= found.unmeasured <= found.runs
-        assert (found.minutes > 0) == (found.unmeasured < found.runs)
+        cost = estimate(study, scale, read_result(RESULTS / f"{name}.json"))
+        assert cost.runs == len(study.jobs(scale))
+        assert cost.unmeasured == (0 if scale == "desk" else cost.runs)
+        assert (cost.minutes > 0) == (scale == "desk")
 
 
 def test_the_plans_differ_in_the_certificate():
@@ -175,7 +194,8 @@ def test_the_plans_differ_in_the_certificate():
 
 
 def test_a_network_on_given_batches(tmp_path):
-    found = PlannedNetwork("certified", 0, images=8, epochs=2, width=16).run(tmp_path, None).final
+    settings = Settings.of(recipe="plain", imbalance="none", majority=8, epochs=2, width=16, augment=False)
+    found = PlannedTraining(settings, "certified").run(tmp_path, None).final
     assert (found["certified"], found["as_stated"]) == (1.0, 1.0)
     assert found["angle_bound"] > 0.1  # it has hardly begun
     assert not has_ended(found)
@@ -193,7 +213,10 @@ def test_free_features_of_any_sign_are_below_the_floor_of_others(tmp_path):
 def test_only_the_contrastive_loss_has_bound_batches():
     """Bound rows would make classes that cross-entropy sees less imbalanced than R says."""
     jobs = [job.settings for job in STUDIES["cross-entropy"].jobs("desk").values() if isinstance(job, Training)]
-    assert {(job.loss, job.binding) for job in jobs} == {("supcon", "fixed"), ("cross-entropy", "none")}
+    assert {(job.objective.name, job.batches.binding) for job in jobs} == {
+        ("supcon", "fixed"),
+        ("cross-entropy", "none"),
+    }
 
 
 @pytest.mark.parametrize("unit", [True, False])
@@ -313,7 +336,7 @@ def test_the_predicted_temperature_is_the_formula():
     """tau* = 1 / (1 + W(rho / e)), rho = negatives over positives."""
     from scipy.special import lambertw
 
-    from orthoframe_studies.temperature import _BEST
+    from orthoframe_studies.catalogue.temperature import _BEST
 
     expected = 1 / (1 + lambertw(60 / 19 / math.e).real)
     assert pytest.approx(expected, abs=1e-3) == _BEST

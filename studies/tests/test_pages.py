@@ -8,20 +8,20 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import study_results as made
 from scipy.stats import beta
 from tests.browser import needs_browser, start
 
-import study_results as made
 from orthoframe.errors import InputError
 from orthoframe.reporting import study_figure, write_claims_page, write_decisions_page, write_study, write_study_page
 from orthoframe.reporting._format import NOTHING, ticks_around
 from orthoframe.reporting._pages import markdown
+from orthoframe_studies import STUDIES as CATALOGUE
+from orthoframe_studies import CellResult, Comparison, Decision, Interval, Tally, read_result
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure
 from orthoframe_studies.pages._layout import lay_out, legends_below, styles
 from orthoframe_studies.pages._pages import study_text
 from orthoframe_studies.pages._words import interval_words, quantity_words, sure_words, where_words
-from orthoframe_studies import STUDIES as CATALOGUE
-from orthoframe_studies import CellResult, Comparison, Decision, Interval, Tally, read_result
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])

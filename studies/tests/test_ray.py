@@ -8,8 +8,7 @@ import threading
 import pytest
 from studies.tests.jobs import Noted, by_key, notes, numbers, until
 
-from orthoframe.errors import StudyError
-from orthoframe_studies import Store, key
+from orthoframe_studies import Store, StudyError, key
 from orthoframe_studies._ray import run_jobs
 
 ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
@@ -78,5 +77,5 @@ def test_a_cluster_that_does_not_answer(tmp_path, monkeypatch):
 
 def test_without_ray(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(StudyError, match=r"needs the package ray: pip install 'orthoframe\[ray\]'"):
+    with pytest.raises(StudyError, match=r"needs the package ray: pip install 'orthoframe-studies\[ray\]'"):
         run_jobs(by_key(Noted("log", 0)), Store(tmp_path), None, None, print, print)

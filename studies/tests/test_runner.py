@@ -29,7 +29,6 @@ from orthoframe_studies import (
     write_result,
 )
 from orthoframe_studies._store import source_commit
-from orthoframe_studies._study import _MODULES
 
 
 def filled(study, folder, result, seeds=2):
@@ -198,9 +197,8 @@ def test_no_commit_outside_a_repository(tmp_path, monkeypatch):
 
 
 def test_the_catalogue():
-    assert [name for name in _MODULES if name.replace("_", "-") in STUDIES] == [
-        name.replace("-", "_") for name in STUDIES
-    ]
+    assert "paper-size" in STUDIES
+    assert "paper_size" not in STUDIES
     assert len(STUDIES) == len(list(STUDIES))
     for study in STUDIES.values():
         assert isinstance(study, Study)

@@ -9,9 +9,8 @@ import pytest
 from studies.tests.jobs import Noted, by_key, numbers, until
 from tests.training.runs import interrupt, small, started
 
-from orthoframe.errors import StudyError
-from orthoframe_studies import Done, JobResult, Store, Training, _store, compute, key, store_folder
 from orthoframe.training import Loop
+from orthoframe_studies import Done, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
 
 
 @pytest.fixture
@@ -92,6 +91,27 @@ def test_a_training_goes_on_from_its_checkpoint(store, monkeypatch):
         assert part.failure is None
         del part.result.final["seconds"]
     assert done.result == whole.result
+
+
+def test_a_run_of_another_job_that_lies_in_the_folder_is_not_taken(store):
+    """A copied folder has another seed: its numbers would be stored under this key."""
+    job, other = Training(small(seed=3)), Training(small(seed=4))
+    interrupt(other.settings, store.folder(key(job)) / "run", epoch=1, steps=2)
+    done = compute(key(job), job, store, None)
+    whole = compute(key(job), job, Store(store.path / "other"), None)
+    assert done.failure is None
+    assert done.result.final["loss"] == whole.result.final["loss"]
+
+
+def test_a_run_that_cannot_go_on_is_begun_anew(store):
+    job = Training(small(seed=3))
+    run = store.folder(key(job)) / "run"
+    interrupt(job.settings, run, epoch=1, steps=2)
+    for checkpoint in run.glob("checkpoint*"):
+        checkpoint.write_bytes(b"broken")
+    done = compute(key(job), job, store, None)
+    assert done.failure is None
+    assert not run.exists()
 
 
 def test_where_it_is(tmp_path, monkeypatch):

@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orthoframe.losses import angle_bound, loss_floor, supcon_loss
-from orthoframe_studies._training_job import _angle_bound, _decay, _in_a_batch
 from orthoframe.training import Settings
+from orthoframe_studies._training_job import decay, mean_angle_bound, rows_in_a_batch
 
 FULL = Settings.of(recipe="plain", scheme="full", binding="none", temperature=0.5)
 
 
 def test_equal_classes_have_the_bound_of_one():
     """A class may have all of the gap, which is ten times the mean then."""
-    assert _angle_bound(FULL, [20] * 10, 1e-3) == pytest.approx(
+    assert mean_angle_bound(FULL, [20] * 10, 1e-3) == pytest.approx(
         float(angle_bound(1e-2, positives=19, negatives=180, temperature=0.5))
     )
 
@@ -30,7 +30,7 @@ def test_no_class_deviates_by_more(counts, seed, near):
         near * torch.eye(6, dtype=torch.float64)[labels] + (1 - near) * noise, dim=1
     )
     loss = supcon_loss(features, labels, temperature=0.5)
-    bound = _angle_bound(FULL, counts, float(loss - loss_floor(labels, temperature=0.5)))
+    bound = mean_angle_bound(FULL, counts, float(loss - loss_floor(labels, temperature=0.5)))
     cosines = features @ features.T
     for c, count in enumerate(counts):
         own = labels == c
@@ -41,18 +41,20 @@ def test_no_class_deviates_by_more(counts, seed, near):
 
 def test_rows_of_a_batch():
     plain = Settings.of(recipe="plain", batch_size=20, binding="none")
-    assert _in_a_batch(plain, [90, 10])[0] == [18.0, 2.0]
+    assert rows_in_a_batch(plain, [90, 10])[0] == [18.0, 2.0]
     bound = Settings.of(recipe="plain", batch_size=20, binding="fixed", bound_examples=2)
-    assert _in_a_batch(bound, [90, 10]) == ([20.0, 4.0], [20 / 24, 4 / 24])
-    assert _in_a_batch(Settings.of(recipe="plain", batch_size=20, binding="none", scheme="balanced"), [90, 10])[0] == [
+    assert rows_in_a_batch(bound, [90, 10]) == ([20.0, 4.0], [20 / 24, 4 / 24])
+    assert rows_in_a_batch(Settings.of(recipe="plain", batch_size=20, binding="none", scheme="balanced"), [90, 10])[
+        0
+    ] == [
         10.0,
         10.0,
     ]
-    assert _in_a_batch(FULL, [90, 10])[0] == [90.0, 10.0]
+    assert rows_in_a_batch(FULL, [90, 10])[0] == [90.0, 10.0]
 
 
 def test_the_rate_is_that_of_an_exponential():
     done = [float(n) for n in range(100)]
-    assert _decay(done, [math.exp(-0.07 * place) for place in done]) == pytest.approx(0.07)
-    assert _decay(done, [0.5] * 100) is None  # it never comes near
-    assert _decay(done, [0.1 * math.exp(0.01 * place) for place in done]) is None  # it leaves
+    assert decay(done, [math.exp(-0.07 * place) for place in done]) == pytest.approx(0.07)
+    assert decay(done, [0.5] * 100) is None  # it never comes near
+    assert decay(done, [0.1 * math.exp(0.01 * place) for place in done]) is None  # it leaves

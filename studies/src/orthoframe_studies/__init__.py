@@ -1,89 +1,44 @@
-"""Studies: one file for each claim that is tested, and what runs them."""
+"""Studies: claims about supervised contrastive learning, the runs that decide them, and pages of what was found.
 
-from orthoframe_studies._claims import OF, Claim, Decision, Proof, agrees
-from orthoframe_studies._costs import Cost, estimate
-from orthoframe_studies._decide import decide
-from orthoframe_studies._endings import PROVEN, at_frame, has_ended, has_learnt, trend
-from orthoframe_studies._free_jobs import FreeClassifier, FreeFeatures, GradientFlow
-from orthoframe_studies._jobs import Job, JobResult, crossing, key
-from orthoframe_studies._planned_job import PlannedNetwork
-from orthoframe_studies._results import (
-    CellResult,
-    Comparison,
-    Failure,
-    Finding,
-    StudyResult,
-    Tally,
-    read_result,
-    write_result,
-)
-from orthoframe_studies._runner import StudyListener, run_study
-from orthoframe_studies._statistics import (
-    ALPHA,
-    MOST,
-    Interval,
-    chance_of_mean,
-    chance_of_most,
-    clopper_pearson,
-    holm,
-    mean_interval,
-    median_range,
-)
-from orthoframe_studies._store import Done, Store, compute, store_folder
-from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, SCALES, STUDIES, Cell, Panel, Study
-from orthoframe_studies._training_job import Training
+Names are loaded when they are first used: the help of the command needs few of them.
+"""
+# ruff: noqa: F403  # type checkers follow the stars; at run time the table below decides
 
-__all__ = [
-    "STUDIES",
-    "SCALES",
-    "FIRST_SEED",
-    "FRESH_SEED",
-    "Study",
-    "Claim",
-    "OF",
-    "Proof",
-    "Cell",
-    "Panel",
-    "Job",
-    "JobResult",
-    "Training",
-    "PlannedNetwork",
-    "FreeFeatures",
-    "FreeClassifier",
-    "GradientFlow",
-    "crossing",
-    "trend",
-    "key",
-    "Decision",
-    "ALPHA",
-    "MOST",
-    "Interval",
-    "clopper_pearson",
-    "chance_of_most",
-    "chance_of_mean",
-    "holm",
-    "mean_interval",
-    "median_range",
-    "agrees",
-    "decide",
-    "Cost",
-    "estimate",
-    "PROVEN",
-    "at_frame",
-    "has_ended",
-    "has_learnt",
-    "CellResult",
-    "Comparison",
-    "Tally",
-    "Finding",
-    "Failure",
-    "StudyResult",
-    "read_result",
-    "write_result",
-    "StudyListener",
-    "run_study",
-    "Store",
-    "store_folder",
-    "Done",
-    "compute",
-]
+from typing import TYPE_CHECKING
+
+from orthoframe._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from orthoframe_studies._claims import *
+    from orthoframe_studies._decide import *
+    from orthoframe_studies._endings import *
+    from orthoframe_studies._free_jobs import *
+    from orthoframe_studies._grids import *
+    from orthoframe_studies._jobs import *
+    from orthoframe_studies._planned_job import *
+    from orthoframe_studies._results import *
+    from orthoframe_studies._runner import *
+    from orthoframe_studies._statistics import *
+    from orthoframe_studies._store import *
+    from orthoframe_studies._study import *
+    from orthoframe_studies._training_job import *
+    from orthoframe_studies.catalogue import *
+else:
+    _NAMES = {
+        "catalogue": "STUDIES",
+        "_study": "Scale SCALES FIRST_SEED FRESH_SEED Study Cell Panel way_to_frame",
+        "_grids": "trained free network coordinate",
+        "_claims": "OF Claim Decision Proof agrees reaches_frame misses_frame faster",
+        "_jobs": "Job JobResult StudyError crossing key",
+        "_training_job": "Training",
+        "_planned_job": "PlannedTraining",
+        "_free_jobs": "FreeFeatures FreeClassifier GradientFlow",
+        "_statistics": "ALPHA MOST Interval clopper_pearson chance_of_most chance_of_mean holm mean_interval "
+        "median_range",
+        "_decide": "decide",
+        "_endings": "PROVEN at_frame has_ended has_learnt",
+        "_results": "CellResult Comparison Tally Finding Failure StudyResult read_result write_result",
+        "_runner": "Cost StudyListener estimate run_study",
+        "_store": "Store Done store_folder compute",
+    }
+    __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

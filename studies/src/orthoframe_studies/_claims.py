@@ -48,7 +48,7 @@ class Decision(StrEnum):
     """
 
     NOT_SUPPORTED = "not supported", "bad", "no"
-    NOT_TRAINED = "not trained", "wait", "not trained"
+    NOT_CONVERGED = "not converged", "wait", "not converged"
     NOT_RUN = "not run", "wait", "not run yet"
     INCONCLUSIVE = "inconclusive", "wait", "undecided"
     SUPPORTED = "supported", "good", "yes"

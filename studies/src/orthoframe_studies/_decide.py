@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orthoframe_studies._claims import OF, TIMES, Claim, Decision, agrees
-from orthoframe_studies._endings import at_frame, counts
+from orthoframe_studies._endings import at_frame, is_admissible
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._results import CellResult, Comparison, Finding, Tally, bounds_of
 from orthoframe_studies._statistics import (
@@ -68,7 +68,7 @@ def _counted(
     yes = no = untrained = unknown = 0
     for bounds, runs in seeds.values():
         kept = None if any(map(math.isnan, bounds)) else claim.kept(*bounds)
-        if not all(counts(run.final, claim.proof, kept, claim.quantity) for run in runs):
+        if not all(is_admissible(run.final, claim.proof, kept, claim.quantity) for run in runs):
             untrained += 1
         elif kept is None:
             unknown += 1
@@ -92,7 +92,7 @@ def _undecided(tally: Tally, trials: int) -> Decision:
     if tally.missing and (chance_of_most(most, trials) <= ALPHA or not decisive):
         return Decision.NOT_RUN
     decides = tally.untrained and chance_of_most(most + tally.untrained, trials) <= ALPHA
-    return Decision.NOT_TRAINED if decides else Decision.INCONCLUSIVE
+    return Decision.NOT_CONVERGED if decides else Decision.INCONCLUSIVE
 
 
 def _averaged(
@@ -105,7 +105,7 @@ def _averaged(
     passed = {
         seed: low if low == high else math.nan
         for seed, ((low, high), runs) in seeds.items()
-        if all(counts(run.final, claim.proof, None, claim.quantity) for run in runs)
+        if all(is_admissible(run.final, claim.proof, None, claim.quantity) for run in runs)
     }
     found = mean_interval(passed)
     missing = max(0, planned - len(seeds))
@@ -113,7 +113,7 @@ def _averaged(
     if missing or not seeds:
         return Comparison(where, Decision.NOT_RUN, found, tally), 1.0
     if tally.untrained > _LEFT_OUT * len(seeds):
-        return Comparison(where, Decision.NOT_TRAINED, found, tally), 1.0
+        return Comparison(where, Decision.NOT_CONVERGED, found, tally), 1.0
     if found.missing:
         return Comparison(where, Decision.INCONCLUSIVE, found, tally), 1.0
     values, mirrored = found.known, [-value for value in found.known]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
+from orthoframe.runs import END, power_law
 from orthoframe_studies._claims import OF, Proof
 
 Numbers = Mapping[str, int | float | None]  # `final` of a result
@@ -12,7 +13,6 @@ PROVEN = 0.1
 _LEARNT = 0.5  # of the way from features that are all alike to the floor
 _AT_OPTIMUM = 0.1  # of the way from the floor of non-negative features down to the optimum of all features
 _STILL = 0.1  # exponent of the summed learning rate: twice as much training would change a quantity by 7 per cent
-_LAST = 0.2  # of the summed learning rate
 _DISTANCES = ("delta_of", "live_delta_of")  # to the frame
 
 
@@ -64,7 +64,7 @@ def is_at_goal(final: Numbers) -> bool:
     return at_frame(final) if final.get("angle_bound") is not None else has_learnt(final)
 
 
-def counts(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
+def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
     """Whether the outcome of a run may be counted.
 
     Args:
@@ -84,29 +84,20 @@ def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None
     """How a quantity moved in the last fifth of a run: the exponent of its power law, without its sign.
 
     Args:
-        done: The learning rate summed up to each measurement: epochs in which it is nearly zero move nothing.
-        values: The quantity, where it is known.
-
-    Returns:
-        |log(last/first)| / log(done at the last/done at the first); None if two values are not known.
+        done: The learning rate summed up to each measurement.
+        values: The quantity; None where it was not measured.
 
     Examples:
-        >>> round(trend([1.0, 50.0, 80.0, 100.0], [1.0, 0.2, 0.125, 0.1]), 9)  # like 1/t
-        1.0
         >>> trend([1.0, 80.0, 100.0], [0.3, 0.25, 0.25])
         0.0
     """
-    known = [
-        (place, value) for place, value in zip(done, values, strict=True) if value is not None and math.isfinite(value)
-    ]
-    if len(known) < 2:
-        return None
-    end, last = known[-1]
-    early = [entry for entry in known[:-1] if entry[0] <= (1 - _LAST) * end * (1 + 1e-9)] or known[:1]
-    start, first = early[-1]
-    if not end > start > 0 or first <= 0 or last <= 0:
-        return None
-    return abs(math.log(last / first)) / math.log(end / start)
+    last = next((place for place, value in zip(reversed(done), reversed(values), strict=True) if _is_finite(value)), 0)
+    exponent = power_law(done, values, (1 - END) * last * (1 + 1e-9))
+    return None if exponent is None else abs(exponent)
+
+
+def _is_finite(value: float | None) -> bool:
+    return value is not None and math.isfinite(value)
 
 
 def _is_still(final: Numbers) -> bool:

@@ -6,15 +6,23 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from orthoframe.errors import OrthoframeError
 from orthoframe.options import Denominator
+
+if TYPE_CHECKING:
+    from orthoframe.geometry import Geometry
 
 _FORMAT = 3  # of results; another number makes every job run again
 UNBOUND = ("reshuffle", "none")
 """Scheme and binding of the batches that coverage is about."""
 
 Number = int | float | None
+
+
+class StudyError(OrthoframeError):
+    """A study cannot be run."""
 
 
 @dataclass(frozen=True)
@@ -76,8 +84,8 @@ def labels_of(class_counts: Sequence[int]) -> list[int]:
     return [c for c, count in enumerate(class_counts) for _ in range(count)]
 
 
-def to_predicted(found: Any, temperature: float, denominator: Denominator) -> float:
+def to_predicted(geometry: "Geometry", temperature: float, denominator: Denominator) -> float:
     """The distance to the geometry that is predicted for features of any sign."""
     from orthoframe.ufm import predict_gram
 
-    return float(found.distance_to(predict_gram(found.counts, temperature=temperature, denominator=denominator)))
+    return float(geometry.distance_to(predict_gram(geometry.counts, temperature=temperature, denominator=denominator)))

@@ -1,8 +1,8 @@
 """Jobs on a Ray cluster: an existing one, or one of this machine.
 
 Nodes need no common disk: a job runs in a folder of its node that is thrown away, its result comes back through Ray,
-and the process that started the study keeps it. Every node must have orthoframe installed, in the same version. Data
-is looked for on the node, in the folder that was given or in the node's usual place.
+and the process that started the study keeps it. Every node must have orthoframe-studies installed, in the same
+version. Data is looked for on the node, in the folder that was given or in the node's usual place.
 """
 
 import logging
@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from orthoframe.errors import Option, StudyError
-from orthoframe_studies._jobs import Job
+from orthoframe.errors import Option
+from orthoframe_studies._jobs import Job, StudyError
 from orthoframe_studies._store import Done, Store, attempt, sentence
 
 _RETRIES = 3  # of a job whose process or node died
@@ -98,7 +98,9 @@ def _cluster(workers: int | None) -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise StudyError(Option("engine", "ray"), " needs the package ray: pip install 'orthoframe[ray]'") from None
+        raise StudyError(
+            Option("engine", "ray"), " needs the package ray: pip install 'orthoframe-studies[ray]'"
+        ) from None
     if ray.is_initialized():  # by the caller, who also ends it
         yield ray
         return

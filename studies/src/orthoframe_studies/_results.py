@@ -11,11 +11,10 @@ import msgspec
 
 from orthoframe._files import LARGEST_RECORDS, parsed, read_small, write_json
 from orthoframe.errors import InputError
-from orthoframe.options import Scale
 from orthoframe_studies._claims import TIMES, UNEVEN, Claim, Decision
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._statistics import Bounds, Interval, mean_interval, median_range
-from orthoframe_studies._study import Panel
+from orthoframe_studies._study import Panel, Scale
 
 
 @dataclass(frozen=True)

@@ -1,19 +1,23 @@
 """A study, run: results are taken from the store, the rest is computed, and the claims are decided."""
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from statistics import median
+from typing import Literal, cast
 
 from orthoframe._version import __version__
-from orthoframe.options import Engine, Scale
 from orthoframe_studies import _pool, _ray
 from orthoframe_studies._claims import OF
 from orthoframe_studies._decide import decide
 from orthoframe_studies._jobs import JobResult, crossing, key
 from orthoframe_studies._results import CellResult, Failure, RunRecord, StudyResult
 from orthoframe_studies._store import Done, Store, source_commit
-from orthoframe_studies._study import FIRST_SEED, Panel, Study
+from orthoframe_studies._study import FIRST_SEED, Panel, Scale, Study
+
+Engine = Literal["local", "ray"]
+"""Where jobs run: the cores of this machine, or a Ray cluster."""
 
 
 def _ignore(*_: object) -> None:
@@ -33,6 +37,39 @@ class StudyListener:
     on_plan: Callable[[int, int], None] = _ignore
     on_start: Callable[[str], None] = _ignore
     on_done: Callable[[str, Done], None] = _ignore
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a study costs at a scale.
+
+    Attributes:
+        runs: How many runs it has.
+        minutes: Core-minutes of the runs of cells that have been run before.
+        unmeasured: How many runs are of other cells.
+    """
+
+    runs: int
+    minutes: float
+    unmeasured: int
+
+
+def estimate(study: Study, scale: Scale, earlier: StudyResult | None) -> Cost:
+    """Core-minutes of a study, from the median seconds of earlier runs of each cell."""
+    seconds: dict[str, list[float]] = defaultdict(list)
+    if earlier is not None and earlier.scale == scale:
+        for record in earlier.records.values():
+            seconds[_place(earlier.cells[record.cell].where)].append(record.seconds)
+    cells = study.cells(scale)
+    counts = [study.seeds(scale, cell) for cell in cells]
+    measured = [seconds.get(_place(cell.where)) for cell in cells]
+    minutes = sum(count * median(times) / 60 for count, times in zip(counts, measured, strict=True) if times)
+    unmeasured = sum(count for count, times in zip(counts, measured, strict=True) if not times)
+    return Cost(sum(counts), minutes, unmeasured)
+
+
+def _place(where: Mapping[str, object]) -> str:
+    return repr(sorted(where.items()))
 
 
 def run_study(

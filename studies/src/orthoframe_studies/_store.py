@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from orthoframe._files import locked, parsed, read_small, write_atomic
-from orthoframe.errors import OrthoframeError, StudyError, unwritable
-from orthoframe_studies._jobs import Job, JobResult
+from orthoframe.errors import OrthoframeError, unwritable
+from orthoframe_studies._jobs import Job, JobResult, StudyError
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
 
@@ -41,9 +41,9 @@ def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
     chosen = folder or os.environ.get("ORTHOFRAME_STORE")
     if chosen:
         return Path(chosen).expanduser()
-    import pooch
+    from platformdirs import user_cache_path
 
-    return Path(pooch.os_cache("orthoframe")) / "studies"
+    return user_cache_path("orthoframe") / "studies"
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,14 @@
-"""What studies are made of: a question, cells of jobs, claims that numbers decide, and figures; all studies by name."""
+"""What studies are made of: a question, cells of jobs, claims that numbers decide, and figures."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
-from importlib import import_module
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import OF, Claim
-from orthoframe_studies._free_jobs import FreeClassifier, FreeFeatures, GradientFlow
 from orthoframe_studies._jobs import Job
-from orthoframe_studies._planned_job import PlannedNetwork
-from orthoframe_studies._training_job import Training
-from orthoframe.training import RECIPES, Ramp, Settings, TemperatureSchedule
 
+Scale = Literal["smoke", "desk", "paper"]
+"""How large a study is: seconds, minutes on two cores, or the setting of the paper, which needs GPUs."""
 SCALES: tuple[Scale, ...] = get_args(Scale)
 """From the smallest to the largest."""
 FIRST_SEED = 10
@@ -106,112 +102,3 @@ class Study:
                 cell.first_seed, cell.first_seed + min(self.seeds(scale, cell), seeds or self.seeds(scale, cell))
             )
         }
-
-
-RISING = TemperatureSchedule(0.1, 0.5)
-"""The temperature where 0.1 needs too many epochs."""
-WIDE = ("digits", "cifar10")
-"""The data of the wide grids, at desk and at paper scale."""
-# Which the data alone would decide otherwise.
-_MLP: dict[str, Any] = {"model": "mlp", "imbalance": "step", "augment": False, "clean_fraction": 0.0}
-_SMOKE = Settings(**_MLP, majority=40, width=32, batch_size=32, epochs=4, measure_every=1)
-# Images without augmentation: the theory is about the training set, and this is the shortest way to the frame.
-_DESK = Settings(**_MLP, epochs=150, measure_every=5)
-_DESK_OF: dict[str, dict[str, Any]] = {
-    "mnist": {"majority": 200, "batch_size": 64, "lr": 0.05},
-    "fashion-mnist": {"majority": 500, "temperature": RISING, "epochs": 80},
-}
-# One batch of everything, at paper scale: as many images per large class as one GPU can hold, and one step per epoch.
-_WHOLE: dict[str, Any] = {"majority": 200, "epochs": 3000, "measure_every": 100}
-_COORDINATES = {option.name for option in fields(Settings)} - {"features"}  # which tells networks from free features
-
-
-def trained(
-    scale: Scale,
-    where: Mapping[str, Any],
-    *,
-    desk: Mapping[str, Any] | None = None,
-    seeds: int | None = None,
-    first_seed: int = FIRST_SEED,
-    **changes: Any,
-) -> Cell:
-    """A cell of trainings that differ in their seed; coordinates that name settings are settings of the trainings too.
-
-    `desk` has settings at that scale only, where two cores must do, and `seeds` the number of runs there, from
-    `first_seed` on; `changes` are settings at every scale. At `smoke` it is always a tiny network on few digits; at
-    `paper` it is the paper's setting, with CIFAR-10 instead of the digits and a ResNet-18 instead of an MLP.
-    """
-    chosen = {name: value for name, value in where.items() if name in _COORDINATES}
-    settings = _network(scale, desk or {}, **chosen, **changes)
-    used = {name: getattr(settings, name) for name in chosen}
-    used |= {name: coordinate(used[name]) for name in ("temperature", "margin") if name in used}
-    return Cell({**where, **used}, lambda seed: Training(replace(settings, seed=seed)), seeds, first_seed)
-
-
-def free(where: Mapping[str, Any], job: FreeFeatures | FreeClassifier | GradientFlow | PlannedNetwork) -> Cell:
-    """A cell of other jobs that differ in their seed."""
-    return Cell(where, lambda seed: replace(job, seed=seed))
-
-
-def coordinate(schedule: Ramp) -> float | str:
-    """A temperature or margin as a coordinate of a cell.
-
-    Examples:
-        >>> coordinate(TemperatureSchedule(0.1, 0.1)), coordinate(RISING)
-        (0.1, '0.1 to 0.5')
-    """
-    return schedule.first if schedule.constant else f"{schedule.first:g} to {schedule.last:g}"
-
-
-def _network(scale: Scale, desk: Mapping[str, Any], data: str = "digits", model: str = "mlp", **more: Any) -> Settings:
-    if scale == "smoke":
-        settings = replace(_SMOKE, **{**more, "epochs": _SMOKE.epochs})
-    elif scale == "desk":
-        base = {"data": data, "model": model, **_DESK_OF.get(data, {}), **desk}
-        settings = replace(_DESK, **{**base, **more})
-    else:
-        data, model = "cifar10" if data == "digits" else data, "resnet18" if model == "mlp" else model
-        settings = Settings(**{**RECIPES["paper"], "imbalance": "step", "data": data, "model": model, **more})
-    if settings.scheme == "full":
-        settings = replace(settings, batch_size=Settings.batch_size, **(_WHOLE if scale == "paper" else {}))
-    if settings.linear_classifier:
-        settings = replace(settings, temperature=Settings.temperature)
-    return settings
-
-
-_PACKAGE = "orthoframe_studies"
-_MODULES = (
-    "geometry",
-    "without_relu",
-    "cross_entropy",
-    "floor",
-    "batching",
-    "temperature",
-    "batch_size",
-    "accuracy",
-    "extreme_imbalance",
-    "activations",
-    "complexity",
-    "generalisation",
-    "paper_size",
-)
-
-
-class _Catalogue(Mapping[str, Study]):
-    """Loads a study when it is asked for. Names have dashes, modules have underscores."""
-
-    def __getitem__(self, name: str) -> Study:
-        if name not in list(self):
-            raise KeyError(name)
-        study: Study = import_module(f"{_PACKAGE}.{name.replace('-', '_')}").STUDY
-        return study
-
-    def __iter__(self) -> Iterator[str]:
-        return (module.replace("_", "-") for module in _MODULES)
-
-    def __len__(self) -> int:
-        return len(_MODULES)
-
-
-STUDIES: Mapping[str, Study] = _Catalogue()
-"""All studies by name, in the order in which they are read."""

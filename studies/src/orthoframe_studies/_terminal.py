@@ -12,24 +12,34 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from orthoframe.cli._terminal import progress
-from orthoframe.reporting import abbreviations, cell_words, found_words, rule_words
-from orthoframe_studies import SCALES, Cost, Done, Study, StudyListener, StudyResult, estimate
+from orthoframe_studies import (
+    SCALES,
+    Cost,
+    Done,
+    Study,
+    StudyListener,
+    StudyResult,
+    estimate,
+    read_result,
+)
+from orthoframe_studies.pages import abbreviations, cell_words, found_words, rule_words
 
 
-def list_studies(studies: Mapping[str, Study]) -> None:
-    """Print names, questions, and how many runs and core-minutes there are at each scale."""
+def list_studies(studies: Mapping[str, Study], results: Path) -> None:
+    """Print names, questions, and how many runs and core-minutes there are at each scale, by earlier results."""
     table = Table("study", "question", *SCALES, box=None, padding=(0, 2, 0, 0))
     for name, study in studies.items():
-        table.add_row(name, escape(study.question), *(_cost(estimate(study, scale)) for scale in SCALES))
+        file = results / f"{study.name}.json"
+        earlier = read_result(file) if file.exists() else None
+        table.add_row(name, escape(study.question), *(_cost(estimate(study, scale, earlier)) for scale in SCALES))
     _console().print(table)
-    source = "estimated from runs, some of earlier designs"
-    print(f"Runs, and core-minutes on one thread, {source}; ? for kinds not measured.")
+    print("Runs, and core-minutes on one thread, estimated from earlier runs; ?: no estimate.")
 
 
-def _cost(found: Cost) -> str:
-    minutes = f"{found.minutes:.0f}" if found.minutes >= 1 or not found.minutes else "1"
-    said = "?" if found.unmeasured == found.runs else f"{minutes} + ?" if found.unmeasured else minutes
-    return f"{found.runs} ({said} min)"
+def _cost(cost: Cost) -> str:
+    minutes = f"{max(1.0, cost.minutes):.0f}" if cost.minutes else "?"
+    more = " + ?" if cost.minutes and cost.unmeasured else ""
+    return f"{cost.runs} ({minutes}{more} min)"
 
 
 @contextmanager

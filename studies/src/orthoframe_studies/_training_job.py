@@ -6,47 +6,28 @@ import statistics
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from orthoframe.encoders import ACTIVATIONS
+from orthoframe.errors import OrthoframeError
 from orthoframe.losses import angle_bound, decay_rate
-from orthoframe.options import has_data_dir
+from orthoframe.runs import CONFIG, RunFolder, summed_rates
+from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, resume, train
 from orthoframe_studies._claims import OF
 from orthoframe_studies._endings import trend
 from orthoframe_studies._jobs import UNBOUND, JobResult, Number, crossing, to_predicted
-from orthoframe.training import Settings
+from orthoframe_studies._key import decided, training_key
 
 if TYPE_CHECKING:
-    from orthoframe.training import EpochRecord, RunResult
+    from orthoframe.batches import BatchPlan
+    from orthoframe.runs import EpochRecord
 
 _SIZES = 20  # different class sizes up to which the geometry without ReLU is predicted
-_ORTHANT = ("relu", "abs", "square", "softplus")  # activations whose features are not negative
 _NEARING, _POINTS = (0.3, 0.01), 4  # Delta_GM between which its decay is measured, and fewest measurements
-
-# Settings that are younger than stored results; while they have their defaults, these keep their names.
-_LATER = (
-    "path_column",
-    "label_column",
-    "split_column",
-    "group_column",
-    "size",
-    "fit",
-    "validation",
-    "flip",
-    "minutes",
-    "backbone",
-    "init",
-    "backbone_lr",
-    "head_norm",
-    "supcon",
-    "margin",
-    "power",
-    "adjust",
-    "probe",
-)
+_CURVES = ("epoch", "loss", "gap", "delta_of", "raw_delta_of", "beta_nc", "test_balanced_accuracy")
 
 
 @dataclass(frozen=True)
@@ -56,45 +37,65 @@ class Training:
     settings: Settings
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings, without the place of the data."""
-        settings = self.settings.to_dict()
-        for place in ("data_dir", "devices", "compile", "workers", "memory"):
-            del settings[place]
-        usual = Settings().to_dict()
-        for name in _LATER:
-            if settings[name] == usual[name]:
-                del settings[name]
-        settings["head"] = settings["head"] or ("none" if self.settings.linear_classifier else "linear")
-        return {"kind": "training", **settings}
+        """Everything that decides the result."""
+        return {"kind": "training", **training_key(self.settings)}
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         """Train, or go on; the folder of the run is removed at the end."""
-        from orthoframe.training import resume, train
+        return result_of(train_or_resume(self.settings, folder / "run", data_dir))
 
-        run = folder / "run"
-        begun = (run / "config.json").exists()
-        settings = replace(self.settings, data_dir=data_dir if has_data_dir(self.settings.data) else None)
-        outcome = resume(run, report=False) if begun else train(settings, run, report=False)
-        assert outcome is not None  # there is one process
+
+def train_or_resume(settings: Settings, run: Path, data_dir: Path | None, plan: "BatchPlan | None" = None) -> RunResult:
+    """Train, or go on with a run of these settings; the folder of the run is removed at the end.
+
+    A run of other settings, and one that cannot go on, are begun anew.
+    """
+    outcome = None
+    if (run / CONFIG).exists():
+        with suppress(OrthoframeError):
+            if _has_settings(run, settings, plan):
+                outcome = resume(run, plan=plan)
+    if outcome is None:
         shutil.rmtree(run, ignore_errors=True)
-        return _trained(self.settings, outcome)
+        settings = decided(settings) if plan is None else replace(decided(settings), batches=BatchSettings())
+        if data_dir is not None and hasattr(settings.images, "data_dir"):
+            settings = settings.with_options(data_dir=data_dir)
+        outcome = train(settings, run, plan=plan)
+    assert outcome is not None  # there is one process
+    shutil.rmtree(run, ignore_errors=True)
+    return outcome
 
 
-def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
+def _has_settings(run: Path, settings: Settings, plan: "BatchPlan | None") -> bool:
+    """Whether a run has these settings; its checkpoint knows the plan, which decides those of batches."""
+    stored = RunFolder(run).read_config(Settings.from_dict)
+    if plan is not None:
+        stored = replace(stored, batches=settings.batches)
+    return training_key(stored) == training_key(settings)
+
+
+def result_of(outcome: RunResult, **more: Number) -> JobResult:
+    """The numbers of a run, at its end and along the way, and more of them."""
+    final, curve = numbers_of(outcome)
+    return JobResult(final | more, curve, outcome.evaluation.geometry.cosines.tolist())
+
+
+def numbers_of(outcome: RunResult) -> tuple[dict[str, Number], dict[str, list[Number]]]:
+    """Numbers at the end of a run, and along the way."""
     from orthoframe.batches import epochs_to_certify
 
-    found, test, last = outcome.evaluation.geometry, outcome.evaluation.tested, outcome.records[-1]
+    settings, geometry = outcome.settings, outcome.evaluation.geometry
+    test, last = outcome.evaluation.tested, outcome.records[-1]
     measured = [record for record in outcome.records if record.delta_of is not None]
-    names = ("epoch", "loss", "gap", "delta_of", "raw_delta_of", "beta_nc", "test_balanced_accuracy")
-    curve = {name: [getattr(record, name) for record in measured] for name in names}
+    curve = {name: [getattr(record, name) for record in measured] for name in _CURVES}
     final: dict[str, Number] = {
-        "delta_of": found.delta_of,
-        "live_delta_of": found.live_delta_of,
+        "delta_of": geometry.delta_of,
+        "live_delta_of": geometry.live_delta_of,
         "raw_delta_of": outcome.evaluation.raw_delta_of,
-        "delta_etf": found.delta_etf,
-        "beta_nc": found.beta_nc,
-        "mean_cosine": found.mean_cosine,
-        "max_cosine": found.max_cosine,
+        "delta_etf": geometry.delta_etf,
+        "beta_nc": geometry.beta_nc,
+        "mean_cosine": geometry.mean_cosine,
+        "max_cosine": geometry.max_cosine,
         "loss": last.loss,
         "gap": last.gap,
         "relative_gap": last.relative_gap,
@@ -108,78 +109,77 @@ def _trained(settings: Settings, outcome: "RunResult") -> JobResult:
         "live_dimensions": last.live_dimensions,
         "seconds": sum(record.seconds for record in outcome.records),
     }
-    if settings.loss == "supcon" and len(set(found.counts)) <= _SIZES:
-        final["delta_predicted"] = to_predicted(found, settings.temperature.last, settings.denominator)
-    if settings.loss == "supcon" and (settings.scheme, settings.binding) == UNBOUND:
-        with suppress(ValueError):  # no number of epochs suffices: two classes of one image never push each other apart
-            final["epochs_to_certify"] = epochs_to_certify(found.counts, settings.batch_size)
-    final |= _how_far(settings, outcome)
-    return JobResult(final, curve, found.cosines.tolist())
+    loss, batches = settings.objective, settings.batches
+    if isinstance(loss, Contrastive):
+        if len(set(geometry.counts)) <= _SIZES:
+            final["delta_predicted"] = to_predicted(geometry, loss.temperature.last, loss.denominator)
+        if (batches.scheme, batches.binding) == UNBOUND:
+            with suppress(ValueError):  # no number suffices: two classes of one image never push each other apart
+                final["epochs_to_certify"] = epochs_to_certify(geometry.counts, batches.batch_size)
+    return final | _how_far(outcome), curve
 
 
-def _how_far(settings: Settings, outcome: "RunResult") -> dict[str, Number]:
+def _how_far(outcome: RunResult) -> dict[str, Number]:
     """How far the run is from its end, and how fast it came near the frame."""
-    records, counts = outcome.records, outcome.evaluation.geometry.counts
-    last, before = records[-1], [0, *(record.epoch for record in records[:-1])]
-    # The way that the weights can have gone.
-    done = list(accumulate(record.lr * (record.epoch - since) for record, since in zip(records, before, strict=True)))
+    settings, records, counts = outcome.settings, outcome.records, outcome.evaluation.geometry.counts
+    loss, last, done = settings.objective, records[-1], summed_rates(records)
     columns = {"delta_of": [r.delta_of for r in records], "raw_delta_of": [r.raw_delta_of for r in records]}
-    final: dict[str, Number] = {}
-    if settings.loss == "supcon" and settings.activation in _ORTHANT and last.gap is not None:
+    moved = [exponent for column in columns.values() if (exponent := trend(done, column)) is not None]
+    final: dict[str, Number] = {"trend": max(moved, default=None)}
+    if not isinstance(loss, Contrastive):
+        return final
+    is_constant = loss.temperature.constant
+    if ACTIVATIONS[settings.encoder.activation].nonnegative and last.gap is not None:
         final["gap_trend"] = trend(done, [record.relative_gap for record in records])
-        final["angle_bound"] = _angle_bound(settings, counts, last.gap)
-    elif settings.loss == "supcon" and settings.scheme == "full" and settings.temperature.constant:
-        final["excess"] = _excess(settings, counts, last)
-    moved = [found for column in columns.values() if (found := trend(done, column)) is not None]
-    final["trend"] = max(moved, default=None)
-    plain = settings.loss == "supcon" and settings.denominator == "all" and settings.temperature.constant
-    if plain and (rate := _decay(done, columns["delta_of"])):
-        rows, _ = _in_a_batch(settings, counts)
-        near = decay_rate(rows[0] - 1, sum(rows) - rows[0], **_terms(settings))  # of a large class
+        final["angle_bound"] = mean_angle_bound(settings, counts, last.gap)
+    elif settings.batches.scheme == "full" and is_constant:
+        final["excess"] = _excess(loss, counts, last)
+    if loss.denominator == "all" and is_constant and (rate := decay(done, columns["delta_of"])):
+        rows, _ = rows_in_a_batch(settings, counts)
+        near = decay_rate(rows[0] - 1, sum(rows) - rows[0], **_terms(loss))  # of a large class
         final |= {"rate": rate, "rate_to_formula": rate / float(near)}
     return final
 
 
-def _terms(settings: Settings) -> dict[str, Any]:
-    last = settings.temperature.last
-    return {"temperature": last, "denominator": settings.denominator, "margin": settings.margin.last}
+def _terms(loss: Contrastive) -> dict[str, Any]:
+    return {"temperature": loss.temperature.last, "denominator": loss.denominator, "margin": loss.margin.last}
 
 
-def _in_a_batch(settings: Settings, counts: Sequence[int]) -> tuple[list[float], list[float]]:
-    """Rows of each class that a batch has in the mean, and the part of the anchors that they are."""
-    size, total = float(min(settings.batch_size, sum(counts))), float(sum(counts))
-    if settings.scheme == "full":
-        size = total
-    added = (
-        settings.bound_examples if settings.binding in ("fixed", "redrawn") and settings.bound_classes is None else 0
-    )
-    even = settings.scheme == "balanced"
+def rows_in_a_batch(settings: Settings, counts: Sequence[int]) -> tuple[list[float], list[float]]:
+    """Rows of each class that a batch has on average, and the part of the anchors that they are."""
+    batches, total = settings.batches, float(sum(counts))
+    size = total if batches.scheme == "full" else min(float(batches.batch_size), total)
+    is_bound = batches.binding in ("fixed", "redrawn") and batches.bound_classes is None
+    added = batches.bound_examples if is_bound else 0
+    even = batches.scheme == "balanced"
     rows = [(size / len(counts) if even else size * count / total) + added for count in counts]
     return rows, [count / sum(rows) for count in rows]
 
 
-def _angle_bound(settings: Settings, counts: Sequence[int], gap: float) -> float:
+def mean_angle_bound(settings: Settings, counts: Sequence[int], gap: float) -> float:
     """The largest deviation from a frame, of any class, that the gap of the last epoch allows.
 
     Every class is at or above its floor, so that its mean gap is at most that of all, divided by its part of the
-    anchors. Batches are taken to have the rows of each class that they have in the mean.
+    anchors. Batches are taken to have the rows of each class that they have on average.
     """
-    rows, parts = (torch.tensor(each, dtype=torch.float64) for each in _in_a_batch(settings, counts))
-    others = rows.sum() - rows if settings.denominator != "class-average" else len(counts) - 1.0
-    return float(angle_bound(gap / parts, (rows - 1).clamp(min=1.0), others, **_terms(settings)).max())
+    loss = settings.objective
+    assert isinstance(loss, Contrastive)
+    rows, parts = (torch.tensor(each, dtype=torch.float64) for each in rows_in_a_batch(settings, counts))
+    others = rows.sum() - rows if loss.denominator != "class-average" else len(counts) - 1.0
+    return float(angle_bound(gap / parts, (rows - 1).clamp(min=1.0), others, **_terms(loss)).max())
 
 
-def _excess(settings: Settings, counts: Sequence[int], last: "EpochRecord") -> float:
+def _excess(loss: Contrastive, counts: Sequence[int], last: "EpochRecord") -> float:
     """How far the loss of one batch of everything is above its optimum: 0 there, 1 at the floor of a frame."""
     from orthoframe.ufm import gram_loss, predict_gram
 
-    terms, sizes = _terms(settings), torch.tensor(counts)
+    terms, sizes = _terms(loss), torch.tensor(counts)
     lowest = gram_loss(predict_gram(counts, **terms), sizes, **terms) / float(sizes[sizes > 1].sum())
     assert last.floor is not None
     return (last.loss - lowest) / (last.floor - lowest)
 
 
-def _decay(done: Sequence[float], deltas: Sequence[float | None]) -> float | None:
+def decay(done: Sequence[float], deltas: Sequence[float | None]) -> float | None:
     """The rate at which the logarithm of Delta_GM falls near the frame, per summed learning rate; least squares."""
     most, least = _NEARING
     points = [(x, math.log(y)) for x, y in zip(done, deltas, strict=True) if y is not None and least <= y <= most]

@@ -9,8 +9,12 @@ import tyro
 
 from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import InputError
-from orthoframe.options import Engine, Scale, check_count
+from orthoframe.options import check_count
+from orthoframe_studies._runner import Engine
+from orthoframe_studies._study import Scale
 
+RESULTS = Path(__file__).parents[2] / "results"
+"""The results of the project, in a checkout."""
 _Count = Annotated[int | None, tyro.conf.arg(metavar="N")]
 
 
@@ -31,7 +35,7 @@ class StudyCommand:
     name: Annotated[tyro.conf.Positional[str | None], tyro.conf.arg(metavar="[NAME]")] = None
     """The study to run, or all, those that cost least first."""
     listed: Annotated[Flag, tyro.conf.arg(name="list")] = False
-    """List the studies, with their runs and estimated core-minutes at each scale."""
+    """List the studies, with their runs and core-minutes at each scale, estimated from the results in `--out`."""
     collect: Flag = False
     """Run nothing: write what the results in the store say, and which runs are missing."""
     scale: Scale = "desk"
@@ -51,14 +55,14 @@ class StudyCommand:
 
     def run(self) -> int:
         """Run the study; the exit status."""
-        from orthoframe_studies._terminal import list_studies
         from orthoframe_studies import STUDIES
+        from orthoframe_studies._terminal import list_studies
 
         for name in ("seeds", "workers"):
             if getattr(self, name) is not None:
                 check_count(name, getattr(self, name))
         if self.listed:
-            list_studies(STUDIES)
+            list_studies(STUDIES, self.out or RESULTS)
             return 0
         name = (self.name or "").replace("_", "-")
         if name not in (*STUDIES, "all"):
@@ -72,17 +76,19 @@ class StudyCommand:
 
     def _run(self, chosen: str) -> int:
         from orthoframe.cli._files import writing
-        from orthoframe_studies._terminal import listening, print_result
-        from orthoframe.reporting import write_claims_page, write_decisions_page, write_study, write_study_page
         from orthoframe_studies import STUDIES, Store, estimate, read_result, run_study, store_folder, write_result
+        from orthoframe_studies._terminal import listening, print_result
+        from orthoframe_studies.pages import write_claims_page, write_decisions_page, write_study, write_study_page
 
         out = self.out or Path("studies") / f"{chosen}-{self.scale}"
         with writing(out, "out"):
             out.mkdir(parents=True, exist_ok=True)
         seeds, failed = "" if self.seeds is None else f" --seeds {self.seeds}", 0
-        costs = {name: estimate(study, self.scale) for name, study in STUDIES.items() if chosen in (name, "all")}
+        files = {name: out / f"{study.name}.json" for name, study in STUDIES.items() if chosen in (name, "all")}
+        earlier = {name: read_result(file) if file.exists() else None for name, file in files.items()}
+        costs = {name: estimate(STUDIES[name], self.scale, earlier[name]) for name in files}
         for name in sorted(costs, key=lambda name: (costs[name].unmeasured > 0, costs[name].minutes)):
-            file = out / f"{STUDIES[name].name}.json"
+            file = files[name]
             with listening(name) as listener:
                 result = run_study(
                     STUDIES[name],
@@ -93,7 +99,7 @@ class StudyCommand:
                     data_dir=self.data_dir,
                     workers=self.workers,
                     collect=self.collect,
-                    known=read_result(file) if file.exists() else None,
+                    known=earlier[name],
                     command=f"orthoframe study {name} --scale {self.scale}{seeds}",
                     listener=listener,
                 )

@@ -3,9 +3,9 @@
 from itertools import product
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import Claim
-from orthoframe_studies._study import RISING, Cell, Panel, Study, trained
+from orthoframe_studies._grids import RISING, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study
 
 _TOLERATED = -0.02  # a loss of accuracy that nobody would call one
 # How features are made and trained, by the name that the study gives it.

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import OF, Claim, reaches_frame
-from orthoframe_studies._study import RISING, Cell, Panel, Study, trained, way_to_frame
-from orthoframe_studies.without_relu import BELOW, CLOSE, LONG
+from orthoframe_studies._grids import RISING, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
+from orthoframe_studies.catalogue.without_relu import BELOW, CLOSE, LONG
 
 ORTHANT = ("relu", "abs", "square", "softplus")
 SPHERE = ("gelu", "leaky-relu")

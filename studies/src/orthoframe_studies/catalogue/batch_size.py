@@ -1,9 +1,9 @@
 """How far the end depends on the batch size, with and without binding."""
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import OF, Claim, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures
-from orthoframe_studies._study import Cell, Panel, Study, free, trained
+from orthoframe_studies._grids import free, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study
 
 # Epochs that make about 3000 steps with the digits at R = 10, and measurements in between.
 EPOCHS = {32: 130, 64: 250, 128: 500, 256: 1000}

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import OF, Claim, faster, misses_frame, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures
-from orthoframe_studies._planned_job import PlannedNetwork
-from orthoframe_studies._study import RISING, Cell, Panel, Study, free, trained, way_to_frame
+from orthoframe_studies._grids import RISING, free, network, trained
+from orthoframe_studies._planned_job import PlanName, PlannedTraining
+from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
 _BATCH = 16
 _FIXED = "fixed partition"
@@ -24,7 +24,9 @@ WAYS: dict[str, dict[str, Any]] = {
 FIRST_FIVE = (_FIXED, "reshuffled", "bound", "random extra rows", "redrawn extra rows")
 _CIFAR = "CIFAR-10, ResNet-18"
 _NETWORKS = ("network", _CIFAR)
-_PLANNED, _PAIR = "planned network", "pair never anchored"
+_PLANNED = "planned network"
+_PAIR: PlanName = "pair never anchored"
+PLANS: tuple[PlanName, ...] = (_PAIR, "certified")
 _IMAGES: dict[str, Any] = {
     **{"width": 8, "majority": 200, "epochs": 60, "batch_size": 32, "lr": 0.03, "temperature": RISING},
     **{"precision": "bf16-mixed", "measure_every": 3, "test_images": 100},
@@ -46,13 +48,27 @@ def grid(scale: Scale) -> list[Cell]:
         bound = {**options, "bound_classes": half} if "bound_classes" in options else options
         job = FreeFeatures(counts, 4 * half, 0, temperature=0.5, epochs=epochs, batch_size=_BATCH // 2, **bound)
         cells.append(free({"features": "free", "batches": way}, job))
-    for plan in (_PAIR, "certified"):
-        network = PlannedNetwork(plan, 0, epochs=2 if scale == "smoke" else 300)  # type: ignore[arg-type]
-        cells.append(free({"features": _PLANNED, "batches": plan}, network))
+    for plan in PLANS:
+        cells.append(_planned(scale, plan))
     for way in FIRST_FIVE if scale != "paper" else ():  # there the network is this one
         where = {"features": _CIFAR, "batches": way}
         cells.append(trained(scale, where, desk=_IMAGES, seeds=7, data="cifar10", model="resnet18", **WAYS[way]))
     return cells
+
+
+def _planned(scale: Scale, plan: PlanName) -> Cell:
+    """An MLP on 40 images of each digit, whatever the scale."""
+    options: dict[str, Any] = {
+        "imbalance": "none",
+        "majority": 40,
+        "width": 256,
+        "epochs": 300,
+        "lr": 0.05,
+        "temperature": RISING,
+    }
+    settings = network("smoke" if scale == "smoke" else "desk", {}, **options)
+    where = {"features": _PLANNED, "batches": plan}
+    return Cell(where, lambda seed: PlannedTraining(settings.with_options(seed=seed), plan))
 
 
 def _faster(text: str, source: str, versus: str, way: str = "bound", features: Any = _NETWORKS) -> Claim:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import Claim, faster
-from orthoframe_studies._study import RISING, WIDE, Cell, Panel, Study, trained, way_to_frame
+from orthoframe_studies._grids import RISING, WIDE, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
 # Of MLPs, and at paper scale of ResNets.
 WIDTHS = {"smoke": (16, 64), "desk": (16, 64, 256, 1024), "paper": (16, 64, 128)}

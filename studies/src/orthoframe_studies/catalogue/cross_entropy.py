@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import OF, Claim, reaches_frame
 from orthoframe_studies._free_jobs import FreeClassifier
-from orthoframe_studies._study import WIDE, Cell, Panel, Study, free, trained
+from orthoframe_studies._grids import WIDE, free, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study
 
 _CONTRASTIVE: dict[str, Any] = {"epochs": 600, "measure_every": 20}
 _LONG: dict[str, Any] = {"epochs": 2000, "measure_every": 50}

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
+from orthoframe.training import Ramp
 from orthoframe_studies._claims import Claim, Proof, reaches_frame
 from orthoframe_studies._free_jobs import GradientFlow
-from orthoframe_studies._study import RISING, Cell, Panel, Study, free, trained, way_to_frame
-from orthoframe.training import Ramp
+from orthoframe_studies._grids import RISING, free, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
 # At desk scale at least four images are left of 4000.
 _RATIOS: dict[Scale, tuple[int, ...]] = {"smoke": (2, 10), "desk": (10, 1000), "paper": (10, 100, 1000)}

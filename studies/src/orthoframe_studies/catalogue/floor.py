@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import Claim, reaches_frame
 from orthoframe_studies._endings import PROVEN
-from orthoframe_studies._study import WIDE, Cell, Panel, Study, trained, way_to_frame
+from orthoframe_studies._grids import WIDE, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
 _LONG: dict[str, Any] = {"epochs": 3000, "measure_every": 100}
 _FULL: dict[str, Any] = {"scheme": "full", "binding": "none"}

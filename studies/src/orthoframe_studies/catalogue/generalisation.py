@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import Claim, reaches_frame
-from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, RISING, Cell, Panel, Study, trained
+from orthoframe_studies._grids import RISING, trained
+from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, Cell, Panel, Scale, Study
 
 _SAME = 0.01  # a difference of accuracy that nobody would care about
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.

@@ -3,10 +3,10 @@
 from itertools import product
 from typing import Any
 
-from orthoframe.options import Scale
-from orthoframe_studies._claims import OF, Claim, reaches_frame
-from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, RISING, Cell, Panel, Study, trained, way_to_frame
 from orthoframe.training import TemperatureSchedule
+from orthoframe_studies._claims import OF, Claim, reaches_frame
+from orthoframe_studies._grids import RISING, trained
+from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
 
 IMBALANCES = ("step", "long-tail")
 RATIOS = (1, 5, 10, 50, 100)

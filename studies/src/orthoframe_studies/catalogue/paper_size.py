@@ -3,10 +3,10 @@
 from itertools import product
 from typing import Any
 
-from orthoframe.options import Scale
-from orthoframe_studies._claims import Claim
-from orthoframe_studies._study import FRESH_SEED, Cell, Study, trained, way_to_frame
 from orthoframe.training import Ramp, TemperatureSchedule
+from orthoframe_studies._claims import Claim
+from orthoframe_studies._grids import trained
+from orthoframe_studies._study import FRESH_SEED, Cell, Scale, Study, way_to_frame
 
 # The contrastive loss on bound batches, with settings of the recipe `fast`. Two runs on CIFAR-10 with batches as they
 # come, no margin and a rising temperature had not ended after 20 epochs.

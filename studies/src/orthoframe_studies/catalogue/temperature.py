@@ -3,11 +3,12 @@
 from typing import Any
 
 from orthoframe.losses import fastest_temperature
-from orthoframe.options import Denominator, Scale
+from orthoframe.options import Denominator
+from orthoframe.training import TemperatureSchedule
 from orthoframe_studies._claims import Claim, faster, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures, GradientFlow
-from orthoframe_studies._study import FRESH_SEED, RISING, Cell, Panel, Study, coordinate, free, trained, way_to_frame
-from orthoframe.training import TemperatureSchedule
+from orthoframe_studies._grids import RISING, coordinate, free, trained
+from orthoframe_studies._study import FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
 
 TEMPERATURES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0)
 SCHEDULES = (TemperatureSchedule(0.1, 0.3), RISING, TemperatureSchedule(0.1, 1.0))

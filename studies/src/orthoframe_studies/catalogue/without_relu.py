@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from orthoframe.options import Scale
 from orthoframe_studies._claims import Claim
 from orthoframe_studies._free_jobs import FreeFeatures
-from orthoframe_studies._study import Cell, Panel, Study, free, trained
+from orthoframe_studies._grids import free, trained
+from orthoframe_studies._study import Cell, Panel, Scale, Study
 
 TEMPERATURES = (0.3, 0.5)
 LONG: dict[str, Any] = {"epochs": 3000, "measure_every": 100}

@@ -13,13 +13,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 from matplotlib.transforms import ScaledTranslation
 
-from orthoframe_studies.pages import _words as words
 from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
+from orthoframe_studies import CellResult, Finding, StudyResult
+from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
 from orthoframe_studies.pages._words import for_matplotlib
-from orthoframe_studies import CellResult, Finding, StudyResult
 
 _TYPE = 9.5  # the font size, in points
 # Width of a panel in inches, by panels per row, so that type keeps its size when the row is as wide as a page.

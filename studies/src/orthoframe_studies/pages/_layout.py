@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
 
+from orthoframe_studies import CellResult, Interval, Panel, StudyResult, agrees
 from orthoframe_studies.pages._words import (
     NOT_REACHED,
     coordinate_words,
@@ -15,7 +16,6 @@ from orthoframe_studies.pages._words import (
     value_words,
     where_words,
 )
-from orthoframe_studies import CellResult, Interval, Panel, StudyResult, agrees
 
 Limits = tuple[float, float]
 Path = tuple[tuple[float, ...], tuple[float, ...]]

@@ -10,10 +10,10 @@ from typing import IO, TYPE_CHECKING, Any
 
 from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
-from orthoframe_studies.pages import _words as words
 from orthoframe.reporting._pages import render, write_page
-from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure
 from orthoframe_studies import ALPHA, FIRST_SEED, FRESH_SEED, OF, PROVEN, Decision, StudyResult
+from orthoframe_studies.pages import _words as words
+from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
