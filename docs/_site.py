@@ -9,6 +9,8 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
+STUDIES = ROOT / "studies" / "results"
+OUTSIDE = re.compile(r"\]\(\.\./((?:\.\./)*)(examples|studies)/")  # a link that leaves docs/
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 COMMANDS = re.compile(r'<div class="language-sh .*?</pre>', re.DOTALL)
 OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
@@ -23,17 +25,29 @@ THIN = '<mspace width="0.167em" />'
 PARENTHESIS = '<mo stretchy="false">&#x00028;'
 
 
+def on_config(config: Any) -> Any:
+    """Add the pages of all studies to the menu."""
+    pages = [page for page in sorted(STUDIES.glob("*.md")) if page.stem not in ("claims", "decisions")]
+    titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]
+    menu = [{title: page.relative_to(ROOT).as_posix()} for title, page in zip(titles, pages, strict=True)]
+    (results,) = (section["Results"] for section in config.nav if "Results" in section)
+    results.insert(4, {"Studies": menu})
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
-    """Add copies of the scripts, which are outside docs/."""
-    for script in sorted((ROOT / "examples").rglob("*.*")):
-        if "__pycache__" not in script.parts:
-            files.append(File.generated(config, script.relative_to(ROOT).as_posix(), abs_src_path=str(script)))
+    """Add copies of the scripts and of the studies' results, which are outside docs/."""
+    scripts = [script for script in (ROOT / "examples").rglob("*.*") if "__pycache__" not in script.parts]
+    for path in sorted([*scripts, *STUDIES.glob("*.md"), *STUDIES.glob("*.png")]):
+        files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
     return files
 
 
-def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Let links to them stay inside the site."""
-    return markdown.replace("](../examples/", "](examples/")
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Let links to them, and from them, stay inside the site."""
+    if page.file.src_uri.startswith("studies/"):
+        return markdown.replace("](../../docs/", "](../../")
+    return OUTSIDE.sub(r"](\1\2/", markdown)
 
 
 def on_page_content(content: str, **_: Any) -> str:

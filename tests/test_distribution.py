@@ -124,7 +124,6 @@ BROUGHT = {
     "encoders/_hugging_face.py": EXTRAS["transformers"] | {"pillow"},
     "transformers.py": EXTRAS["transformers"],
     "training/_onnx.py": EXTRAS["onnx"] | EXTRAS["train"] | {"onnxruntime"},
-    "studies/_ray.py": EXTRAS["ray"],
     "lightning.py": {"lightning", "pytorch-lightning"},
 }
 

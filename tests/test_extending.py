@@ -89,7 +89,7 @@ def test_a_measure_is_a_field_of_a_geometry_and_of_the_record_of_a_run():
 def test_a_choice_is_named_in_two_files(name, files):
     quoted = re.compile(rf"\b{name}: (?:float|Tensor)|[\"`']{name}[\"`'](?!:)|^    \"{name}\":", re.MULTILINE)
     naming = {path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*.py") if quoted.search(path.read_text())}
-    assert {path for path in naming if not path.startswith("studies/")} <= files
+    assert naming <= files
 
 
 def allow(monkeypatch, group, option, name):

@@ -11,7 +11,7 @@ from studies.tests.jobs import Noted, by_key, notes, numbers, until
 from orthoframe_studies import Store, StudyError, key
 from orthoframe_studies._ray import run_jobs
 
-ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe[ray]'")
+ray = pytest.importorskip("ray", reason="ray is not installed: pip install 'orthoframe-studies[ray]'")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from orthoframe.training import Settings, train
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "docs" / "clusters.md"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies").glob("**/*.md")])
 NOT_RUN = {
     # Tests have no network, and install nothing.
     "pip install '.[train]' --constraint constraints.txt": "installs",
@@ -40,7 +40,7 @@ NOT_RUN = {
     "orthoframe study activations": "minutes",
     "orthoframe study all --out results": "a day",
     "nohup nice orthoframe study all --workers 1 --out results > studies.log 2>&1 &": "days",
-    "orthoframe study all --collect --out results": "tests/cli/test_study.py has one",
+    "orthoframe study all --collect --out results": "studies/tests/test_command.py has one",
     "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-id one --rdzv-endpoint HOST:29500 --no-python "
     "orthoframe train --out runs/one": "two machines",
     "srun --ntasks 8 --gpus-per-task 1 orthoframe embed folder:photos --backbone hf:facebook/dinov2-small "
@@ -145,8 +145,8 @@ def test_blocks_of_the_page_run(page, folder, free_port, tmp_path):
         if words[0] == "make":  # a benchmark: minutes or hours, but the target is there
             subprocess.run(["make", "-n", words[1]], cwd=ROOT, check=True, capture_output=True)
             skipped.add(command)
-        elif page.parent.name == "studies" and command == f"orthoframe study {page.stem} --scale desk":
-            skipped.add(command)  # minutes; tests/studies runs every study at its smallest scale
+        elif page.parent.name == "results" and command == f"orthoframe study {page.stem} --scale desk":
+            skipped.add(command)  # minutes; studies/tests runs every study at its smallest scale
         elif words[0] == "sbatch":
             skipped.add(command)  # has a test of its own
         elif "studies_on_ray.sh" in command and find_spec("ray") is None:

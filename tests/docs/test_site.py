@@ -152,8 +152,8 @@ def test_pages_on_disk_can_be_searched(site, browser):
 
 def test_every_page_is_in_the_menu(site):
     menu = (site / "index.html").read_text()
-    files = [path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "notes"]  # parts of other pages
-    pages = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in files}
+    pages = {path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    pages |= {f"studies/results/{path.stem}.html" for path in (ROOT / "studies" / "results").glob("*.md")}
     assert {page for page in pages if f'href="{page}"' not in menu} == set()
 
 

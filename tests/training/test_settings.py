@@ -1,7 +1,9 @@
 """What decides a run: what is refused, and what changes on the way."""
 
+import copy
 import inspect
 import math
+import pickle
 import re
 from dataclasses import fields
 from pathlib import Path
@@ -301,3 +303,11 @@ def test_the_learning_rate_restarts_with_the_first_clean_epoch(epochs, clean, fi
     rates = [schedule.learning_rate(step / (100 * epochs)) for step in range(100 * epochs)]
     rises = [step for step in range(1, len(rates)) if rates[step] > rates[step - 1] and step > 0.05 * len(rates)]
     assert rises == ([100 * first] if first < epochs else [])
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda settings: pickle.loads(pickle.dumps(settings))])
+def test_what_is_open_stays_open_in_a_copy_and_in_another_process(copied):
+    settings = copied(Settings.of(recipe="plain", epochs=3))
+    settings.check()
+    assert settings == Settings.of(recipe="plain", epochs=3)
+    assert "lr" in settings.undecided()

@@ -16,6 +16,9 @@ class _Auto:
     def __repr__(self) -> str:
         return "AUTO"
 
+    def __reduce__(self) -> str:
+        return "AUTO"  # the one of this module, also in a copy and in another process
+
 
 AUTO: Final[Any] = _Auto()
 """Not decided: `resolve` takes the recipe's value, or what suits the data, or the usual one."""

@@ -29,7 +29,7 @@ else:
         "_study": "Scale SCALES FIRST_SEED FRESH_SEED Study Cell Panel way_to_frame",
         "_grids": "trained free network coordinate",
         "_claims": "OF Claim Decision Proof agrees reaches_frame misses_frame faster",
-        "_jobs": "Job JobResult StudyError crossing key",
+        "_jobs": "Engine Job JobResult StudyError crossing key",
         "_training_job": "Training",
         "_planned_job": "PlannedTraining",
         "_free_jobs": "FreeFeatures FreeClassifier GradientFlow",

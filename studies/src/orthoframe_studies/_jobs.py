@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.options import Denominator
@@ -18,6 +18,8 @@ _FORMAT = 3  # of results; another number makes every job run again
 UNBOUND = ("reshuffle", "none")
 """Scheme and binding of the batches that coverage is about."""
 
+Engine = Literal["local", "ray"]
+"""Where jobs run: the cores of this machine, or a Ray cluster."""
 Number = int | float | None
 
 

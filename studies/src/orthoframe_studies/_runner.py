@@ -5,19 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Literal, cast
+from typing import cast
 
 from orthoframe._version import __version__
 from orthoframe_studies import _pool, _ray
 from orthoframe_studies._claims import OF
 from orthoframe_studies._decide import decide
-from orthoframe_studies._jobs import JobResult, crossing, key
+from orthoframe_studies._jobs import Engine, JobResult, crossing, key
 from orthoframe_studies._results import CellResult, Failure, RunRecord, StudyResult
 from orthoframe_studies._store import Done, Store, source_commit
 from orthoframe_studies._study import FIRST_SEED, Panel, Scale, Study
-
-Engine = Literal["local", "ray"]
-"""Where jobs run: the cores of this machine, or a Ray cluster."""
 
 
 def _ignore(*_: object) -> None:

@@ -10,7 +10,7 @@ import tyro
 from orthoframe.cli._terminal import Flag, Folder
 from orthoframe.errors import InputError
 from orthoframe.options import check_count
-from orthoframe_studies._runner import Engine
+from orthoframe_studies._jobs import Engine
 from orthoframe_studies._study import Scale
 
 RESULTS = Path(__file__).parents[2] / "results"

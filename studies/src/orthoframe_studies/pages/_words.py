@@ -239,7 +239,7 @@ def sure_words(finding: Finding) -> str:
         finding: The claim, and what was found. A mean has its interval beside it, in `found_words`.
     """
     worst = finding.deciding
-    if worst is None or worst.interval.kind != "share" or worst.decision in (Decision.NOT_RUN, Decision.NOT_TRAINED):
+    if worst is None or worst.interval.kind != "share" or worst.decision in (Decision.NOT_RUN, Decision.NOT_CONVERGED):
         return NOTHING
     low, high = worst.interval.low, worst.interval.high
     return NOTHING if low is None or high is None else f"{100 * low:.0f} to {100 * high:.0f} % of runs"
@@ -251,7 +251,7 @@ def comparison_words(part: Comparison) -> str:
     Examples:
         >>> from orthoframe_studies import Decision, Tally
         >>> found = Interval(0.7, 0.39, 0.91, {10: 0.02, 11: 0.3}, "share")
-        >>> comparison_words(Comparison({}, Decision.NOT_TRAINED, found, Tally(yes=7, untrained=2, missing=1)))
+        >>> comparison_words(Comparison({}, Decision.NOT_CONVERGED, found, Tally(yes=7, untrained=2, missing=1)))
         '7 of 10 runs, 2 not trained, 1 not run; median 0.16'
     """
     found, tally = part.interval, part.tally
