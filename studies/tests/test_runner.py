@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from orthoframe_studies import (
     Study,
     StudyListener,
     _pool,
+    catalogue,
     compute,
     key,
     read_result,
@@ -204,6 +206,15 @@ def test_the_catalogue():
         assert isinstance(study, Study)
     with pytest.raises(KeyError):
         STUDIES["nothing"]
+
+
+def test_a_study_is_a_file_in_the_catalogue(tmp_path, monkeypatch):
+    """Nothing else names it."""
+    (tmp_path / "one_more.py").write_text("from studies.tests.small_study import STUDY\n")
+    monkeypatch.setattr(catalogue, "__path__", [*catalogue.__path__, str(tmp_path)])
+    monkeypatch.delitem(sys.modules, "orthoframe_studies.catalogue.one_more", raising=False)
+    assert list(STUDIES)[-1] == "one-more"
+    assert STUDIES["one-more"].question == STUDY.question
 
 
 def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(tmp_path, monkeypatch):
