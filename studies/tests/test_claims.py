@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orthoframe.reporting import rule_words
 from orthoframe_studies import (
     CellResult,
     Claim,
@@ -19,6 +18,7 @@ from orthoframe_studies import (
     has_learnt,
     trend,
 )
+from orthoframe_studies.pages import rule_words
 
 ENDED = {"live_delta_of": 0.5, "angle_bound": 0.05, "relative_gap": 1e-4, "trend": 0.0}
 MOVING = {"live_delta_of": 0.5, "angle_bound": 0.8, "relative_gap": 0.1, "trend": 1.0}
@@ -87,13 +87,13 @@ def test_runs_that_have_not_ended_never_refute(proof, outcomes, at_most, mean):
 def test_what_is_reached_needs_no_proof():
     reached = Claim("", "us", "value", {}, at_most=0.1, proof="unmet")
     assert decide(reached, [cell({}, [0.01] * 5, "value", **MOVING)]).decision == "supported"
-    assert decide(reached, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not trained"
+    assert decide(reached, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not converged"
     assert decide(reached, [cell({}, [0.5] * 5, "value", **ENDED)]).decision == "not supported"
     missed = Claim("", "us", "value", {}, at_least=0.1, proof="end")
-    assert decide(missed, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not trained"
+    assert decide(missed, [cell({}, [0.5] * 5, "value", **MOVING)]).decision == "not converged"
     assert decide(missed, [cell({}, [0.5] * 5, "value", **ENDED)]).decision == "supported"
     mean = Claim("", "us", "value", {}, at_least=0.1, proof="end", over="mean")
-    assert decide(mean, [cell({}, [0.5, 0.6], "value", **MOVING)]).decision == "not trained"
+    assert decide(mean, [cell({}, [0.5, 0.6], "value", **MOVING)]).decision == "not converged"
 
 
 def test_few_that_have_not_ended_do_not_matter():
@@ -105,7 +105,7 @@ def test_few_that_have_not_ended_do_not_matter():
         return CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)})
 
     assert decide(claim, [runs(9, 1)]).decision == "supported"
-    assert decide(claim, [runs(8, 2)]).decision == "not trained"
+    assert decide(claim, [runs(8, 2)]).decision == "not converged"
 
 
 def test_runs_that_are_missing():
@@ -117,7 +117,7 @@ def test_runs_that_are_missing():
     # Eight of ten would not decide, whatever the two that are missing say.
     assert decide(SMALL, [cell({}, [0.01] * 4 + [0.5] * 4, seeds=10)]).decision == "inconclusive"
     reached = Claim("", "us", "value", {}, at_most=0.1, proof="unmet")
-    assert decide(reached, [cell({}, [0.5] * 2, "value", seeds=6, **MOVING)]).decision == "not trained"
+    assert decide(reached, [cell({}, [0.5] * 2, "value", seeds=6, **MOVING)]).decision == "not converged"
     assert decide(reached, [cell({}, [0.5], "value", seeds=10, **MOVING)]).decision == "not run"
     assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012], seeds=4)]).decision == "not run"
     assert decide(MEAN, [cell({}, [0.01, 0.011, 0.012])]).decision == "supported"
@@ -150,8 +150,8 @@ def test_a_mean_is_that_of_the_runs_at_the_gate():
     (part,) = found.comparisons
     assert part.interval.centre == pytest.approx(0.804)
     assert part.tally.untrained == 1
-    assert decided(8, 2).decision == "not trained"
-    assert decided(5, 1).decision == "not trained"
+    assert decided(8, 2).decision == "not converged"
+    assert decided(5, 1).decision == "not converged"
 
 
 def test_how_sure_counts_what_is_not_known_on_both_sides():
@@ -255,7 +255,7 @@ def test_what_has_not_learnt_is_not_slow():
     curve = {"epoch": [1, 40]}
     fast = cell({"way": "a"}, [10] * 5, "epochs_to_of", curve, relative_gap=0.01)
     slower = Claim("", "us", "epochs_to_of", {"way": "b"}, {"way": "a"}, at_least=1.0, proof="learnt")
-    for left, decision in ((0.3, "supported"), (0.9, "not trained")):
+    for left, decision in ((0.3, "supported"), (0.9, "not converged")):
         slow = cell({"way": "b"}, [None] * 5, "epochs_to_of", curve, relative_gap=left)
         assert decide(slower, [fast, slow]).decision == decision
 
@@ -300,7 +300,7 @@ def test_at_the_frame_other_quantities_may_still_move():
     assert not has_ended(at_frame, "angle_bound")
     runs = CellResult.of({}, {10 + n: JobResult(at_frame, {}) for n in range(8)})
     claim = Claim("", "us", "angle_bound", {}, at_most=0.1, proof="unmet")
-    assert decide(claim, [runs]).decision == "not trained"
+    assert decide(claim, [runs]).decision == "not converged"
 
 
 def test_runs_without_the_quantity_are_not_missing():

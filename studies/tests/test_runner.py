@@ -225,12 +225,12 @@ def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(
     known = read_result(tmp_path / "first.json")
     assert len(log.read_text().splitlines()) == len(known.records) == 4
     # One cell more, and an empty store: only what is new is run.
-    again = run_study(noted_study(log, ("", "", "")), "smoke", Store(tmp_path / "empty"), seeds=2, known=known)
+    again = run_study(noted_study(log, ("", "", "")), "smoke", Store(tmp_path / "empty"), seeds=2, earlier=known)
     assert len(log.read_text().splitlines()) == 6
     assert (again.reused, again.missing) == (4, 0)
     assert [dict(cell.results) for cell in again.cells[:2]] == [dict(cell.results) for cell in known.cells]
     assert again.records.keys() > known.records.keys()
     # What the records do not have a result for is run.
     broken = replace(known, cells=known.cells[:1])
-    run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "other"), seeds=2, known=broken)
+    run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "other"), seeds=2, earlier=broken)
     assert len(log.read_text().splitlines()) == 8

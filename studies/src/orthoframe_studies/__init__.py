@@ -36,7 +36,7 @@ else:
         "_statistics": "ALPHA MOST Interval clopper_pearson chance_of_most chance_of_mean holm mean_interval "
         "median_range",
         "_decide": "decide",
-        "_endings": "PROVEN at_frame has_ended has_learnt",
+        "_endings": "PROVEN at_frame has_ended has_learnt trend",
         "_results": "CellResult Comparison Tally Finding Failure StudyResult read_result write_result",
         "_runner": "Cost StudyListener estimate run_study",
         "_store": "Store Done store_folder compute",

@@ -54,8 +54,8 @@ def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:
 
 def counterpart(where: Mapping[str, Any], versus: Mapping[str, Any], cells: Sequence[CellResult]) -> CellResult | None:
     """The cell that has the coordinates `versus`, and otherwise those of another cell."""
-    wanted = {**where, **versus}
-    return next((cell for cell in cells if dict(cell.where) == wanted != dict(where)), None)
+    other = {**where, **versus}
+    return next((cell for cell in cells if dict(cell.where) == other != dict(where)), None)
 
 
 def _counted(
@@ -107,16 +107,16 @@ def _averaged(
         for seed, ((low, high), runs) in seeds.items()
         if all(is_admissible(run.final, claim.proof, None, claim.quantity) for run in runs)
     }
-    found = mean_interval(passed)
+    interval = mean_interval(passed)
     missing = max(0, planned - len(seeds))
     tally = Tally(0, 0, len(seeds) - len(passed), 0, missing)
     if missing or not seeds:
-        return Comparison(where, Decision.NOT_RUN, found, tally), 1.0
+        return Comparison(where, Decision.NOT_RUN, interval, tally), 1.0
     if tally.untrained > _LEFT_OUT * len(seeds):
-        return Comparison(where, Decision.NOT_CONVERGED, found, tally), 1.0
-    if found.missing:
-        return Comparison(where, Decision.INCONCLUSIVE, found, tally), 1.0
-    values, mirrored = found.known, [-value for value in found.known]
+        return Comparison(where, Decision.NOT_CONVERGED, interval, tally), 1.0
+    if interval.missing:
+        return Comparison(where, Decision.INCONCLUSIVE, interval, tally), 1.0
+    values, mirrored = interval.known, [-value for value in interval.known]
     above, below, for_it, against = claim.at_least, claim.at_most, [], []
     if above is not None:  # the limit itself is allowed
         for_it.append(chance_of_mean(values, above) if min(values) != max(values) else float(values[0] < above))
@@ -125,7 +125,7 @@ def _averaged(
         for_it.append(chance_of_mean(mirrored, -below) if min(values) != max(values) else float(values[0] > below))
         against.append(chance_of_mean(values, below))
     decision = Decision.SUPPORTED if len(values) > 1 and max(for_it) <= ALPHA else Decision.INCONCLUSIVE
-    return Comparison(where, decision, found, tally), min(1.0, len(against) * min(against))
+    return Comparison(where, decision, interval, tally), min(1.0, len(against) * min(against))
 
 
 def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int, _Seed]:
@@ -134,12 +134,12 @@ def _seeds(claim: Claim, cell: CellResult, other: CellResult | None) -> dict[int
     if other is None:
         return {seed: (mine.get(seed, unknown), (result,)) for seed, result in cell.results.items()}
     theirs = _bounds(claim, other)
-    found: dict[int, _Seed] = {}
+    compared: dict[int, _Seed] = {}
     for seed in sorted(cell.results.keys() & other.results.keys()):
         one, two = mine.get(seed, unknown), theirs.get(seed, unknown)
-        known = (one[0] - two[1], one[1] - two[0]) if claim.how == "difference" else _ratio(one, two)
-        found[seed] = known, (cell.results[seed], other.results[seed])
-    return found
+        bounds = (one[0] - two[1], one[1] - two[0]) if claim.how == "difference" else _ratio(one, two)
+        compared[seed] = bounds, (cell.results[seed], other.results[seed])
+    return compared
 
 
 def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
@@ -148,12 +148,12 @@ def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
     Times are to the frame for good, and count rows that are zero. A run that has none because of such rows, or because
     it was thrown away from the frame, was not slow: its time may be any.
     """
-    found = bounds_of(cell.results, claim.quantity)
+    bounds = bounds_of(cell.results, claim.quantity)
     if claim.quantity not in TIMES:
-        return found
+        return bounds
     return {
         seed: (0.0, math.inf) if math.isinf(high) and _was_there(cell.results[seed]) else (low, high)
-        for seed, (low, high) in found.items()
+        for seed, (low, high) in bounds.items()
     }
 
 

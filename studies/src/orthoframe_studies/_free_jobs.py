@@ -64,7 +64,7 @@ class FreeFeatures:
             denominator=self.denominator,
             seed=self.seed,
         )
-        found = solution.geometry
+        geometry = solution.geometry
         certificate = certify(labels, [range(len(labels))] if batches is None else batches)
         gap = solution.gap
         if not self.nonnegative:  # as with networks, from the floor of features that are not negative
@@ -73,22 +73,22 @@ class FreeFeatures:
             )
             gap = solution.loss - float(floor) if batches is None else None
         final: dict[str, Number] = {
-            "delta_of": found.delta_of,
-            "delta_etf": found.delta_etf,
-            "beta_nc": found.beta_nc,
+            "delta_of": geometry.delta_of,
+            "delta_etf": geometry.delta_etf,
+            "beta_nc": geometry.beta_nc,
             "loss": solution.loss,
             "gap": gap,
             "certified": float(certificate.holds),
-            "live_delta_of": found.delta_of,  # unit rows are never zero
+            "live_delta_of": geometry.delta_of,  # unit rows are never zero
             "converged": float(solution.converged),
         }
         if self.nonnegative:  # the certificate says whether the frame is the only end
-            final["certificate_correct"] = float(certificate.holds == (found.delta_of <= _AT_FRAME))
+            final["certificate_correct"] = float(certificate.holds == (geometry.delta_of <= _AT_FRAME))
         if self.epochs is not None and self.batch_size is not None and (self.scheme, self.binding) == UNBOUND:
             final["coverage"] = coverage(self.class_counts, self.batch_size, self.epochs).probability
         if batches is None and not self.nonnegative:
-            final["delta_predicted"] = to_predicted(found, self.temperature, self.denominator)
-        return JobResult(final, {}, found.cosines.tolist())
+            final["delta_predicted"] = to_predicted(geometry, self.temperature, self.denominator)
+        return JobResult(final, {}, geometry.cosines.tolist())
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,11 @@ class CellResult:
         """A cell with its summary; `seeds` of the design, if some have no result."""
         summary = {}
         for name in dict.fromkeys(name for result in results.values() for name in result.final):
-            known = bounds_of(results, name)
+            bounds = bounds_of(results, name)
             if name in UNEVEN:
-                summary[name] = median_range(known)
+                summary[name] = median_range(bounds)
             else:
-                summary[name] = mean_interval({seed: low for seed, (low, _) in known.items()})
+                summary[name] = mean_interval({seed: low for seed, (low, _) in bounds.items()})
         return cls(where, summary, results, len(results) if seeds is None else seeds)
 
     def over_seeds(self, quantity: str) -> Interval:
@@ -51,12 +51,12 @@ class CellResult:
 
     def curves(self, x: str, y: str, log: str = "") -> list[dict[float, float]]:
         """The curve of each seed, y by x: the points that are known, and positive along the axes in `log`."""
-        found = []
+        curves = []
         for _, result in sorted(self.results.items()):
             pairs = zip(result.curve.get(x) or (), result.curve.get(y) or (), strict=False)
-            known = ((float(a), float(b)) for a, b in pairs if a is not None and b is not None and math.isfinite(b))
-            found.append({a: b for a, b in known if (a > 0 or "x" not in log) and (b > 0 or "y" not in log)})
-        return found
+            points = ((float(a), float(b)) for a, b in pairs if a is not None and b is not None and math.isfinite(b))
+            curves.append({a: b for a, b in points if (a > 0 or "x" not in log) and (b > 0 or "y" not in log)})
+        return curves
 
     def median_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
         """Median, smallest and largest over the seeds that have points, y by x.
@@ -117,10 +117,10 @@ class Finding:
             return min(math.inf if least is None else low - least, math.inf if most is None else most - high)
 
         def goodness(part: Comparison) -> tuple[int, float, float, float]:
-            found, rank = part.interval, list(Decision).index(part.decision)
+            interval, rank = part.interval, list(Decision).index(part.decision)
             # Of cells with as many runs for the claim and against it, that whose runs are nearest to the limit.
-            typical = room(median(found.known), median(found.known)) if found.known else -math.inf
-            low, high = (found.centre if end is None else end for end in (found.low, found.high))
+            typical = room(median(interval.known), median(interval.known)) if interval.known else -math.inf
+            low, high = (interval.centre if end is None else end for end in (interval.low, interval.high))
             if low is None or high is None:
                 return rank, -math.inf, -math.inf, typical
             return (rank, low, high, typical) if self.claim.over == "runs" else (rank, room(low, high), 0.0, typical)
@@ -254,12 +254,12 @@ def _check_cells(cells: Sequence[CellResult]) -> None:
 
 def bounds_of(results: Mapping[int, JobResult], quantity: str) -> dict[int, Bounds]:
     """What is known of a quantity, by seed; seeds without it are left out."""
-    found = {}
+    bounds = {}
     for seed, result in results.items():
         value = result.final.get(quantity)
         if value is not None:
-            found[seed] = (float(value), float(value))
+            bounds[seed] = (float(value), float(value))
         elif quantity in TIMES and quantity in result.final:
             places = result.curve.get("epoch") or result.curve["time"]
-            found[seed] = (float(places[-1] or 0), math.inf)  # the frame was not reached in the whole run
-    return found
+            bounds[seed] = (float(places[-1] or 0), math.inf)  # the frame was not reached in the whole run
+    return bounds

@@ -79,7 +79,7 @@ def run_study(
     data_dir: Path | None = None,
     workers: int | None = None,
     collect: bool = False,
-    known: StudyResult | None = None,
+    earlier: StudyResult | None = None,
     command: str = "",
     listener: StudyListener | None = None,
 ) -> StudyResult:
@@ -93,8 +93,8 @@ def run_study(
         engine: `local` for the cores of this machine, `ray` for a cluster.
         data_dir: Where data is looked for; None for the usual place.
         workers: Jobs at the same time; None for one per core.
-        collect: Run nothing, and take what is known and what the store has.
-        known: An earlier result, whose runs of the same jobs are not run again, also where the store is another.
+        collect: Run nothing, and take what the earlier result and the store have.
+        earlier: An earlier result, whose runs of the same jobs are not run again, also where the store is another.
         command: What computes these numbers again, for the record.
         listener: Receives progress.
 
@@ -112,8 +112,8 @@ def run_study(
         )
         for number, seed in reversed(planned)
     }
-    earlier = {} if known is None else _runs_of(known)
-    ended = {name: done for name in jobs if (done := store.get(name) or earlier.get(name)) is not None}
+    runs = {} if earlier is None else _runs_of(earlier)
+    ended = {name: done for name in jobs if (done := store.get(name) or runs.get(name)) is not None}
     reused = len(ended)
     listener.on_plan(len(jobs), reused)
 
@@ -135,7 +135,7 @@ def run_study(
             results[number][seed] = _timed(done.result)
         elif done is not None:
             failures.append(Failure(cells[number].where, seed, name, done.failure or "it has no result"))
-    found = [
+    cell_results = [
         CellResult.of(cell.where, _shown(runs, study.panels), study.seeds(scale, cell))
         for cell, runs in zip(cells, results, strict=True)
     ]
@@ -158,8 +158,8 @@ def run_study(
         seconds=sum(done.seconds for done in ended.values()),
         columns=study.columns,
         panels=study.panels,
-        findings=tuple(decide(claim, found) for claim in study.claims),
-        cells=tuple(found),
+        findings=tuple(decide(claim, cell_results) for claim in study.claims),
+        cells=tuple(cell_results),
         failures=tuple(failures),
         records={
             name: RunRecord(*place, ended[name].seconds, ended[name].commit)
@@ -169,12 +169,12 @@ def run_study(
     )
 
 
-def _runs_of(known: StudyResult) -> dict[str, Done]:
+def _runs_of(result: StudyResult) -> dict[str, Done]:
     """The runs of a result by the keys of their jobs, with the curves and cosines that its file has."""
     return {
-        name: Done(known.cells[record.cell].results[record.seed], record.seconds, commit=record.commit)
-        for name, record in known.records.items()
-        if record.cell < len(known.cells) and record.seed in known.cells[record.cell].results
+        name: Done(result.cells[record.cell].results[record.seed], record.seconds, commit=record.commit)
+        for name, record in result.records.items()
+        if record.cell < len(result.cells) and record.seed in result.cells[record.cell].results
     }
 
 

@@ -48,14 +48,15 @@ def clopper_pearson(successes: int, trials: int, alpha: float = ALPHA) -> Bounds
     """The interval of a proportion; each end is beyond the truth with a probability of at most `alpha`.
 
     Examples:
-        >>> [round(end, 3) for end in clopper_pearson(10, 10)], [round(end, 3) for end in clopper_pearson(0, 0)]
-        ([0.741, 1.0], [0.0, 1.0])
+        >>> [round(end, 3) for end in clopper_pearson(10, 10)], clopper_pearson(0, 0)
+        ([0.741, 1.0], (0.0, 1.0))
     """
-    from scipy.stats import beta  # a second to load
+    if not trials:
+        return 0.0, 1.0
+    from scipy.stats import binomtest  # a second to load
 
-    low = 0.0 if successes == 0 else float(beta.ppf(alpha, successes, trials - successes + 1))
-    high = 1.0 if successes == trials else float(beta.ppf(1 - alpha, successes + 1, trials - successes))
-    return low, high
+    interval = binomtest(successes, trials).proportion_ci(1 - 2 * alpha)
+    return float(interval.low), float(interval.high)
 
 
 def chance_of_most(successes: int, trials: int) -> float:
@@ -76,11 +77,11 @@ def holm(chances: Sequence[float]) -> list[float]:
         [0.03, 0.06, 0.06]
     """
     order = sorted(range(len(chances)), key=chances.__getitem__)
-    found, largest = [0.0] * len(chances), 0.0
+    corrected, largest = [0.0] * len(chances), 0.0
     for rank, place in enumerate(order):
         largest = max(largest, min(1.0, chances[place] * (len(chances) - rank)))
-        found[place] = largest
-    return found
+        corrected[place] = largest
+    return corrected
 
 
 def mean_interval(values: Mapping[int, float]) -> Interval:
@@ -90,8 +91,8 @@ def mean_interval(values: Mapping[int, float]) -> Interval:
         values: By seed.
 
     Examples:
-        >>> found = mean_interval({10: 1.0, 11: 2.0, 12: 3.0})
-        >>> round(found.centre, 3), round(found.low, 3), round(found.high, 3)
+        >>> interval = mean_interval({10: 1.0, 11: 2.0, 12: 3.0})
+        >>> round(interval.centre, 3), round(interval.low, 3), round(interval.high, 3)
         (2.0, 0.314, 3.686)
     """
     finite = {seed: float(value) if math.isfinite(value) else None for seed, value in values.items()}
@@ -101,11 +102,12 @@ def mean_interval(values: Mapping[int, float]) -> Interval:
     mean = statistics.fmean(numbers)
     if len(numbers) == 1:
         return Interval(mean, None, None, finite)
-    from scipy.stats import t
+    if min(numbers) == max(numbers):
+        return Interval(mean, mean, mean, finite)
+    from scipy.stats import ttest_1samp
 
-    error = statistics.stdev(numbers) / math.sqrt(len(numbers))
-    half = float(t.ppf(1 - ALPHA, len(numbers) - 1)) * error
-    return Interval(mean, mean - half, mean + half, finite)
+    interval = ttest_1samp(numbers, 0.0).confidence_interval(1 - 2 * ALPHA)
+    return Interval(mean, float(interval.low), float(interval.high), finite)
 
 
 def chance_of_mean(values: Sequence[float], threshold: float) -> float:
@@ -117,26 +119,24 @@ def chance_of_mean(values: Sequence[float], threshold: float) -> float:
     """
     if len(values) < 2:
         return 1.0
-    from scipy.stats import t
+    if min(values) == max(values):
+        return float(values[0] <= threshold)
+    from scipy.stats import ttest_1samp
 
-    error = statistics.stdev(values) / math.sqrt(len(values))
-    distance = statistics.fmean(values) - threshold
-    if error == 0:
-        return 0.0 if distance > 0 else 1.0
-    return float(t.sf(distance / error, len(values) - 1))
+    return float(ttest_1samp(values, threshold, alternative="greater").pvalue)
 
 
 def median_range(values: Mapping[int, Bounds]) -> Interval:
     """The median with the smallest and the largest value; those that are known from below only count as larger.
 
     Examples:
-        >>> found = median_range({10: (2.0, 2.0), 11: (3.0, 3.0), 12: (40.0, math.inf)})  # not reached in 40 epochs
-        >>> found.centre, found.low, found.high
+        >>> interval = median_range({10: (2.0, 2.0), 11: (3.0, 3.0), 12: (40.0, math.inf)})  # not reached in 40 epochs
+        >>> interval.centre, interval.low, interval.high
         (3.0, 2.0, None)
     """
-    known = {seed: low if low == high and math.isfinite(low) else None for seed, (low, high) in values.items()}
+    exact = {seed: low if low == high and math.isfinite(low) else None for seed, (low, high) in values.items()}
     if not values or any(math.isnan(end) for pair in values.values() for end in pair):
-        return Interval(None, None, None, known, "median")
+        return Interval(None, None, None, exact, "median")
     low = statistics.median(pair[0] for pair in values.values())
     high = statistics.median(pair[1] for pair in values.values())
     ends = min(pair[0] for pair in values.values()), max(pair[1] for pair in values.values())
@@ -144,6 +144,6 @@ def median_range(values: Mapping[int, Bounds]) -> Interval:
         low if low == high and math.isfinite(low) else None,
         ends[0] if math.isfinite(ends[0]) else None,
         ends[1] if math.isfinite(ends[1]) else None,
-        known,
+        exact,
         "median",
     )

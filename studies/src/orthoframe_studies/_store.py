@@ -152,12 +152,12 @@ def source_commit() -> tuple[str | None, bool | None]:
     here = Path(__file__)
 
     def git(*words: str) -> str:
-        found = subprocess.run(["git", *words], cwd=here.parent, capture_output=True, check=True, text=True)
-        return found.stdout.strip()
+        done = subprocess.run(["git", *words], cwd=here.parent, capture_output=True, check=True, text=True)
+        return done.stdout.strip()
 
     try:
         git("ls-files", "--error-unmatch", here.name)
-        found = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
+        description = git("describe", "--always", "--dirty", "--abbrev=40", "--exclude=*")
     except (OSError, subprocess.CalledProcessError):
         return None, None
-    return found.removesuffix("-dirty"), found.endswith("-dirty")
+    return description.removesuffix("-dirty"), description.endswith("-dirty")

@@ -73,8 +73,8 @@ def listening(name: str) -> Iterator[StudyListener]:
 
         def rest() -> str:
             """The time left, if the rest takes as long as what has ended."""
-            known = seconds and left
-            return f"; {_duration(mean(seconds) * left / max(1, len(running)))} left" if known else ""
+            has_pace = seconds and left
+            return f"; {_duration(mean(seconds) * left / max(1, len(running)))} left" if has_pace else ""
 
         def show(line: str = "") -> None:
             """Bring the bar up to date; elsewhere print the line."""
@@ -95,8 +95,8 @@ def print_result(result: StudyResult, file: Path) -> None:
     table = Table(*names, *result.columns, "seeds", box=None, padding=(0, 2, 0, 0))
     for cell in result.cells:
         where = [escape(str(cell.where.get(name, ""))) for name in names]
-        found = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
-        table.add_row(*where, *found, str(len(cell.results)))
+        fields = [escape(cell_words(cell.over_seeds(name), name)) for name in result.columns]
+        table.add_row(*where, *fields, str(len(cell.results)))
     print(f"{result.question} ({result.scale}; medians of distances, times and counts, else means)")
     _console().print(table)
     if defined := abbreviations([result]):

@@ -99,7 +99,7 @@ class StudyCommand:
                     data_dir=self.data_dir,
                     workers=self.workers,
                     collect=self.collect,
-                    known=earlier[name],
+                    earlier=earlier[name],
                     command=f"orthoframe study {name} --scale {self.scale}{seeds}",
                     listener=listener,
                 )
