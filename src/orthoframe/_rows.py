@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 Integers = NDArray[Any]  # of any integer dtype
+Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]  # [rows, dim]
 Weights = Tensor | NDArray[Any] | Sequence[float]  # one number per class
 
 SMALLEST_NORM = 1e-12

@@ -149,10 +149,11 @@ def test_means_and_thresholds():
     expected = torch.stack([unit[labels == c].mean(0) for c in range(3)])
     assert geometry.means.dtype == torch.float64
     assert torch.allclose(geometry.means, expected, rtol=1e-12)
-    assert (geometry.orthogonal, geometry.collapsed, geometry.is_frame) == (False, True, False)
+    assert (geometry.orthogonal, geometry.collapsed) == (False, True)
     assert geometry.arrangement is Arrangement.NEITHER
     frame = measure(torch.eye(3)[labels], labels)
-    assert frame.is_frame
+    assert frame.orthogonal
+    assert frame.collapsed
     assert frame.arrangement is Arrangement.FRAME
     assert frame.to_dict()["arrangement"] == "frame"
     assert measure(torch.eye(3), [7, 7, 7]).collapsed is False

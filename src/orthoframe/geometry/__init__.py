@@ -4,7 +4,14 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import needs_extra
 from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
-from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre, fit_scores
+from orthoframe.geometry._classifiers import (
+    Calibration,
+    LinearClassifier,
+    NearestCentre,
+    calibration_error,
+    fit_adjustment,
+    fit_scores,
+)
 from orthoframe.geometry._geometry import (
     COLLAPSE,
     FRAME_DISTANCE,
@@ -18,7 +25,6 @@ from orthoframe.geometry._geometry import (
 )
 from orthoframe.geometry._measure import measure, measure_parts
 from orthoframe.geometry._ownership import Explanation, Ownership, explain
-from orthoframe.geometry._scores import Calibration, calibration_error, fit_adjustment
 from orthoframe.geometry._statistics import ClassStatistics
 
 if TYPE_CHECKING:

@@ -141,11 +141,6 @@ class Geometry:
         return not math.isnan(self.beta_nc) and max(self.beta_nc, self.spread) <= COLLAPSE
 
     @property
-    def is_frame(self) -> bool:
-        """Whether class means are orthogonal and classes have collapsed."""
-        return self.orthogonal and self.collapsed
-
-    @property
     def arrangement(self) -> Arrangement:
         """What class means look like."""
         if len(self.names) < 2:
@@ -287,6 +282,19 @@ def distance_to_gram(gram: Tensor, target: Tensor) -> float:
         0.0
     """
     return float(torch.linalg.norm(gram / torch.linalg.norm(gram) - target / torch.linalg.norm(target)))
+
+
+def classifier_distance(weights: Tensor, means: Tensor) -> float:
+    """NC3 (Papyan et al.): || W/|W| - M/|M| ||, Frobenius norms, M the class means less their unweighted mean.
+
+    It is 0 if the weights are a positive multiple of the centred means, 2 if a negative one, and NaN if one of them is
+    zero.
+
+    Examples:
+        >>> classifier_distance(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.eye(2))
+        0.0
+    """
+    return distance_to_gram(weights, means - means.mean(0))
 
 
 def frame_gram(k: int) -> Tensor:

@@ -10,19 +10,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Labels, feature_tensor, label_array, label_tensor
+from orthoframe._rows import Labels, Rows, feature_tensor, label_array, label_tensor
 from orthoframe.errors import brief
 from orthoframe.geometry._accuracy import accuracy_from, class_sums
 from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre
-from orthoframe.geometry._geometry import Geometry, geometry_of
+from orthoframe.geometry._geometry import Geometry, classifier_distance, geometry_of
 from orthoframe.geometry._statistics import (
     CHUNK,
     ClassStatistics,
-    Rows,
     add_rows,
     between_directions,
     check_range,
-    classifier_distance,
     prepared,
 )
 from orthoframe.options import check_size

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
-from orthoframe._rows import feature_tensor
+from orthoframe._rows import Rows, feature_tensor
 from orthoframe.geometry._geometry import MEASURES, Geometry, geometry_of
-from orthoframe.geometry._statistics import ClassStatistics, Rows, add_rows
+from orthoframe.geometry._statistics import ClassStatistics, add_rows
 
 
 class GeometryMetric(Metric):

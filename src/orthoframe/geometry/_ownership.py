@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from orthoframe._rows import SMALLEST_NORM, feature_tensor, unit_rows
+from orthoframe._rows import SMALLEST_NORM, Rows, feature_tensor, unit_rows
 from orthoframe.geometry._classifiers import NearestCentre
-from orthoframe.geometry._statistics import Rows, not_finite, prepared
+from orthoframe.geometry._statistics import not_finite, prepared
 
 _OWNED = 0.9  # a dimension is called owned from this purity on; nothing else depends on it
 _DEAD = 1e-12  # a dimension with at most this fraction of the largest dimension's energy is dead
@@ -53,10 +53,16 @@ def ownership(means: Tensor) -> Ownership:
     largest, owners = energy.max(0)
     owners = owners.masked_fill(dead, -1)
     purity = (largest / total).masked_fill(dead, math.nan)
-    counts = int((purity >= _OWNED).sum()), int((purity < _OWNED).sum()), int(dead.sum())
     blocks = _block_members(owners, len(means))
-    inside = (energy * blocks.T).sum(1) / energy.sum(1)
-    return Ownership(owners, purity, *counts, blocks.sum(0).long(), inside)
+    return Ownership(
+        owners=owners,
+        purity=purity,
+        owned=int((purity >= _OWNED).sum()),
+        shared=int((purity < _OWNED).sum()),
+        dead=int(dead.sum()),
+        dimensions=blocks.sum(0).long(),
+        inside=(energy * blocks.T).sum(1) / energy.sum(1),
+    )
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import SMALLEST_NORM, feature_tensor, label_tensor, unit_rows
-
-Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
+from orthoframe._rows import SMALLEST_NORM, Rows, feature_tensor, label_tensor, unit_rows
 
 # Values of rows that are processed together: few enough that their float64 copies stay in the cache.
 CHUNK = 2**19
@@ -230,20 +228,6 @@ def class_distance_variance(means: Tensor, variances: Tensor) -> float:
         apart[a, b] = (means[a] - means[b]).square().sum(1)
     ratios = (variances + variances[:, None]) / (2 * apart)
     return float(ratios[torch.triu(torch.ones_like(ratios, dtype=torch.bool), 1)].mean())
-
-
-def classifier_distance(weights: Tensor, means: Tensor) -> float:
-    """NC3 (Papyan et al.): || W/|W| - M/|M| ||, Frobenius norms, M the class means less their unweighted mean.
-
-    It is 0 if the weights are a positive multiple of the centred means, 2 if a negative one, and NaN if one of them is
-    zero.
-
-    Examples:
-        >>> classifier_distance(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.eye(2))
-        0.0
-    """
-    centred = means - means.mean(0)
-    return float(torch.linalg.norm(weights / torch.linalg.norm(weights) - centred / torch.linalg.norm(centred)))
 
 
 def _squares(rows: Tensor) -> Tensor:
