@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import reference
 from orthoframe import BatchPlan, PlanSampler
 from orthoframe._rows import Labels
-from orthoframe.batches._draws import ClassDraws
+from orthoframe.batches._schemes import ClassDraws
 from orthoframe.errors import OptionError
 
 LABELS = st.lists(st.integers(0, 6), min_size=1, max_size=60)

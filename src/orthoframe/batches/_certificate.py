@@ -1,6 +1,5 @@
 """A proof, or a counterexample, that a list of batches leads to the orthogonal frame."""
 
-import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -279,12 +278,23 @@ def _certificate(
     if by_frame:
         result.hold_by_frame()
     pieces = result.components.pieces()
-    columns = (column.tolist() for column in (labels.counts, absent, pieces, as_stated))
     smallest = _smallest_components(labels, pieces, result.components.roots())
+    counts = labels.counts
+    reports = (
+        ClassReport(
+            name=name,
+            samples=int(counts[c]),
+            absent=int(absent[c]),
+            components=int(pieces[c]),
+            components_as_stated=int(as_stated[c]),
+            smallest=smallest[c],
+        )
+        for c, name in enumerate(labels.names)
+    )
     return Certificate(
         holds=bool(result.seen.all() if by_frame else (pieces <= 1).all() and result.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
-        classes=tuple(itertools.starmap(ClassReport, zip(labels.names, *columns, smallest, strict=True))),
+        classes=tuple(reports),
         num_batches=result.num_batches,
         memberships=result.memberships,
         single_class_batches=result.single_class_batches,

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from orthoframe._rows import Integers, Labels, Weights, positive_array
 from orthoframe.batches._certificate import Certificate, certify
-from orthoframe.batches._draws import ClassDraws, draw_rows
-from orthoframe.batches._schemes import bind, choose_examples, cut, spread
+from orthoframe.batches._schemes import ClassDraws, balanced, bind, choose_examples, draw_rows, rare_hub, spread
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count, check_number
 
@@ -162,16 +161,27 @@ class BatchPlan:
 
     def _cut(self, epoch: int) -> list[Integers]:
         """The batches of an epoch before binding."""
-
-        def order(random: np.random.Generator) -> Integers:
-            if self._row_chances is not None:
-                return draw_rows(self._row_chances, self._random(*_ROW_DRAWS, epoch))
-            if self._class_draws is not None:
-                return spread(self.labels, self._class_draws.rows(epoch), random)
-            return random.permutation(len(self.labels.classes))
-
+        if self.batch_size is None:
+            return [np.arange(len(self.labels.classes))]
         random = self._random(_PARTITION) if self.scheme == "partition" else self._random(_EPOCH, epoch)
-        return cut(self.labels, self.batch_size or 0, self.scheme, random, self.drop_last, order)
+        if self.scheme == "balanced":
+            return balanced(self.labels, self.batch_size, random)
+        rows = self._rows(epoch, random)
+        if self.scheme == "rare-hub":
+            batches = rare_hub(self.labels, self.batch_size, rows, random)
+        else:
+            batches = [rows[start : start + self.batch_size] for start in range(0, len(rows), self.batch_size)]
+        if self.drop_last and batches and len(batches[-1]) < self.batch_size:
+            batches.pop()
+        return batches
+
+    def _rows(self, epoch: int, random: np.random.Generator) -> Integers:
+        """The rows of an epoch in a random order."""
+        if self._row_chances is not None:
+            return draw_rows(self._row_chances, self._random(*_ROW_DRAWS, epoch))
+        if self._class_draws is not None:
+            return spread(self.labels, self._class_draws.rows(epoch), random)
+        return random.permutation(len(self.labels.classes))
 
     def __iter__(self) -> Iterator[Integers]:
         return iter(self.batches(0))

@@ -1,4 +1,4 @@
-"""One pass over batches: which samples they connect, and which classes they bring together."""
+"""One pass over batches, or over those of many runs: which samples they connect, which classes they bring together."""
 
 import hashlib
 from collections.abc import Iterable
@@ -114,8 +114,14 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
     effect on the loss.
     """
     samples, k = len(labels.classes), len(labels.names)
-    met, touched, shared = np.eye(k, dtype=bool), np.eye(k, dtype=bool), np.zeros(k, dtype=bool)
-    result = Scan(labels, Components(labels.classes, k), met, touched, np.zeros(samples, dtype=bool), shared)
+    result = Scan(
+        labels=labels,
+        components=Components(labels.classes, k),
+        met=np.eye(k, dtype=bool),
+        touched=np.eye(k, dtype=bool),
+        seen=np.zeros(samples, dtype=bool),
+        shared=np.zeros(k, dtype=bool),
+    )
     for chunk in chunks(batches, samples):
         _scan_chunk(result, chunk, views, single_class_acts)
     close(result.components, result.single.values())
@@ -216,3 +222,57 @@ def close_rows(components: Components, samples: Integers, batches: Integers) -> 
         acting = fires[batches]
         components.join(samples[acting], batches[acting], len(fires))
         samples, batches = samples[~acting], batches[~acting]
+
+
+class ParallelRuns:
+    """Scans of several runs side by side, over batches of the same sizes: a class of one run is a class of its own.
+
+    Args:
+        counts: `[k]`, samples of each class.
+        batch_size: Samples in a batch; the last one of an epoch may be short.
+        runs: Number of runs.
+
+    Attributes:
+        met: `[runs, k, k]`, classes that some batch pushes apart.
+        touched: `[runs, k, k]`, classes that share a batch.
+    """
+
+    def __init__(self, counts: Integers, batch_size: int, runs: int) -> None:
+        self._labels, self._k, self._runs = np.repeat(np.arange(len(counts)), counts), len(counts), runs
+        self._samples = len(self._labels)
+        self._batches = -(-self._samples // batch_size)  # in an epoch
+        run = np.arange(runs)[:, None]
+        self._places = (np.arange(self._samples) // batch_size + run * self._batches).ravel()  # the batch of each
+        classes = (self._labels + run * self._k).ravel()
+        self._components, self._as_stated = Components(classes, runs * self._k), Components(classes, runs * self._k)
+        self.met = np.broadcast_to(np.eye(self._k, dtype=bool), (runs, self._k, self._k)).copy()
+        self.touched = self.met.copy()
+        self._single: list[tuple[Integers, Integers]] = []  # batches of a single class: samples, and their batches
+
+    def add_epoch(self, order: Integers) -> None:
+        """One more epoch of every run, which takes its samples in the order `[runs, samples]`."""
+        samples = (order + np.arange(self._runs)[:, None] * self._samples).ravel()
+        groups = self._places * self._k + self._labels[order].ravel()  # the rows of one class in one batch
+        number = self._runs * self._batches * self._k
+        counts = np.bincount(groups, minlength=number)
+        by_batch = counts.reshape(-1, self._k)
+        mixed = ((by_batch > 0).sum(1) > 1)[self._places]
+        several = counts[groups] > 1
+        self._as_stated.join(samples[several], groups[several], number)
+        self._components.join(samples[several & mixed], groups[several & mixed], number)
+        single = ~mixed & (counts[groups] > 2)  # two rows are free
+        self._single.append((samples[single], self._places[single] + len(self._single) * self._runs * self._batches))
+        by_run = by_batch.reshape(self._runs, self._batches, self._k)
+        present, several_rows = ((by_run > least).astype(np.float32) for least in (0, 1))
+        pushed = np.matmul(several_rows.transpose(0, 2, 1), present) > 0
+        self.met |= pushed | pushed.transpose(0, 2, 1)
+        self.touched |= np.matmul(present.transpose(0, 2, 1), present) > 0
+
+    def connected(self) -> tuple[Flags, Flags]:
+        """`[runs, k]`, whether each class is connected after all epochs: exactly, and as stated in the paper."""
+        samples, batches = (np.concatenate(parts) for parts in zip(*self._single, strict=True))
+        close_rows(self._components, samples, batches)
+        exact, as_stated = (
+            each.pieces().reshape(self._runs, self._k) == 1 for each in (self._components, self._as_stated)
+        )
+        return exact, as_stated
