@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import SupConLoss, supcon_loss
-from orthoframe.losses import _general, _symmetric
+from orthoframe.losses import _symmetric, _terms
 
 DENOMINATORS = ("all", "sincere", "negatives", "class-average")
 
@@ -72,7 +72,7 @@ def test_equals_the_loops(case, reduction, singletons, tile):
 def test_the_general_way_equals_the_loops(case, reduction):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_symmetric, "is_symmetric", lambda *_: False)
-        patch.setattr(_general, "BLOCK", 16)
+        patch.setattr(_terms, "BLOCK", 16)
         agree(
             gradients(supcon_loss, *case, reduction=reduction),
             gradients(reference.supcon_loss, *case, reduction=reduction),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import loss_floor, supcon_loss
-from orthoframe.losses import _general, _symmetric
+from orthoframe.losses import _symmetric, _terms
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 
@@ -72,7 +72,7 @@ def test_loss_and_gradient_are_finite(labels, key_labels, temperature, dtype, de
     # Small tiles and blocks, none of them kept, as large batches have them.
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_symmetric, "TILE", tile)
-        patch.setattr(_general, "BLOCK", tile * total)
+        patch.setattr(_terms, "BLOCK", tile * total)
         patch.setattr(_symmetric, "KEEP_BYTES", 0 if tile == 2 else _symmetric.KEEP_BYTES)
         for options in ({"reduction": "mean"}, {"reduction": "none"}):
             options |= {"temperature": temperature, "denominator": denominator}

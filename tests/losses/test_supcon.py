@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import supcon_loss
-from orthoframe.losses import _general, _symmetric
+from orthoframe.losses import _symmetric, _terms
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 MULTISETS = [
@@ -181,7 +181,7 @@ def test_blocks_change_nothing(denominator, block, monkeypatch):
     features, labels = draw(30), torch.arange(30) % 4
     expected = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
     monkeypatch.setattr(_symmetric, "is_symmetric", lambda *_: False)
-    monkeypatch.setattr(_general, "BLOCK", block)
+    monkeypatch.setattr(_terms, "BLOCK", block)
     value, (gradient,) = value_and_gradient(lambda: supcon_loss(features, labels, denominator=denominator), features)
     assert torch.allclose(value, expected[0], rtol=1e-12)
     assert torch.allclose(gradient, expected[1][0], rtol=1e-11, atol=1e-13)

@@ -6,7 +6,7 @@ one that refuses singletons has to.
 """
 
 import inspect
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -152,7 +152,19 @@ class _SupConTerms(torch.autograd.Function):
         return _one_by_one(_SupConTerms, info, dims, (*inputs, _with_keys(spec, inputs[0])))
 
 
-class _SupConGradients(torch.autograd.Function):
+class _Gradients(torch.autograd.Function):
+    """A base of functions that return gradients of the loss, which cannot be differentiated again."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("the supervised contrastive loss has no second derivative")
+
+
+class _SupConGradients(_Gradients):
     """Gradients of rows and temperatures (empty if those are no tensor), given the gradient of the terms."""
 
     @staticmethod
@@ -172,20 +184,12 @@ class _SupConGradients(torch.autograd.Function):
         return row_gradient, _or_empty(temperature_gradient, grad)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        _refuse_second_derivative()
-
-    @staticmethod
     def vmap(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         return _one_by_one(_SupConGradients, info, dims, arguments)
 
 
-class _Constant(torch.autograd.Function):
-    """Gradients as they are, which cannot be differentiated again."""
+class _Constant(_Gradients):
+    """Gradients as they are."""
 
     generate_vmap_rule = True
 
@@ -195,24 +199,12 @@ class _Constant(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         return row_gradient.clone(), temperature_gradient.clone()
 
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        pass
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        _refuse_second_derivative()
-
 
 # torch asks for the signature at every call, to bind the arguments; binding them to their names takes longer than many
 # an operation of a small batch.
 _functions: tuple[Any, ...] = (_SupConTotal, _SupConTerms, _SupConGradients)
 for _function in _functions:
     _function.forward.__signature__ = inspect.signature(lambda *arguments: None)
-
-
-def _refuse_second_derivative() -> NoReturn:
-    raise RuntimeError("the supervised contrastive loss has no second derivative")
 
 
 def _needs_gradient(tensor: Tensor | None) -> bool:

@@ -8,10 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Weights, feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import Rows, Weights, feature_tensor, label_tensor, unit_rows
 from orthoframe.options import check_temperature
 
-Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]
 RowLabels = Tensor | NDArray[Any] | Sequence[int]
 
 HALF = (torch.float16, torch.bfloat16)
@@ -61,26 +60,36 @@ class CheckedBatch(NamedTuple):
 
     features: Tensor
     labels: Tensor
-    keys: Tensor | None
-    key_labels: Tensor | None
     temperature: float | Tensor
+    keys: Tensor | None = None
+    key_labels: Tensor | None = None
     class_weights: Tensor | None = None
     anchor_weights: Tensor | None = None
 
     def spec(self, denominator: str, margin: float, compare: str, normalize: bool) -> LossSpec:
         """Which loss is computed."""
-        temperature = None if isinstance(self.temperature, Tensor) else float(self.temperature)
-        key_gradient = self.keys is not None and self.keys.requires_grad
-        return LossSpec(temperature, denominator, margin, compare, normalize, key_gradient)
+        return LossSpec(
+            temperature=None if isinstance(self.temperature, Tensor) else float(self.temperature),
+            denominator=denominator,
+            margin=margin,
+            compare=compare,
+            normalize=normalize,
+            key_gradient=self.keys is not None and self.keys.requires_grad,
+        )
 
     def inputs(self) -> LossInputs:
         """The tensors of the loss, in the dtype in which it is computed."""
         rows, labels = self.features, self.labels
         if self.keys is not None and self.key_labels is not None:
             rows, labels = join_rows(rows, labels, self.keys, self.key_labels)
-        rows = rows.float() if rows.dtype in HALF else rows
-        temperatures = self.temperature if isinstance(self.temperature, Tensor) else None
-        return LossInputs(rows, temperatures, labels, self.class_weights, self.anchor_weights, len(self.features))
+        return LossInputs(
+            rows=rows.float() if rows.dtype in HALF else rows,
+            temperatures=self.temperature if isinstance(self.temperature, Tensor) else None,
+            labels=labels,
+            class_weights=self.class_weights,
+            anchor_weights=self.anchor_weights,
+            num_anchors=len(self.features),
+        )
 
 
 def join_rows(rows: Tensor, labels: Tensor, more: Tensor, more_labels: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,7 +112,7 @@ def checked_batch(
     if keys is None and key_labels is None:
         if compare == "keys":
             raise ValueError('compare="keys" compares with keys alone; give keys and key_labels')
-        return CheckedBatch(rows, row_labels, None, None, temperature)
+        return CheckedBatch(rows, row_labels, temperature)
     if keys is None or key_labels is None:
         present, absent = ("key_labels", "keys") if keys is None else ("keys", "key_labels")
         raise ValueError(f"{present} was given without {absent}; give both or neither")
@@ -114,7 +123,7 @@ def checked_batch(
         raise ValueError(f"keys have dimension {keys.shape[1]} and features {rows.shape[1]}; they must agree")
     if keys.device != rows.device:
         raise ValueError(f"keys are on {keys.device} and features on {rows.device}; move the keys")
-    return CheckedBatch(rows, row_labels, keys, key_labels, temperature)
+    return CheckedBatch(rows, row_labels, temperature, keys=keys, key_labels=key_labels)
 
 
 def checked_rows(values: Rows, row_labels: RowLabels, name: str, label_name: str) -> tuple[Tensor, Tensor]:

@@ -23,13 +23,13 @@ _UNSAFE = (torch.Tag.cudagraph_unsafe,)
 class Header(NamedTuple):
     """What each process says of its batch before any rows are sent."""
 
-    rows: int
-    dim: int
-    dtype: int  # index into _DTYPES
-    learns: int  # whether a gradient will come back through the rows
-    options: int  # a checksum of the options of the loss
-    refused: int  # whether the process refuses its own batch
-    total: int  # the bits of the sum of all rows and labels, by which replicas are found
+    rows: int = 0
+    dim: int = 0
+    dtype: int = 0  # index into _DTYPES
+    learns: int = 0  # whether a gradient will come back through the rows
+    options: int = 0  # a checksum of the options of the loss
+    refused: int = 0  # whether the process refuses its own batch
+    total: int = 0  # the bits of the sum of all rows and labels, by which replicas are found
 
 
 def exchange_headers(features: Tensor, labels: Tensor, numbers: list[float], words: str, group: Group) -> Tensor:
@@ -47,8 +47,14 @@ def exchange_headers(features: Tensor, labels: Tensor, numbers: list[float], wor
 def _exchange(features: Tensor, labels: Tensor, learns: bool, numbers: list[float], words: str, group: str) -> Tensor:
     checksum = zlib.crc32(repr((numbers, words)).encode())
     total = (features.sum(dtype=torch.float64) + labels.sum()).nan_to_num(0.0, 0.0, 0.0)
-    mine = Header(len(features), features.shape[1], _DTYPES.index(features.dtype), int(learns), checksum, 0, 0)
-    sent = torch.tensor(mine, device=features.device)
+    header = Header(
+        rows=len(features),
+        dim=features.shape[1],
+        dtype=_DTYPES.index(features.dtype),
+        learns=int(learns),
+        options=checksum,
+    )
+    sent = torch.tensor(header, device=features.device)
     sent[-1:] = total.view(torch.int64)
     gathered = torch.stack(_all_gather(sent, _group(group))).cpu()  # the one transfer of a step
     headers = [Header(*header) for header in gathered.tolist()]
@@ -70,7 +76,7 @@ def refuse_batch(features: Any, group: Group) -> None:
     # A refused batch may not be a tensor at all, and NCCL takes only tensors of its own device.
     usual = "cuda" if dist.get_backend(group) == "nccl" else "cpu"
     device = features.device if isinstance(features, Tensor) else torch.device(usual)
-    _all_gather(torch.tensor(Header(0, 0, 0, 0, 0, refused=1, total=0), device=device), group)
+    _all_gather(torch.tensor(Header(refused=1), device=device), group)
 
 
 def gather_others(features: Tensor, labels: Tensor, headers: Tensor, group: Group) -> tuple[Tensor, Tensor]:
@@ -102,14 +108,14 @@ def _(features: Tensor, labels: Tensor, headers: Tensor, group: str) -> tuple[Te
 def _return_gradients(grad: Tensor, headers: Tensor, rows: int, group: str) -> Tensor:
     """Each gradient to the owner of its row: `[rows, dim]`, sums over the other processes."""
     among, sizes = _group(group), headers[:, 0].tolist()
-    own_rank, sent = dist.get_rank(among), grad.new_zeros(len(sizes), max(sizes), grad.shape[1])
+    this_rank, sent = dist.get_rank(among), grad.new_zeros(len(sizes), max(sizes), grad.shape[1])
     start = 0
     for rank, size in enumerate(sizes):
-        if rank != own_rank:
+        if rank != this_rank:
             sent[rank, :size] = grad[start : start + size]
             start += size
     dist.all_reduce(sent, group=among)  # older versions of gloo have no reduce-scatter
-    return sent[own_rank, :rows].clone()
+    return sent[this_rank, :rows].clone()
 
 
 _return_gradients_operator = torch.library.custom_op(

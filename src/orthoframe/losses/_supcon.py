@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from orthoframe._processes import rank_and_world_size
-from orthoframe._rows import Weights
+from orthoframe._rows import Rows, Weights
 from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import (
     HALF,
@@ -15,7 +15,6 @@ from orthoframe.losses._batch import (
     LossInputs,
     LossSpec,
     RowLabels,
-    Rows,
     checked_batch,
     checked_weights,
     join_rows,

@@ -2,7 +2,8 @@
 
 `l_i = a_i (log D_i - mean over positives of (s_ij - m)/tau)`. The positives need no matrix: their similarities to row i
 add up to `h_i . (S_c - h_i)`, where S_c is the sum of the rows of its class. The denominators D_i come from
-`_symmetric` or, where that cannot be used, from `_general`.
+`_symmetric`, or are computed here, in blocks: slower, but right at tiny temperatures, for one temperature per anchor,
+for rows that are not unit, and without reading any value.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -11,16 +12,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from orthoframe.losses import _general, _symmetric
+from orthoframe.losses import _symmetric
 from orthoframe.losses._batch import Batch, LossInputs, LossSpec, class_sums, first
+
+# Elements of a block, some anchors x all columns: 8 MiB of float32. On a GPU each operation costs a launch, and pieces
+# of 64 MiB are little of its memory; a guess, not measured.
+BLOCK, _GPU_BLOCK = 2**21, 2**24
 
 
 class Denominators(NamedTuple):
     """What the backward pass needs of the denominators."""
 
-    sums: Tensor  # of `_symmetric`, or logarithms of `_general`
+    sums: Tensor  # of `_symmetric`, or logarithms of those in blocks
     tiles: list[Tensor]  # kept from the forward pass
-    grid: _symmetric.Grid | None  # None: `_general` computed them
+    grid: _symmetric.Grid | None  # None: they were computed in blocks
 
 
 def forward_terms(inputs: LossInputs, spec: LossSpec, keep_bytes: int) -> tuple[Tensor, Batch, Denominators]:
@@ -33,7 +38,7 @@ def forward_terms(inputs: LossInputs, spec: LossSpec, keep_bytes: int) -> tuple[
         if grid is not None:
             logs, sums, tiles = _symmetric.forward(grid, keep_bytes)
         else:
-            logs, sums = _general.forward(batch, spec, _inverse_temperatures(inputs, spec, batch))
+            logs, sums = _denominators_in_blocks(batch, spec, _inverse_temperatures(inputs, spec, batch))
         attraction = _attraction(batch)
         if spec.temperature is not None:
             values = logs.addcdiv_(attraction, batch.positives, value=-1.0 / spec.temperature)
@@ -82,7 +87,7 @@ def term_gradients(
         if grid is not None:
             _symmetric.backward(gradient, grid, weights, denominators.sums, denominators.tiles)
         elif scales is not None:
-            scale_gradient = _general.backward(gradient, batch, spec, weights, scales, denominators.sums)
+            scale_gradient = _denominator_gradient_in_blocks(gradient, batch, spec, weights, scales, denominators.sums)
         temperature_gradient = None
         if spec.temperature is None and scale_gradient is not None and scales is not None:
             assert inputs.temperatures is not None
@@ -130,6 +135,95 @@ def anchor_shares(inputs: LossInputs, missing: Tensor, skip: bool, like: Tensor)
 def positive_count(count: Tensor) -> Tensor:
     """A sum of weights by which a mean can be divided, also without anchors, whose terms add up to 0."""
     return count.clamp(min=torch.finfo(count.dtype).tiny)
+
+
+def _denominators_in_blocks(batch: Batch, spec: LossSpec, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-denominators of the anchors (for `sincere` the mean over positives), and log-sums for their gradient.
+
+    Blocks of some anchors by all columns, with maxima subtracted: each pair of anchors is computed twice, and positives
+    are selected by masks. `scales` are the inverse temperatures `[anchors]`.
+    """
+    # Filled in place: small results that stay between large ones that go would keep the memory of all of them.
+    logs, sums = (batch.rows.new_empty(batch.num_anchors) for _ in range(2))
+    for part in _parts(batch):
+        logits, positives = _logits(batch, part, spec, scales)
+        plain = logits.clone() if spec.denominator == "sincere" else logits
+        sums[part] = (logits.masked_fill_(positives, -torch.inf) if _sums_negatives(spec) else logits).logsumexp(1)
+        if spec.denominator == "sincere":
+            each = torch.where(positives, torch.logaddexp(plain, sums[part, None]), 0.0)
+            logs[part] = each.sum(1) / batch.positives[part]
+        else:
+            logs[part] = sums[part]
+    return logs, sums.repeat(2, 1) if spec.denominator == "sincere" else sums  # the shape that `_symmetric` has
+
+
+def _denominator_gradient_in_blocks(
+    gradient: Tensor, batch: Batch, spec: LossSpec, weights: Tensor, scales: Tensor, log_sums: Tensor
+) -> Tensor:
+    """Add the gradient of sum_i w_i log D_i to that of the rows; returns that of the scales `[anchors]`."""
+    columns = batch.rows[batch.first_column :]
+    reach = batch.rows.shape[0] if spec.key_gradient else batch.num_anchors
+    targets = gradient[batch.first_column : reach]
+    scale_gradient = scales.new_empty(scales.shape)
+    if spec.denominator == "sincere":
+        log_sums = log_sums[0]
+    for part in _parts(batch):
+        logits, positives = _logits(batch, part, spec, scales)
+        sums = log_sums[part, None]
+        # An empty denominator pulls nothing: exp(-inf - inf) is 0, where exp(-inf + inf) would be NaN.
+        finite = torch.where(torch.isneginf(sums), torch.inf, sums)
+        if spec.denominator == "sincere":
+            count = batch.positives[part, None]
+            near = torch.where(positives, torch.sigmoid(logits - sums), 0.0) / count
+            # Not 1 - near.sum(): near the optimum that difference is all rounding.
+            rest = torch.where(positives, torch.sigmoid(sums - logits), 0.0).sum(1, keepdim=True) / count
+        if _sums_negatives(spec):
+            logits.masked_fill_(positives, -torch.inf)
+        pull = logits.sub_(finite).exp_()
+        if spec.denominator == "sincere":
+            pull.mul_(rest).add_(near)
+        pull *= weights[part, None]
+        pulled = torch.mm(pull, columns)
+        scale_gradient[part] = torch.linalg.vecdot(batch.rows[part], pulled)
+        if spec.margin:
+            scale_gradient[part] -= spec.margin * torch.where(positives, pull, 0.0).sum(1)
+        gradient[part].addcmul_(pulled, scales[part, None])
+        pull *= scales[part, None]
+        targets.addmm_(pull[:, : targets.shape[0]].T, batch.rows[part])
+    return scale_gradient
+
+
+def _sums_negatives(spec: LossSpec) -> bool:
+    """Whether the sum leaves out the class of the anchor."""
+    return spec.denominator in ("negatives", "sincere")
+
+
+def _parts(batch: Batch) -> list[slice]:
+    """The anchors of each block."""
+    columns = batch.rows.shape[0] - batch.first_column
+    elements = BLOCK if batch.rows.device.type == "cpu" else _GPU_BLOCK
+    height, anchors = max(1, elements // max(1, columns)), batch.num_anchors
+    return [slice(i, min(i + height, anchors)) for i in range(0, anchors, height)]
+
+
+def _logits(batch: Batch, part: slice, spec: LossSpec, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """`(s_il - m)/tau` plus the logarithm of the column's weight, -inf where i = l, and the mask of positives."""
+    start = batch.first_column
+    logits = torch.mm(batch.rows[part] * scales[part, None], batch.rows[start:].T)
+    positives = batch.classes[part, None] == batch.classes[None, start:]
+    if start == 0:
+        logits.diagonal(part.start).fill_(-torch.inf)
+        positives.diagonal(part.start).fill_(False)
+    if batch.weights is not None:
+        logits += batch.weights[start:].log()
+    shift = scales[part] * -spec.margin if spec.margin else None
+    factors = None if _sums_negatives(spec) else batch.positive_factors(spec)
+    if factors is not None:
+        logs = factors.log().index_select(0, batch.classes[part])
+        shift = logs if shift is None else shift + logs
+    if shift is not None:
+        logits += torch.where(positives, shift[:, None], 0.0)
+    return logits, positives
 
 
 def _symmetric_grid(batch: Batch, spec: LossSpec) -> _symmetric.Grid | None:

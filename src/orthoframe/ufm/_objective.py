@@ -52,9 +52,9 @@ class FreeLoss:
 
     @property
     def contrastive(self) -> dict[str, Any]:
-        """Options of the contrastive loss that are not its defaults."""
+        """Options of the contrastive loss."""
         names = ("temperature", "denominator", "margin", "class_weights", "anchor_weights")
-        return {name: getattr(self, name) for name in names if _is_set(getattr(self, name))}
+        return {name: getattr(self, name) for name in names}
 
 
 class FreeObjective:
@@ -172,7 +172,8 @@ class FreeObjective:
             return None
         present, counts = torch.unique(self.labels[self.batches[0]], return_counts=True)
         options = self.terms.contrastive
-        options |= {name: options[name][present] for name in ("class_weights", "anchor_weights") if name in options}
+        weights = {name: options[name] for name in ("class_weights", "anchor_weights") if options[name] is not None}
+        options |= {name: values[present] for name, values in weights.items()}
         try:
             gram = predict_gram(counts, **options)
         except RuntimeError:  # too many different counts
@@ -201,7 +202,3 @@ def _checked_prototypes(prototypes: Tensor | Sequence[Sequence[float]], num_clas
     if not torch.allclose(torch.linalg.vector_norm(rows, dim=1), torch.ones(num_classes, dtype=torch.float64)):
         raise ValueError("prototypes must have unit norm; use torch.eye(classes, dim)")
     return torch.nn.functional.normalize(rows, dim=1)  # in float32 they are unit to seven digits only
-
-
-def _is_set(value: object) -> bool:
-    return isinstance(value, Tensor) or value not in (None, 0.0)
