@@ -11,7 +11,10 @@ from torch import Tensor
 
 Integers = NDArray[Any]  # of any integer dtype
 Rows = Tensor | NDArray[Any] | Sequence[Sequence[float]]  # [rows, dim]
-Weights = Tensor | NDArray[Any] | Sequence[float]  # one number per class
+RowLabels = Tensor | NDArray[Any] | Sequence[int]  # [rows]
+AnyLabels = Tensor | NDArray[Any] | Sequence[Any]  # [rows], integers or strings
+Counts = Tensor | NDArray[Any] | Sequence[int]  # rows of each class
+Weights = Tensor | NDArray[Any] | Sequence[float]  # one number per class or row
 
 SMALLEST_NORM = 1e-12
 """A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
@@ -53,7 +56,7 @@ class Labels:
     names: tuple[Any, ...]  # [k], integers or strings, sorted
 
     @classmethod
-    def of(cls, labels: "Sequence[Any] | NDArray[Any] | Tensor | Labels") -> "Labels":
+    def of(cls, labels: "AnyLabels | Labels") -> "Labels":
         """Number any integer or string labels, unless they are numbered; others are refused as by `label_array`.
 
         Examples:
@@ -83,7 +86,7 @@ class Labels:
         return class_members(self.classes, len(self.names))
 
 
-def label_array(labels: Sequence[Any] | NDArray[Any] | Tensor, name: str = "labels") -> NDArray[Any]:
+def label_array(labels: AnyLabels, name: str = "labels") -> NDArray[Any]:
     """Labels as a one-dimensional array of integers or strings, whatever they came as.
 
     Raises:
@@ -98,7 +101,7 @@ def label_array(labels: Sequence[Any] | NDArray[Any] | Tensor, name: str = "labe
     return array
 
 
-def label_tensor(labels: Sequence[Any] | NDArray[Any] | Tensor, device: torch.device, name: str = "labels") -> Tensor:
+def label_tensor(labels: AnyLabels, device: torch.device, name: str = "labels") -> Tensor:
     """Integer labels as int64 on a device, whatever they came as.
 
     Raises:
@@ -142,7 +145,7 @@ def feature_tensor(features: Tensor | NDArray[Any] | Sequence[Any], name: str = 
     return torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
 
 
-def count_array(counts: Sequence[int] | NDArray[Any] | Tensor, name: str = "class_counts") -> Integers:
+def count_array(counts: Counts, name: str = "class_counts") -> Integers:
     """Counts, one per class, as int64.
 
     Raises:

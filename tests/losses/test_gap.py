@@ -89,7 +89,6 @@ def test_labels_may_be_written_over_after_they_were_added():
 def test_nothing_is_read_from_a_device_before_it_must_be(monkeypatch):
     """Labels and losses stay where they are until `read`, which takes all losses at once."""
     read = []
-    monkeypatch.setattr(_gap, "_is_remote", lambda labels: isinstance(labels, torch.Tensor))
     to_list = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda tensor: read.append("losses") or to_list(tensor))
     count = _gap.classes_of_labels
@@ -217,9 +216,8 @@ def test_a_compiled_module_is_followed_too():
     assert GapMeter(loss).bounds([0, 0, 1]) == GapMeter(SupConLoss(0.5)).bounds([0, 0, 1])
 
 
-def test_options_may_change_in_place_after_a_batch(monkeypatch):
-    """Those on a device are read as late as its losses and labels."""
-    monkeypatch.setattr(_gap, "_is_remote", lambda value: isinstance(value, torch.Tensor))
+def test_options_may_change_in_place_after_a_batch():
+    """They are read as late as its losses and labels."""
     weights = torch.tensor([1.0, 2.0])
     meter = GapMeter(SupConLoss(class_weights=weights))
     meter.add(1.0, [0, 0, 1])

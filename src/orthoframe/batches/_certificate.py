@@ -1,7 +1,7 @@
 """A proof, or a counterexample, that a list of batches leads to the orthogonal frame."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe._files import json_ready
-from orthoframe._rows import Integers, Labels
+from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.batches._lists import index_lists
 from orthoframe.batches._repair import additions_to_connect
 from orthoframe.batches._scan import Scan, scan
@@ -208,7 +208,7 @@ class Certificate:
 
 
 def certify(
-    labels: Sequence[Any] | NDArray[Any] | Labels,
+    labels: AnyLabels | Labels,
     batches: Iterable[Any],
     *,
     views: int | None = None,

@@ -1,7 +1,6 @@
 """The probability that epochs of reshuffling certify: estimated without drawing a batch, or simulated."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from orthoframe._rows import Integers, count_array
+from orthoframe._rows import Counts, Integers, count_array
 from orthoframe.batches._scan import ParallelRuns
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import check_count, check_number
@@ -46,9 +45,7 @@ class Coverage:
     unmet: Floats
 
 
-def coverage(
-    class_counts: Sequence[int] | Integers, batch_size: int, epochs: int, *, simulations: int = 0, seed: int = 0
-) -> Coverage:
+def coverage(class_counts: Counts, batch_size: int, epochs: int, *, simulations: int = 0, seed: int = 0) -> Coverage:
     r"""Probability that epochs of reshuffling, without binding, certify.
 
     The estimate counts what can be missing. A class of n samples is disconnected if it splits into two parts that never
@@ -114,7 +111,7 @@ def coverage(
 
 
 def epochs_to_certify(
-    class_counts: Sequence[int] | Integers, batch_size: int, confidence: float = 0.99, *, as_stated: bool = False
+    class_counts: Counts, batch_size: int, confidence: float = 0.99, *, as_stated: bool = False
 ) -> int:
     """Number of epochs of reshuffling, without binding, that certify with a given probability, as `coverage` estimates.
 
@@ -154,7 +151,7 @@ def epochs_to_certify(
     return last
 
 
-def _checked(class_counts: Sequence[int] | Integers) -> Integers:
+def _checked(class_counts: Counts) -> Integers:
     counts = count_array(class_counts)
     if not len(counts) or counts.min() < 1:
         raise ValueError("class_counts must be a list of positive integers")

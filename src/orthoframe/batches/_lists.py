@@ -3,17 +3,16 @@
 import codecs
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from orthoframe._files import reading
-from orthoframe._rows import Integers, Labels
+from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
@@ -161,7 +160,7 @@ def _check_range(samples: Integers, numbers: Integers, num_samples: int) -> None
         )
 
 
-def meeting_counts(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any]) -> Integers:
+def meeting_counts(labels: AnyLabels, batches: Iterable[Any]) -> Integers:
     """Count the batches that each pair of classes shares.
 
     Args:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._rows import Integers, Labels, Weights, positive_array
+from orthoframe._rows import AnyLabels, Integers, Labels, Weights, positive_array
 from orthoframe.batches._certificate import Certificate, certify
 from orthoframe.batches._schemes import ClassDraws, balanced, bind, choose_examples, draw_rows, rare_hub, spread
 from orthoframe.errors import Option, OptionError
@@ -65,7 +65,7 @@ class BatchPlan:
 
     def __init__(
         self,
-        labels: Sequence[Any] | NDArray[Any] | Labels,
+        labels: AnyLabels | Labels,
         batch_size: int | None,
         *,
         scheme: Scheme = "reshuffle",

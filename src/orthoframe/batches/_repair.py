@@ -1,16 +1,15 @@
 """Few samples to add to batches so that the orthogonal frame becomes their only optimum."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import block_array, csr_array
 from scipy.sparse.csgraph import connected_components
 
-from orthoframe._rows import Integers, Labels
+from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.batches._lists import end_to_end, index_lists
 from orthoframe.batches._scan import Components, Flags, Scan, SingleClass, close, scan
 from orthoframe.options import check_count
@@ -19,7 +18,7 @@ from orthoframe.options import check_count
 _CANDIDATES = 256
 
 
-def repair(labels: Sequence[Any] | NDArray[Any], batches: Iterable[Any], *, views: int = 1) -> list[Integers]:
+def repair(labels: AnyLabels, batches: Iterable[Any], *, views: int = 1) -> list[Integers]:
     """Add samples to batches until `certify` holds, for the denominators `all` and `class-average`.
 
     First each class is connected: each batch of a single class that would not collapse gets a sample of another class,

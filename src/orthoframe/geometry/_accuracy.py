@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import label_tensor
+from orthoframe._rows import Counts, RowLabels, label_tensor
 
 _MOST_CONFUSIONS = 1000  # that are kept: all of them up to 32 classes
 
@@ -49,9 +49,9 @@ class Accuracy:
 
 def accuracy_of(
     scores: Tensor | NDArray[Any],
-    labels: Tensor | NDArray[Any] | Sequence[int],
+    labels: RowLabels,
     names: Sequence[int | str],
-    class_counts: Tensor | NDArray[Any] | Sequence[int] | None = None,
+    class_counts: Counts | None = None,
 ) -> Accuracy:
     """Compare scores, or the classes that were predicted, with the labels.
 
@@ -76,7 +76,7 @@ def accuracy_of(
 
 def class_sums(
     scores_or_classes: Tensor | NDArray[Any],
-    true_classes: Tensor | NDArray[Any] | Sequence[int],
+    true_classes: RowLabels,
     num_classes: int,
     weights: Tensor | None = None,
 ) -> Tensor:
@@ -94,7 +94,7 @@ def class_sums(
     return values.new_zeros(3, num_classes).index_add_(1, labels, values)
 
 
-def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Any = None) -> Accuracy:
+def accuracy_from(sums: Tensor, names: Sequence[int | str], class_counts: Counts | None = None) -> Accuracy:
     """`accuracy_of`, from its `class_sums`."""
     rows, hits, margins = sums.cpu()
     sizes = rows if class_counts is None else torch.as_tensor(class_counts).cpu()
@@ -143,9 +143,7 @@ class Confusion:
     cells: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(
-        cls, scores: Tensor | NDArray[Any], labels: Tensor | NDArray[Any] | Sequence[int], names: Sequence[int | str]
-    ) -> "Confusion":
+    def of(cls, scores: Tensor | NDArray[Any], labels: RowLabels, names: Sequence[int | str]) -> "Confusion":
         """Count the rows of each pair of true and predicted class.
 
         Args:

@@ -1,7 +1,6 @@
 """Classifiers of features by the nearest class centre or a linear layer: their scores, adjusted and as confidences."""
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Rows, Weights, feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, label_tensor, unit_rows
 from orthoframe.geometry._statistics import prepared
 from orthoframe.options import TEMPERATURE, check_number
 
@@ -71,9 +70,7 @@ class NearestCentre:
             raise ValueError(f"adjust is {self.adjust}, and there are no shares to adjust for; give the class sizes")
 
     @classmethod
-    def fitted(
-        cls, centres: Rows, shares: Weights, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]
-    ) -> "NearestCentre":
+    def fitted(cls, centres: Rows, shares: Weights, features: Rows, labels: RowLabels) -> "NearestCentre":
         """Fit `adjust` and the temperature to rows that were not trained on.
 
         First lambda, by a cross-entropy in which all classes count the same (`fit_adjustment`); then the temperature

@@ -1,7 +1,7 @@
 """Measure features in memory, or features that come in parts."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Labels, Rows, feature_tensor, label_array, label_tensor
+from orthoframe._rows import AnyLabels, Labels, Rows, Weights, feature_tensor, label_array, label_tensor
 from orthoframe.errors import brief
 from orthoframe.geometry._accuracy import accuracy_from, class_sums
 from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre
@@ -32,12 +32,12 @@ WIDE = 4096
 
 def measure(
     features: Rows,
-    labels: Tensor | NDArray[Any] | Sequence[Any],
+    labels: AnyLabels,
     *,
     num_classes: int | None = None,
-    weights: Tensor | NDArray[Any] | Sequence[float] | None = None,
+    weights: Weights | None = None,
     classifier: Rows | None = None,
-    bias: Tensor | NDArray[Any] | Sequence[float] | None = None,
+    bias: Weights | None = None,
     normalize: bool = True,
 ) -> Geometry:
     """Measure how the features of classes are arranged.

@@ -1,16 +1,14 @@
 """The geometry as a torchmetrics metric."""
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torchmetrics import Metric
 
-from orthoframe._rows import Rows, feature_tensor
+from orthoframe._rows import RowLabels, Rows, feature_tensor
 from orthoframe.geometry._geometry import MEASURES, Geometry, geometry_of
 from orthoframe.geometry._statistics import ClassStatistics, add_rows
 
@@ -46,7 +44,7 @@ class GeometryMetric(Metric):
         merge = partial(_merged, num_classes=num_classes, dim=dim)
         self.add_state("moments", _packed(ClassStatistics(num_classes, dim)), dist_reduce_fx=merge)
 
-    def update(self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int]) -> None:
+    def update(self, features: Rows, labels: RowLabels) -> None:
         """Add rows `[rows, dim]` with their labels `[rows]`: tensors, arrays or lists."""
         statistics = _unpacked(self.moments, self.num_classes, self.dim)
         add_rows(statistics, feature_tensor(features), labels, self.normalize)

@@ -1,14 +1,12 @@
 """Counts, means and spread of every class in one pass over the features, and how collapsed they are."""
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import SMALLEST_NORM, Rows, feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import SMALLEST_NORM, RowLabels, Rows, feature_tensor, label_tensor, unit_rows
 
 # Values of rows that are processed together: few enough that their float64 copies stay in the cache.
 CHUNK = 2**19
@@ -56,9 +54,7 @@ class ClassStatistics:
         self.within = torch.zeros(dim, dim, dtype=torch.float64) if scatter else None
         self.dead_rows = 0
 
-    def update(
-        self, features: Rows, labels: Tensor | NDArray[Any] | Sequence[int], weights: Tensor | None = None
-    ) -> None:
+    def update(self, features: Rows, labels: RowLabels, weights: Tensor | None = None) -> None:
         """Add rows `[rows, dim]` of any floating dtype with their labels `[rows]`, from 0 to num_classes - 1.
 
         They may be tensors, arrays or lists. The first rows decide on which device the moments are. A row with a weight

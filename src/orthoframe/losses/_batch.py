@@ -1,17 +1,13 @@
 """One batch: checked as the user gives it, joined for autograd, and numbered for the kernels."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Rows, Weights, feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, label_tensor, unit_rows
 from orthoframe.options import check_temperature
-
-RowLabels = Tensor | NDArray[Any] | Sequence[int]
 
 HALF = (torch.float16, torch.bfloat16)
 _LIGHTEST, _HEAVIEST = 1e-6, 1e6  # class weights and anchor weights

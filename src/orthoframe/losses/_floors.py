@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from orthoframe._rows import (
+    AnyLabels,
+    Counts,
     Integers,
     Labels,
     Weights,
@@ -33,8 +35,6 @@ from orthoframe.options import (
     check_temperature,
 )
 
-AnyLabels = Tensor | NDArray[Any] | Sequence[Any]
-Counts = Tensor | NDArray[Any] | Sequence[int]
 Arguments = ParamSpec("Arguments")
 
 # `_lead` below is how far the cosine to positives is above the cosine to negatives: 1 at the frame, 0 at a collapse.

@@ -9,9 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._processes import rank_and_world_size
-from orthoframe._rows import Rows, Weights, feature_tensor, positive_array, unit_rows
+from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, positive_array, unit_rows
 from orthoframe.errors import Option, OptionError
-from orthoframe.losses._batch import RowLabels, checked_rows, checked_temperature
+from orthoframe.losses._batch import checked_rows, checked_temperature
 from orthoframe.losses._distributed import sum_over_processes
 from orthoframe.losses._floors import check_frame_labels
 from orthoframe.losses._supcon import SupConLoss

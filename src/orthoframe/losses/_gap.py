@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orthoframe._rows import AnyLabels
 from orthoframe.losses._floors import (
-    AnyLabels,
     classes_of_labels,
     collapsed_loss,
     frame_collapsed,
@@ -83,11 +83,6 @@ class LossOptions:
             raise TypeError(f"the floor is known for SupConLoss and FrameLoss, not for {type(loss).__name__}")
         return cls({name: _copied(getattr(loss, name)) for name in _CONTRASTIVE})
 
-    @property
-    def is_remote(self) -> bool:
-        """Whether reading an option would wait for a device."""
-        return any(map(_is_remote, [*self.contrastive.values(), *(self.frame or {}).values()]))
-
     def cpu(self) -> "LossOptions":
         """The same, off the device."""
         frame = None if self.frame is None else _on_cpu(self.frame)
@@ -105,7 +100,7 @@ class LossOptions:
 class GapMeter:
     """Mean loss of the batches of an epoch, beside the mean of their floors.
 
-    `add` never waits for a GPU: losses and labels stay on their device until they are read.
+    `add` never waits for a GPU: losses, labels and options stay on their device until they are read.
 
     Args:
         loss: The module whose batches are added, `SupConLoss` or `FrameLoss`; `SupConLoss()` by default. Its options
@@ -148,11 +143,7 @@ class GapMeter:
             raise ValueError(f"loss must be one number for the batch, not of shape {list(np.shape(loss))}; use .mean()")
         # Copies, because the next step may write its loss or labels to the same place.
         self._losses.append(loss.detach().clone() if isinstance(loss, Tensor) else float(loss))
-        options = LossOptions.of(self._loss)
-        if options.is_remote or _is_remote(labels) or _is_remote(key_labels):
-            self._bounds.append(partial(options.bounds, _copied(labels), _copied(key_labels)))
-        else:
-            self._bounds.append(options.bounds(labels, key_labels))
+        self._bounds.append(partial(LossOptions.of(self._loss).bounds, _copied(labels), _copied(key_labels)))
 
     def read(self) -> Gap | None:
         """Means over the batches since the last reset; None if there was none."""
@@ -210,10 +201,6 @@ def _cached_bounds(classes: tuple[tuple[int, int, float, float], ...], **options
 def _frame_bounds(labels: AnyLabels, options: dict[str, Any]) -> tuple[float, float]:
     numbers = {name: float(options[name]) for name in ("temperature", "margin")}
     return float(frame_floor(labels, **options | numbers)), float(frame_collapsed(labels, **options | numbers))
-
-
-def _is_remote(value: object) -> bool:
-    return isinstance(value, Tensor) and value.device.type != "cpu"
 
 
 def _on_cpu(options: dict[str, Any]) -> dict[str, Any]:

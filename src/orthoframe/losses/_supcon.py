@@ -7,14 +7,13 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from orthoframe._processes import rank_and_world_size
-from orthoframe._rows import Rows, Weights
+from orthoframe._rows import RowLabels, Rows, Weights
 from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import (
     HALF,
     CheckedBatch,
     LossInputs,
     LossSpec,
-    RowLabels,
     checked_batch,
     checked_weights,
     join_rows,

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Weights
+from orthoframe._rows import AnyLabels, Weights
 from orthoframe.options import TEMPERATURE, Denominator
 from orthoframe.ufm._descent import checked_rows, project, projected_slope, tangent
 from orthoframe.ufm._objective import FreeLoss, FreeObjective
@@ -37,7 +36,7 @@ class Flow:
 @torch.inference_mode(False)
 @torch.enable_grad()
 def gradient_flow(
-    labels: Sequence[Any] | NDArray[Any] | Tensor,
+    labels: AnyLabels,
     start: Tensor,
     times: Sequence[float] | Tensor,
     *,

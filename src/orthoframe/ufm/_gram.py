@@ -1,8 +1,6 @@
 """Where training ends if features may be negative: the optimal Gram matrix of class means."""
 
 import reprlib
-from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,7 +10,7 @@ from scipy.sparse.linalg import LinearOperator, minres
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from orthoframe._rows import Weights, count_array, per_class
+from orthoframe._rows import Counts, Weights, count_array, per_class
 from orthoframe.errors import OptionError
 from orthoframe.options import TEMPERATURE, Denominator, check_margin, check_temperature
 
@@ -30,7 +28,7 @@ _RESIDUAL, _PRODUCTS = 1e-6, 3000
 @torch.inference_mode(False)
 @torch.enable_grad()
 def predict_gram(
-    class_counts: Tensor | NDArray[Any] | Sequence[int],
+    class_counts: Counts,
     *,
     temperature: float = TEMPERATURE,
     denominator: Denominator = "all",
@@ -213,7 +211,7 @@ def _newton_step(groups: _Groups, point: Tensor, dense: bool) -> Tensor:
     return step.view_as(scaled) / groups.scale
 
 
-def _counts(class_counts: Tensor | NDArray[Any] | Sequence[int]) -> Tensor:
+def _counts(class_counts: Counts) -> Tensor:
     counts = count_array(class_counts)
     if not len(counts):
         raise ValueError("class_counts must be a list of at least one count, not an empty one")

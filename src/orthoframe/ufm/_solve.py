@@ -2,16 +2,15 @@
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from orthoframe._rows import Weights
+from orthoframe._rows import AnyLabels, Weights
 from orthoframe.geometry import Geometry, measure
 from orthoframe.options import TEMPERATURE, Denominator, check_count, check_number, check_size
 from orthoframe.ufm._descent import Descent, Reason, checked_rows, descend, random_rows
@@ -103,7 +102,7 @@ class Solution:
 @torch.inference_mode(False)
 @torch.enable_grad()
 def solve_ufm(
-    labels: Sequence[Any] | NDArray[Any] | Tensor,
+    labels: AnyLabels,
     dim: int,
     *,
     batches: Iterable[Any] | None = None,
