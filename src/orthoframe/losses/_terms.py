@@ -79,23 +79,21 @@ def term_gradients(
     they are equal within each class.
     """
     rows, grid = batch.rows, denominators.grid
+    temperature_gradient = None
     with _full_precision(rows):
-        scales = _inverse_temperatures(inputs, spec, batch) if grid is None else None
         shares = weights / batch.positives
         gradient = _positive_gradient(inputs, batch, spec, shares, equal_in_class)
-        scale_gradient = None
         if grid is not None:
             _symmetric.backward(gradient, grid, weights, denominators.sums, denominators.tiles)
-        elif scales is not None:
+        else:
+            scales = _inverse_temperatures(inputs, spec, batch)
             scale_gradient = _denominator_gradient_in_blocks(gradient, batch, spec, weights, scales, denominators.sums)
-        temperature_gradient = None
-        if spec.temperature is None and scale_gradient is not None and scales is not None:
-            assert inputs.temperatures is not None
-            scale_gradient.addcmul_(shares, _attraction(batch), value=-1.0)
-            if spec.margin:
-                scale_gradient.add_(weights, alpha=spec.margin)
-            each = scale_gradient * -scales.square()
-            temperature_gradient = (each if inputs.temperatures.ndim else each.sum()).to(inputs.temperatures.dtype)
+            if inputs.temperatures is not None:
+                scale_gradient.addcmul_(shares, _attraction(batch), value=-1.0)
+                if spec.margin:
+                    scale_gradient.add_(weights, alpha=spec.margin)
+                each = scale_gradient * -scales.square()
+                temperature_gradient = (each if inputs.temperatures.ndim else each.sum()).to(inputs.temperatures.dtype)
         if batch.inverse_norms is None:
             return gradient, temperature_gradient
         # For the rows before they were divided by their norms: the part along a row is lost, and a zero row gets zero.
