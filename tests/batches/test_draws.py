@@ -9,12 +9,16 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import BatchPlan, PlanSampler
-from orthoframe._rows import Labels
 from orthoframe.batches._schemes import ClassDraws
 from orthoframe.errors import OptionError
 
 LABELS = st.lists(st.integers(0, 6), min_size=1, max_size=60)
 POWERS = st.sampled_from([0, 0.25, 0.5, 0.999999, 1]) | st.floats(0, 1)
+
+
+def numbered(labels):
+    """The labels as a plan has them."""
+    return BatchPlan(labels, 1, binding="none").labels
 
 
 def drawn(labels, epoch, power=0.5, seed=0):
@@ -25,7 +29,7 @@ def drawn(labels, epoch, power=0.5, seed=0):
 @given(labels=LABELS, power=POWERS, epochs=st.integers(1, 8))
 def test_equals_the_slow_version(labels, power, epochs):
     """Pieces of a list that holds every permutation of a class, one after the other."""
-    draws = ClassDraws(Labels.of(labels), power, np.array([1, 2], np.uint64))
+    draws = ClassDraws(numbered(labels), power, np.array([1, 2], np.uint64))
     expected = reference.class_walk(labels, draws.expected(), draws._permutation, epochs)
     for epoch in reversed(range(epochs)):
         assert sorted(draws.rows(epoch).tolist()) == sorted(expected[epoch])
@@ -33,14 +37,14 @@ def test_equals_the_slow_version(labels, power, epochs):
 
 @given(labels=LABELS, power=POWERS, epoch=st.integers(0, 50))
 def test_shown_is_less_than_a_row_from_expected(labels, power, epoch):
-    draws = ClassDraws(Labels.of(labels), power, np.array([1, 2], np.uint64))
+    draws = ClassDraws(numbered(labels), power, np.array([1, 2], np.uint64))
     quotas = [Fraction(quota) for quota in draws.expected().tolist()]
     assert sum(quotas) == len(labels)
     shown, later = draws.shown(epoch), draws.shown(epoch + 1)
     assert shown.sum() == epoch * len(labels)
     assert all(abs(rows - epoch * quota) < 1 for rows, quota in zip(shown.tolist(), quotas, strict=True))
     assert (later >= shown).all()
-    counts = Labels.of(labels).counts
+    counts = numbered(labels).counts
     exact = len(labels) * counts**power / (counts**power).sum()
     assert np.abs(draws.expected() - exact).max() < 1e-9  # 32 bits of a fraction
     assert draws.expected().min() >= 1
@@ -79,7 +83,7 @@ def test_shares_that_are_no_whole_numbers_are_made_up_for_later():
 
 def test_epochs_of_every_size():
     labels = np.repeat([0, 1, 2], [50, 10, 3])
-    draws = ClassDraws(Labels.of(labels), 0.5, np.array([1, 2], np.uint64))
+    draws = ClassDraws(numbered(labels), 0.5, np.array([1, 2], np.uint64))
     for epoch in (2**31 - 1, 2**31):  # in 64 bits, and in numbers of any size
         quotas = [Fraction(quota) for quota in draws.expected().tolist()]
         assert draws.shown(epoch).sum() == epoch * 63
@@ -91,13 +95,13 @@ def test_epochs_of_every_size():
 
 def test_permutations_are_fair():
     """Every order of three samples has one sixth of 6,000 permutations: within five standard deviations (29)."""
-    draws = ClassDraws(Labels.of([0, 0, 0]), 0.5, np.array([1, 2], np.uint64))
+    draws = ClassDraws(numbered([0, 0, 0]), 0.5, np.array([1, 2], np.uint64))
     orders = np.array([draws._permutation(0, number) for number in range(6000)]) @ [9, 3, 1]
     assert np.abs(np.unique(orders, return_counts=True)[1] - 1000).max() < 145
 
 
 def test_classes_have_streams_of_their_own():
-    draws = ClassDraws(Labels.of([0] * 20 + [1] * 20), 0.5, np.array([1, 2], np.uint64))
+    draws = ClassDraws(numbered([0] * 20 + [1] * 20), 0.5, np.array([1, 2], np.uint64))
     first, other = draws._permutation(0, 0), draws._permutation(1, 0) - 20
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, draws._permutation(0, 1))
