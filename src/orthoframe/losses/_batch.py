@@ -23,6 +23,11 @@ class LossSpec(NamedTuple):
     normalize: bool = True  # divide each row by its norm first
     key_gradient: bool = False  # the rows that are not anchors need a gradient
 
+    @property
+    def sums_negatives(self) -> bool:
+        """Whether the sum under the logarithm leaves out the class of the anchor."""
+        return self.denominator in ("negatives", "sincere")
+
 
 class LossInputs(NamedTuple):
     """The tensors of one loss: the first rows are the anchors, the others are keys."""
@@ -239,7 +244,7 @@ class Batch(NamedTuple):
 
         The margin is not part of them, because its factor depends on the temperature.
         """
-        if spec.denominator in ("negatives", "sincere"):
+        if spec.sums_negatives:
             return torch.zeros_like(self.counts)
         if spec.denominator == "class-average" and self.first_column == 0:
             return self.counts / (self.counts - 1).clamp(min=1)  # the average leaves out the anchor

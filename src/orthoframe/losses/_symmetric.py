@@ -135,7 +135,7 @@ class Grid:
         self.positives = batch.positives
         self.order: Tensor | None = None
         factors = batch.positive_factors(spec)
-        if spec.margin and spec.denominator not in ("negatives", "sincere"):
+        if spec.margin and not spec.sums_negatives:
             factor = math.exp(-spec.margin / spec.temperature)
             factors = torch.full_like(batch.counts, factor) if factors is None else factors * factor
         if self.weights is not None and spec.compare == "keys":

@@ -146,7 +146,7 @@ def _denominators_in_blocks(batch: Batch, spec: LossSpec, scales: Tensor) -> tup
     for part in _parts(batch):
         logits, positives = _logits(batch, part, spec, scales)
         plain = logits.clone() if spec.denominator == "sincere" else logits
-        sums[part] = (logits.masked_fill_(positives, -torch.inf) if _sums_negatives(spec) else logits).logsumexp(1)
+        sums[part] = (logits.masked_fill_(positives, -torch.inf) if spec.sums_negatives else logits).logsumexp(1)
         if spec.denominator == "sincere":
             each = torch.where(positives, torch.logaddexp(plain, sums[part, None]), 0.0)
             logs[part] = each.sum(1) / batch.positives[part]
@@ -175,7 +175,7 @@ def _denominator_gradient_in_blocks(
             near = torch.where(positives, torch.sigmoid(logits - sums), 0.0) / count
             # Not 1 - near.sum(): near the optimum that difference is all rounding.
             rest = torch.where(positives, torch.sigmoid(sums - logits), 0.0).sum(1, keepdim=True) / count
-        if _sums_negatives(spec):
+        if spec.sums_negatives:
             logits.masked_fill_(positives, -torch.inf)
         pull = logits.sub_(finite).exp_()
         if spec.denominator == "sincere":
@@ -189,11 +189,6 @@ def _denominator_gradient_in_blocks(
         pull *= scales[part, None]
         targets.addmm_(pull[:, : targets.shape[0]].T, batch.rows[part])
     return scale_gradient
-
-
-def _sums_negatives(spec: LossSpec) -> bool:
-    """Whether the sum leaves out the class of the anchor."""
-    return spec.denominator in ("negatives", "sincere")
 
 
 def _parts(batch: Batch) -> list[slice]:
@@ -215,7 +210,7 @@ def _logits(batch: Batch, part: slice, spec: LossSpec, scales: Tensor) -> tuple[
     if batch.weights is not None:
         logits += batch.weights[start:].log()
     shift = scales[part] * -spec.margin if spec.margin else None
-    factors = None if _sums_negatives(spec) else batch.positive_factors(spec)
+    factors = None if spec.sums_negatives else batch.positive_factors(spec)
     if factors is not None:
         logs = factors.log().index_select(0, batch.classes[part])
         shift = logs if shift is None else shift + logs
