@@ -11,13 +11,13 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from orthoframe.training._resume import check_checkpoint
 from tests.training.runs import command, finished, interrupt, same, small
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
 from orthoframe.training import make_task, resume
+from orthoframe.training._loop import check_checkpoint
 
 ENDED = -signal.SIGKILL
 

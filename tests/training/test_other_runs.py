@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from orthoframe.training._resume import changed_settings, check_checkpoint
 from tests.training.runs import interrupt, json_of, same, small
 
 from orthoframe.cli import main
@@ -16,6 +15,7 @@ from orthoframe.data import load_data
 from orthoframe.errors import TrainingError, brief
 from orthoframe.runs import CHECKPOINT, RunFolder
 from orthoframe.training import Settings, make_task, resolve, resume, train
+from orthoframe.training._loop import changed_settings, check_checkpoint
 
 
 def refused(folder, capsys):

@@ -14,15 +14,14 @@ if TYPE_CHECKING:
     from orthoframe.runs._folder import *
     from orthoframe.runs._read import *
     from orthoframe.runs._records import *
-    from orthoframe.runs._trend import *
 else:
     _NAMES = {
         "_records": "COLUMNS EpochRecord Measurement GeometryMeasurement ClassMeasurement OwnershipMeasurement "
-        "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Signature Ending Cause",
+        "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Signature Ending Cause "
+        "END power_law summed_rates",
         "_folder": "RunFolder CONFIG CHECKPOINT PREVIOUS VERDICT",
         "_checkpoint": "Checkpoint Progress State DataFingerprint",
         "_encoder_file": "Architecture TrainedEncoder load_encoder save_encoder",
         "_read": "Run read_run",
-        "_trend": "END power_law summed_rates",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
-    from orthoframe.training._explain import *
-    from orthoframe.training._fields import *
     from orthoframe.training._groups import *
     from orthoframe.training._images import *
     from orthoframe.training._loop import *
@@ -27,9 +25,9 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "_run": "train resume RunResult RunListener SAVE_SECONDS",
-        "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
         "_settings": "Settings option_groups option_names",
-        "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
+        "_groups": "AUTO Group Ramp TemperatureSchedule usual type_hints EncoderSettings BatchSettings "
+        "ScheduleSettings EvaluationSettings MachineSettings",
         "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages "
         "image_kind IMAGE_KINDS",
         "_recipes": "RECIPES RecipeValues resolve",
@@ -39,8 +37,7 @@ else:
         "_criteria": "Criterion Outputs Problem",
         "_loop": "Loop",
         "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
-        "_explain": "LikelyCause",
-        "_diagnosis": "diagnose Diagnosis",
+        "_diagnosis": "diagnose Diagnosis LikelyCause",
         "_onnx": "export_onnx images_of_run",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from orthoframe.losses import FrameLoss, GapMeter, SupConLoss
-from orthoframe.training._fields import Ramp, TemperatureSchedule
+from orthoframe.training._groups import NOTHING, Ramp, TemperatureSchedule
 
 PARALLEL = 0.9
 """The mean cosine of two rows above which features are nearly all alike."""
 _COLD = 0.95  # of the way from the floor to the loss of identical features
-_NOTHING = Ramp(0.0, 0.0)
 
 
 class Outputs(NamedTuple):
@@ -61,7 +60,7 @@ class Criterion:
         schedules: tuple[tuple[Ramp, Callable[[float], None]], ...] = (),
         *,
         keys: tuple[Tensor, ...] = (),
-        classifier: Ramp = _NOTHING,
+        classifier: Ramp = NOTHING,
     ) -> None:
         self._loss, self._problem, self._schedules, self._keys = loss, problem, schedules, keys
         self._classifier, self._weight = classifier, 0.0

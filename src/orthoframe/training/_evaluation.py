@@ -20,6 +20,7 @@ from orthoframe.geometry import (
     fit_adjustment,
     measure_parts,
 )
+from orthoframe.runs import Architecture, TrainedEncoder
 
 if TYPE_CHECKING:
     from orthoframe.training._task import Task
@@ -88,6 +89,34 @@ class Evaluation:
             "dead_rows": geometry.dead_rows,
             "live_dimensions": geometry.dim - geometry.ownership.dead,
         }
+
+    def trained_encoder(self, task: "Task") -> TrainedEncoder:
+        """The encoder, and what others need to use it."""
+        made, rule = task.settings.encoder, self.rule
+        architecture = Architecture(
+            model=made.model,
+            width=made.width,
+            head=made.head,
+            features=made.features,
+            activation=made.activation,
+            backbone=getattr(task.encoder.backbone, "config", None),
+            head_norm=made.head_norm,
+        )
+        shares, adjust = None, 0.0
+        if isinstance(rule, NearestCentre) and rule.shares is not None:
+            shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
+        return TrainedEncoder(
+            encoder=task.encoder,
+            centres=self.centres,
+            classes=task.train.classes,
+            preparation=task.preparation,
+            normaliser=task.normaliser,
+            architecture=architecture,
+            calibration=self.calibration,
+            shares=shares,
+            adjust=adjust,
+            classifier=rule if isinstance(rule, LinearClassifier) else None,
+        )
 
 
 def _accuracies(part: str, accuracy: Accuracy | None) -> dict[str, float]:

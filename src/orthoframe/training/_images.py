@@ -1,21 +1,18 @@
 """Settings of the images: where they come from, which of them are kept, and how they are augmented."""
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import DATA_KINDS, Fit, Imbalance, check_image_size, has_data_dir
-from orthoframe.training._fields import AUTO, Group, usual, usual_value
+from orthoframe.training._groups import AUTO, Group, absolute_path, names_of, usual, usual_value
 
 if TYPE_CHECKING:
     from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Progress
 
 _COUNTED = 5000  # image files whose pixels give mean and deviation
-_ADVISED = 0.1  # the fraction held out for validation that messages advise
-_BALANCED = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -52,7 +49,7 @@ class ImageSettings(Group):
         if image_kind(data) is not type(self):
             raise OptionError(Option("data", data), f" is of {image_kind(data).__name__}, not {type(self).__name__}")
         imbalance = self.usual_imbalance if self.imbalance is AUTO else self.imbalance
-        if imbalance == "none" and self.ratio not in (AUTO, _BALANCED, usual_value(ImageSettings, "ratio")):
+        if imbalance == "none" and self.ratio not in (AUTO, 1.0, usual_value(ImageSettings, "ratio")):
             if self.imbalance is AUTO:
                 why = ", because your own images are taken as they are"
                 raise OptionError(Option("ratio"), " needs ", Option("imbalance", "step"), why)
@@ -69,8 +66,8 @@ class ImageSettings(Group):
         """The same with absolute paths."""
         return self
 
-    def reading(self) -> dict[str, Any]:
-        """Arguments of `load_data` that this kind of data has."""
+    def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
+        """Arguments of `load_data` that this kind of data has, for images of a shape that an encoder needs."""
         return {}
 
     def load(
@@ -85,21 +82,14 @@ class ImageSettings(Group):
         from orthoframe.data import load_data
 
         settings = self.decided()
-        arguments = settings.reading()
-        if image_shape is not None:
-            arguments = {**arguments, **settings._shaped(image_shape)}
         return load_data(
             settings.data,
             validation=settings.validation,
             seed=seed,
             download=download,
             progress=progress,
-            **arguments,
+            **settings.reading(image_shape),
         )
-
-    def _shaped(self, image_shape: tuple[int, int, int]) -> dict[str, Any]:
-        """Arguments of `load_data` for images of this shape; arrays have theirs already."""
-        return {}
 
     def class_sizes(self, data: "Data") -> list[int]:
         """How many training images are kept of each class."""
@@ -109,21 +99,15 @@ class ImageSettings(Group):
         sizes = self._profile(available)
         largest = max(sizes)
         if largest < 2 and self.imbalance == "none":
-            raise OptionError(
-                f"the largest class has {largest} image left for training, and the loss needs 2 to compare; more "
-                "images are needed, or a smaller ",
-                Option("validation"),
-            )
+            few = f"the largest class has {largest} image left for training, and the loss needs 2 to compare; more "
+            raise OptionError(few, "images are needed, or a smaller ", Option("validation"))
         if largest < 2:
-            raise OptionError(
-                f"the largest class would have {largest} image, and the loss needs 2 to compare; use a larger ",
-                *(Option("majority"), " or a smaller ", Option("ratio")),
-            )
+            few = f"the largest class would have {largest} image, and the loss needs 2 to compare; use a larger "
+            raise OptionError(few, Option("majority"), " or a smaller ", Option("ratio"))
         for name, size, most in zip(data.train.classes, sizes, available, strict=True):
             if size > most:
-                raise OptionError(
-                    Option("majority", self.majority), f" asks for {size} images of class {name}, which has {most}"
-                )
+                asked = f" asks for {size} images of class {name}, which has {most}"
+                raise OptionError(Option("majority", self.majority), asked)
         return sizes
 
     def _profile(self, available: Sequence[int]) -> list[int]:
@@ -170,14 +154,13 @@ class BenchmarkImages(ImageSettings):
     def check(self) -> None:
         super().check()
         if self.data_dir not in (AUTO, None) and not has_data_dir(self.data):
-            raise OptionError(
-                Option("data_dir"), " is for data sets that are downloaded, not for ", Option("data", self.data)
-            )
+            why = " is for data sets that are downloaded, not for "
+            raise OptionError(Option("data_dir"), why, Option("data", self.data))
 
     def absolute(self) -> Self:
         return self if self.data_dir in (AUTO, None) else replace(self, data_dir=Path(absolute_path(self.data_dir)))
 
-    def reading(self) -> dict[str, Any]:
+    def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
         return {"folder": self.data_dir}
 
 
@@ -186,7 +169,7 @@ class OwnImages(ImageSettings):
     """The user's own images, which are taken as they are."""
 
     is_own = True
-    usual_validation = _ADVISED
+    usual_validation = 0.1
     usual_imbalance = "none"
 
     def absolute(self) -> Self:
@@ -231,25 +214,19 @@ class ImageFiles(OwnImages):
     """Hold decoded images in memory if they fit into this many GiB; otherwise stream them (default: a quarter of
     the memory)."""
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        size: Any = self.size
-        if isinstance(size, list):  # as JSON has it
-            object.__setattr__(self, "size", tuple(size))
-
     def check(self) -> None:
         super().check()
         if self.size not in (AUTO, None):
             check_image_size(self.size)
 
-    def reading(self) -> dict[str, Any]:
-        return {"size": self.size, "fit": self.fit, "workers": self.workers, "memory": self.memory}
-
-    def _shaped(self, image_shape: tuple[int, int, int]) -> dict[str, Any]:
+    def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
+        arguments = {"size": self.size, "fit": self.fit, "workers": self.workers, "memory": self.memory}
+        if image_shape is None:
+            return arguments
         channels, height, width = image_shape
         if self.size not in (None, (height, width)):
             raise OptionError(Option("size"), f" is {height} x {width}, as the encoder needs it; leave it out")
-        return {"size": (height, width), "channels": channels}
+        return {**arguments, "size": (height, width), "channels": channels}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -267,11 +244,11 @@ class TableImages(ImageFiles):
     group_column: str | None = usual(None)
     """In a CSV file, the column of groups, such as videos, that stay together when images are held out."""
 
-    def reading(self) -> dict[str, Any]:
+    def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
         from orthoframe.data import Columns
 
         columns = Columns(self.path_column, self.label_column, self.split_column, self.group_column)
-        return {**super().reading(), "columns": columns}
+        return {**super().reading(image_shape), "columns": columns}
 
 
 def image_kind(data: str) -> type[ImageSettings]:
@@ -299,10 +276,5 @@ IMAGE_KINDS = (BenchmarkImages, ImageFiles, TableImages, ArrayImages, PythonImag
 
 def reading_options(kind: type[ImageSettings]) -> set[str]:
     """Settings that decide how images are read, and so have no effect on images from Python."""
-    own = {each.name for each in fields(kind)} - {each.name for each in fields(ImageSettings)}
+    own = {*names_of(kind)} - {*names_of(ImageSettings)}
     return own | {"validation"}
-
-
-def absolute_path(path: str | Path) -> str:
-    """The path, whatever folder the process is in later."""
-    return os.path.abspath(os.path.expanduser(path))

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import COLDEST, HOTTEST, TEMPERATURE, Binding, Denominator, check_margin
-from orthoframe.training._fields import AUTO, BEYOND, Group, Ramp, TemperatureSchedule, usual
+from orthoframe.training._groups import AUTO, BEYOND, NOTHING, Group, Ramp, TemperatureSchedule, usual
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from orthoframe.losses import FrameLoss, SupConLoss
     from orthoframe.training._criteria import Criterion, Problem
-    from orthoframe.training._explain import LikelyCause
+    from orthoframe.training._diagnosis import LikelyCause
 
-_NOTHING, _USUAL = Ramp(0.0, 0.0), TemperatureSchedule(TEMPERATURE, TEMPERATURE)
+_USUAL = TemperatureSchedule(TEMPERATURE, TEMPERATURE)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -48,7 +48,7 @@ class Objective(Group):
     @property
     def classifier(self) -> Ramp:
         """The weight of a linear classifier that learns beside the loss."""
-        return _NOTHING
+        return NOTHING
 
     @property
     def has_classifier(self) -> bool:
@@ -124,13 +124,13 @@ class _Comparison(Objective):
 
     temperature: TemperatureSchedule = usual(_USUAL, least=COLDEST, most=HOTTEST, advice=(f"{TEMPERATURE:g} is usual",))
     """Temperature of the loss: a number, or START:END for a schedule."""
-    margin: Ramp = usual(_NOTHING)
+    margin: Ramp = usual(NOTHING)
     """Margin subtracted from same-class cosines; same optimum, reached sooner. A number, or START:END."""
     denominator: Denominator = usual("all")
     """The denominator of the contrastive loss."""
     prototypes: bool = usual(False)
     """Also compare every batch with a fixed prototype per class, which binds classes without encoding images."""
-    classifier: Ramp = usual(_NOTHING, least=0, below=BEYOND)
+    classifier: Ramp = usual(NOTHING, least=0, below=BEYOND)
     """Weight of an auxiliary linear classifier (balanced softmax) on backbone features: the network learns faster. It
     predicts, unless its weight ends at zero. A number, or START:END."""
 
@@ -147,7 +147,7 @@ class _Comparison(Objective):
         if not self.classifier.last:
             return []
         from orthoframe.runs import Cause
-        from orthoframe.training._explain import LikelyCause
+        from orthoframe.training._diagnosis import LikelyCause
 
         settling = (Option("recipe", "accurate"), " with ", Option("goal", "frame"), ", which settles onto the frame")
         return [LikelyCause(Cause.CLASSIFIER, settling)]
@@ -224,7 +224,7 @@ class FrameTerm(_Comparison):
     name = "frame"
     is_roomy = True
 
-    supcon: Ramp = usual(_NOTHING, least=0, below=BEYOND)
+    supcon: Ramp = usual(NOTHING, least=0, below=BEYOND)
     """Weight of the contrastive loss added to the frame term; a number, or START:END (linear)."""
 
     def check(self) -> None:
@@ -273,15 +273,17 @@ class CrossEntropy(Objective):
     name = "cross-entropy"
     has_head = False
     usual_binding = "none"
+    is_balanced: ClassVar[bool] = False
+    """Whether the logarithms of class shares are added to the scores in training."""
 
     def criterion(self, problem: "Problem") -> "Criterion":
         from orthoframe.training._criteria import ClassifierCriterion
 
-        return ClassifierCriterion(problem, balanced=False)
+        return ClassifierCriterion(problem, balanced=self.is_balanced)
 
     def hindrances(self) -> "list[LikelyCause]":
         from orthoframe.runs import Cause
-        from orthoframe.training._explain import LikelyCause
+        from orthoframe.training._diagnosis import LikelyCause
 
         return [LikelyCause(Cause.FREE_LENGTHS, (Option("loss", FrameTerm.name), f" or {Contrastive.name}"))]
 
@@ -291,11 +293,7 @@ class BalancedSoftmax(CrossEntropy):
     """The cross-entropy with the logarithms of class shares added to the scores in training."""
 
     name = "balanced-softmax"
-
-    def criterion(self, problem: "Problem") -> "Criterion":
-        from orthoframe.training._criteria import ClassifierCriterion
-
-        return ClassifierCriterion(problem, balanced=True)
+    is_balanced = True
 
 
 OBJECTIVES: dict[str, type[Objective]] = {

@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
-from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
-from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
+from orthoframe.training._groups import (
+    AUTO,
+    BatchSettings,
+    EncoderSettings,
+    EvaluationSettings,
+    Ramp,
+    ScheduleSettings,
+    TemperatureSchedule,
+    usual_value,
+)
 from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:
@@ -101,13 +109,8 @@ def data_of(recipe: Recipe) -> str:
     return str(values.get("data", usual_value(ImageSettings, "data")))
 
 
-def loss_of(recipe: Recipe) -> str:
-    """The name of what a recipe minimises."""
-    return RECIPES[recipe].loss
-
-
 def recipe_values(settings: "Settings") -> dict[str, Any]:
-    """What the recipe of these settings decides: its values without those that they exclude."""
+    """What the recipe of these settings decides: its values without those that what the user gave excludes."""
     recipe = RECIPES[settings.recipe]
     values = dict(recipe.values)
     if settings.objective.name == recipe.loss:
@@ -115,36 +118,24 @@ def recipe_values(settings: "Settings") -> dict[str, Any]:
     if settings.goal == "frame":
         values |= _SETTLING
     if not settings.objective.has_head and settings.recipe != "plain":  # trained as it usually is
-        values = {
-            name: value for name, value in values.items() if name not in ("scheme", "head", "head_norm", "adjust")
-        }
+        values = _without(values, "scheme", "head", "head_norm", "adjust")
         values["binding"] = settings.objective.usual_binding
-    return {name: value for name, value in values.items() if name not in _excluded(settings, values)}
+    if settings.encoder.init not in (AUTO, None):  # a classifier would not know the classes without new images
+        values = _without(values, *EncoderSettings.SHAPE, "classifier")
+    return {name: value for name, value in values.items() if _is_allowed(settings, name, value)}
 
 
-def _excluded(settings: "Settings", values: dict[str, Any]) -> set[str]:
-    """Options that what the user gave excludes."""
-    encoder, schedule, evaluation = settings.encoder, settings.schedule, settings.evaluation
-    excluded: set[str] = set()
-    if encoder.init not in (AUTO, None):  # a classifier would not know the classes without new images
-        excluded |= {*encoder.SHAPE, "classifier"}
-    if encoder.backbone not in (AUTO, None):
-        excluded |= {"model", "width"}
-        if schedule.backbone_lr in (AUTO, None):  # it stays as it is, and a classifier teaches a backbone
-            excluded.add("classifier")
-    if schedule.backbone_lr == 0:
-        excluded.add("classifier")
-    if schedule.minutes not in (AUTO, None):
-        excluded.add("epochs")
-    if encoder.head == "none":
-        excluded |= {"head_norm", "features"}
-    if getattr(settings.objective, "denominator", None) == "negatives":
-        excluded.add("margin")
-    if evaluation.probe is True:  # which is balanced already, and predicts
-        excluded.add("adjust")
-        if "classifier" in values and values["classifier"].last > 0:
-            excluded.add("classifier")
-    return excluded
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _is_allowed(settings: "Settings", name: str, value: Any) -> bool:
+    """Whether an option that is open may have a value, beside what the user gave."""
+    try:
+        settings.filled({name: value}).check()
+    except OptionError:
+        return False
+    return True
 
 
 def resolve(
@@ -170,17 +161,14 @@ def resolve(
     asked.check()
     settings = asked if init is None else _from_encoder(asked, data, init)
     settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
-    values = recipe_values(settings)
-    groups: dict[str, Any] = {
-        "objective": settings.objective.filled(values).with_usual(),
-        "batches": settings.batches.filled(values).with_usual(),
-        "machine": settings.machine.filled(values).with_usual(),
-        "images": settings.images.filled(values).decided(),
-        "schedule": settings.schedule.filled(values),
-        "evaluation": settings.evaluation.filled(values),
-        "encoder": settings.encoder.filled(values),
-    }
-    settings = replace(settings, **groups)
+    settings = settings.filled(recipe_values(settings))
+    settings = replace(
+        settings,
+        objective=settings.objective.with_usual(),
+        batches=settings.batches.with_usual(),
+        machine=settings.machine.with_usual(),
+        images=settings.images.decided(),
+    )
     settings = replace(settings, encoder=_encoder(settings, data))
     settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
     settings.check()

@@ -1,5 +1,6 @@
 """A run from its settings to its verdict."""
 
+import copy
 import functools
 import platform
 import time
@@ -7,21 +8,21 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from orthoframe._version import __version__
 from orthoframe.batches import BatchPlan, RunCertificate
 from orthoframe.data import Data, Progress
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part
-from orthoframe.geometry import LinearClassifier, NearestCentre
-from orthoframe.runs import Architecture, EpochRecord, RunEnvironment, RunFolder, TrainedEncoder, save_encoder
+from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._evaluation import Evaluation
-from orthoframe.training._fields import AUTO
+from orthoframe.training._evaluation import Evaluation, encode
+from orthoframe.training._groups import AUTO
 from orthoframe.training._images import image_kind, reading_options
-from orthoframe.training._loop import Loop
+from orthoframe.training._loop import Loop, check_checkpoint, check_settings
 from orthoframe.training._objectives import Objective
 from orthoframe.training._processes import (
     Interrupted,
@@ -36,15 +37,19 @@ from orthoframe.training._processes import (
 )
 from orthoframe.training._recipes import data_of
 from orthoframe.training._settings import Settings
-from orthoframe.training._start import check_checkpoint, check_settings
 from orthoframe.training._task import Task, make_task
-from orthoframe.training._throughput import epochs_in
 
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
 SAVE_SECONDS = 15.0
 """Between two checkpoints."""
+
+_WARM, _TIMED, _SECONDS = 2, 20, 10.0  # steps before the clock starts, and steps or seconds until it stops
+_TRIAL = 0.1  # of the time, which the timed steps may take at most
+_ENCODED = 512  # images whose encoding is timed
+_SPARE = 0.95  # of the time is planned
+_REPORT = 4.0  # seconds set aside for the report: 1.5 of one core were measured, and others may use it too
 
 
 def _nothing(*_: object) -> None: ...
@@ -126,8 +131,8 @@ def train(
     if plan is not None:
         for name in settings.batches.asked():
             raise OptionError(Option(name), " has no effect, because the plan decides it; leave it out")
-    # Absolute paths, because it may be resumed from elsewhere.
-    start = _Start(settings.absolute(), RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
+    settings = settings.absolute()  # it may be resumed from elsewhere
+    start = _Start(settings=settings, folder=RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
     return _run(start, listener or RunListener(), report, save_seconds, time.monotonic() - spent)
 
 
@@ -152,12 +157,12 @@ def resume(
     somebody else may name any.
     """
     folder = RunFolder(Path(out))
-    settings = folder.read_config(lambda config: _settings_of(config, objective))
-    start = _Start(settings, folder, resumed=True, data=data, plan=plan, code=code)
+    settings = folder.read_config(functools.partial(Settings.from_dict, objective=objective))
+    start = _Start(settings=settings, folder=folder, resumed=True, data=data, plan=plan, code=code)
     return _run(start, listener or RunListener(), report, save_seconds, time.monotonic())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Start:
     """What a run starts from."""
 
@@ -167,12 +172,6 @@ class _Start:
     data: Data | None
     plan: BatchPlan | None
     code: bool
-
-
-def _settings_of(config: dict[str, Any], objective: Objective | None) -> Settings:
-    settings = Settings.from_dict(config, objective)
-    settings.check()
-    return settings
 
 
 def _with_data(settings: Settings, data: Data) -> Settings:
@@ -255,7 +254,7 @@ def _run(
 
         evaluation = loop.evaluate()
         diagnosis = diagnose(task, certified, loop.state.records, evaluation)
-        save_encoder(folder.path, _trained_encoder(task, evaluation))
+        save_encoder(folder.path, evaluation.trained_encoder(task))
         folder.write_verdict(diagnosis.record())
         if report is not None:
             _write_report(report, folder.path)
@@ -273,43 +272,60 @@ def _run(
 def _fitted_to_time(
     task: Task, minutes: float, begun: float, fabric: "Fabric", listener: RunListener, *, has_report: bool
 ) -> Task:
-    """The task for as many epochs as there is time for."""
+    """The task for as many epochs as there is time for, at least one."""
     left = 60 * minutes - (time.monotonic() - begun)
-    planned = fabric.broadcast(epochs_in(left, task, fabric, report=has_report))
-    if not planned.fits:
-        needed = max(0.1, (time.monotonic() - begun + planned.seconds) / 60)
+    epochs, seconds, fits = fabric.broadcast(_epochs_in(left, task, fabric, has_report=has_report))
+    if not fits:
+        needed = max(0.1, (time.monotonic() - begun + seconds) / 60)
         why = f" is too short: one epoch takes about {needed:.1f} minutes with start-up and report; "
         listener.on_note((Option("minutes", minutes), why, "training one epoch anyway"))
-    return task.with_epochs(planned.epochs)
+    return task.with_epochs(epochs)
 
 
-def _trained_encoder(task: Task, evaluation: Evaluation) -> TrainedEncoder:
-    """The encoder, and what others need to use it."""
-    made, rule = task.settings.encoder, evaluation.rule
-    architecture = Architecture(
-        model=made.model,
-        width=made.width,
-        head=made.head,
-        features=made.features,
-        activation=made.activation,
-        backbone=getattr(task.encoder.backbone, "config", None),
-        head_norm=made.head_norm,
-    )
-    shares, adjust = None, 0.0
-    if isinstance(rule, NearestCentre) and rule.shares is not None:
-        shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
-    return TrainedEncoder(
-        encoder=task.encoder,
-        centres=evaluation.centres,
-        classes=task.train.classes,
-        preparation=task.preparation,
-        normaliser=task.normaliser,
-        architecture=architecture,
-        calibration=evaluation.calibration,
-        shares=shares,
-        adjust=adjust,
-        classifier=rule if isinstance(rule, LinearClassifier) else None,
-    )
+def _epochs_in(seconds: float, task: Task, fabric: "Fabric", *, has_report: bool) -> tuple[int, float, bool]:
+    """How many epochs can be trained, measured and reported on in a time, what they take, and whether that fits.
+
+    Steps are taken with a copy of the encoder, so that the run starts from where it would have started.
+    """
+    trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
+    start = time.perf_counter()
+    step, look = _seconds_per_step(Loop(trial, fabric), _TRIAL * seconds), _seconds_per_look(trial)
+    # There is another look at the end, with all training images and the test images.
+    last = look * (len(task.train) + len(task.test)) / max(1, len(task.measured_subset())) + _REPORT * has_report
+    left = _SPARE * (seconds - (time.perf_counter() - start))
+    steps = len(task.plan.batches(0))
+    epochs = max(1, int((left - last) / (steps * step)))
+
+    def needed() -> float:
+        looks = epochs // task.settings.with_epochs(epochs).measured_every + 1
+        return epochs * steps * step + looks * look + last
+
+    while epochs > 1 and needed() > left:
+        epochs -= max(1, epochs // 50)
+    return epochs, needed(), needed() <= left
+
+
+def _seconds_per_step(loop: Loop, most: float) -> float:
+    batches = loop.task.plan.batches(0)
+    chosen = [batches[number % len(batches)] for number in range(_WARM + _TIMED)]
+    start, done = time.perf_counter(), 0
+    for number, pixels in enumerate(loop.images.batches(chosen, loop.fabric.device)):
+        if number == _WARM:
+            start = time.perf_counter()
+        float(loop.step(chosen[number], pixels, 0, number))  # waits for the device
+        done = number + 1 - _WARM
+        if done > 0 and time.perf_counter() - start > min(_SECONDS, most):
+            break
+    return (time.perf_counter() - start) / max(1, done)
+
+
+def _seconds_per_look(task: Task) -> float:
+    """Of encoding all images that a measurement looks at."""
+    number = min(_ENCODED, len(task.train))
+    few, start = task.train.subset(np.arange(number)), time.perf_counter()
+    encode(task.encoder, few, task.normaliser)
+    others = len(task.test) if task.validation is None else len(task.validation)
+    return (time.perf_counter() - start) / number * (len(task.measured_subset()) + others)
 
 
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:

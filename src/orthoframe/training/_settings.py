@@ -1,26 +1,28 @@
 """Everything that decides a run, in groups; `resolve` decides what the user leaves open."""
 
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice
-from orthoframe.training._fields import AUTO, Group, Ramp, type_hints, undecided, usual_value
 from orthoframe.training._groups import (
+    AUTO,
     BatchSettings,
     EncoderSettings,
     EvaluationSettings,
+    Group,
     MachineSettings,
+    Ramp,
     ScheduleSettings,
+    names_of,
+    type_hints,
+    usual_value,
 )
-from orthoframe.training._images import (
-    IMAGE_KINDS,
-    ImageSettings,
-    image_kind,
-)
+from orthoframe.training._images import IMAGE_KINDS, ImageSettings, image_kind
 from orthoframe.training._objectives import OBJECTIVES, Objective
-from orthoframe.training._recipes import RECIPES, data_of, loss_of, recipe_values
+from orthoframe.training._recipes import RECIPES, data_of, recipe_values
 
 _MEASUREMENTS = 40  # in a run, if nothing else is said
 
@@ -68,7 +70,7 @@ class Settings:
         if self.recipe is AUTO:
             object.__setattr__(self, "recipe", "accurate" if self.images.is_own else "quick")
         if self.objective is AUTO:
-            object.__setattr__(self, "objective", OBJECTIVES[loss_of(self.recipe)]())
+            object.__setattr__(self, "objective", OBJECTIVES[RECIPES[self.recipe].loss]())
 
     @classmethod
     def of(cls, **options: Any) -> "Settings":
@@ -95,51 +97,54 @@ class Settings:
 
     def with_options(self, **options: Any) -> "Settings":
         """The same with other values of some flat options; `data` and `loss` are chosen with `Settings.of`."""
-        groups: dict[str, dict[str, Any]] = {name: {} for name in GROUPS}
-        for option, value in options.items():
-            groups[self._home(option)][option] = value
-        changed = {name: replace(getattr(self, name), **values) for name, values in groups.items() if values}
+        groups = self.groups()
+        for option in options:
+            if not any(option in names_of(group) for group in groups.values()):
+                raise self._misplaced(option)
+        changed = {name: replace(group, **_part(options, group)) for name, group in groups.items()}
         return replace(self, **changed)
 
-    def _home(self, option: str) -> str:
-        """The group that has an option."""
-        for name in GROUPS:
-            if option in {each.name for each in fields(getattr(self, name))}:
-                return name
-        losses = [name for name, objective in OBJECTIVES.items() if _has(objective, option)]
+    def _misplaced(self, option: str) -> OptionError:
+        """What to say of an option that none of these groups has."""
+        losses = [name for name, objective in OBJECTIVES.items() if option in names_of(objective)]
         if losses:
-            raise OptionError(Option(option), " needs ", Option("loss", losses[0]), _or(losses[1:]), self._why_not())
-        kind = next((kind for kind in IMAGE_KINDS if _has(kind, option)), None)
-        if kind is not None:
-            raise OptionError(Option(option), " needs ", *kind.examples)
-        raise OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
+            others = "".join(f" or {name}" for name in losses[1:])
+            return OptionError(Option(option), " needs ", Option("loss", losses[0]), others, self._why_not())
+        for kind in IMAGE_KINDS:
+            if option in names_of(kind):
+                return OptionError(Option(option), " needs ", *kind.examples)
+        return OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
 
     def _why_not(self) -> str:
         """Why an option of a frame head has no place beside this objective."""
         return "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
 
-    def groups(self) -> list[Group]:
-        """All groups."""
-        return [getattr(self, name) for name in GROUPS]
+    def groups(self) -> dict[str, Any]:
+        """All groups by name."""
+        return {name: getattr(self, name) for name in option_groups()}
 
     def asked(self) -> dict[str, Any]:
         """What is decided, as flat options."""
         options = {**self.images.asked(), "loss": self.objective.name}
-        for group in self.groups():
+        for group in self.groups().values():
             options |= group.asked()
         return options
+
+    def filled(self, values: Mapping[str, Any]) -> "Settings":
+        """The same, with these values of flat options where nothing is decided."""
+        return replace(self, **{name: group.filled(values) for name, group in self.groups().items()})
 
     def usual_options(self) -> dict[str, Any]:
         """What options are where nothing else is said: the recipe's values, and the usual ones."""
         usual_values: dict[str, Any] = {"loss": self.objective.name}
         for classes in option_groups().values():
             for group in classes:
-                usual_values |= {each.name: usual_value(group, each.name) for each in fields(group)}
+                usual_values |= {name: usual_value(group, name) for name in names_of(group)}
         return {**usual_values, **recipe_values(self), **self.asked()}
 
     def undecided(self) -> list[str]:
         """Options that are still open; none after `resolve`."""
-        return [name for group in self.groups() for name in undecided(group)]
+        return [name for group in self.groups().values() for name in group.undecided()]
 
     def check(self) -> None:
         """Refuse values that are not allowed or contradict each other.
@@ -152,10 +157,9 @@ class Settings:
             if self.recipe != "accurate":
                 raise OptionError(Option("goal"), " needs ", Option("recipe", "accurate"), "; others end at the frame")
             if not self.objective.has_head:
-                raise OptionError(
-                    Option("goal"), " needs ", Option("loss", "frame"), ", which has a frame to settle onto"
-                )
-        for group in self.groups():
+                frame = ", which has a frame to settle onto"
+                raise OptionError(Option("goal"), " needs ", Option("loss", "frame"), frame)
+        for group in self.groups().values():
             group.check()
         self._check_head()
         self._check_learning()
@@ -167,10 +171,10 @@ class Settings:
         """A linear classifier has no use for a frame head, nor for another classifier."""
         if self.objective.has_head:
             return
-        without = {"head": "none"}
-        idle = [(self.encoder, name) for name in EncoderSettings.OF_HEAD] + [(self.evaluation, "probe")]
-        for group, name in idle:
-            if getattr(group, name) not in (AUTO, None, without.get(name, usual_value(type(group), name))):
+        idle = {"head": "none", "head_norm": "none", "features": None, "activation": "relu", "probe": False}
+        options = self.asked()
+        for name, value in idle.items():
+            if options.get(name, value) not in (None, value):
                 raise OptionError(Option(name), " needs ", Option("loss", "supcon"), " or frame", self._why_not())
         if self.encoder.init not in (AUTO, None):
             why = " starts from an encoder with its head, which ", Option("loss", self.objective.name)
@@ -231,29 +235,27 @@ class Settings:
         Args:
             options: What `config.json` has.
             objective: The objective of a run whose loss came from Python.
+
+        Raises:
+            OptionError: For settings that are not allowed.
         """
         loss = options.get("loss")
         if objective is None and isinstance(loss, str) and loss not in OBJECTIVES:
             raise OptionError(Option("loss", loss), " came from Python; give the objective again")
         start = cls.of(recipe="plain", data=options.get("data"), loss=None if objective else loss, objective=objective)
-        kinds = {name: kind for group in start.groups() for name, kind in type_hints(type(group)).items()}
+        kinds = {name: kind for group in start.groups().values() for name, kind in type_hints(type(group)).items()}
         values = {
             name: value
             for name, value in options.items()
             if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
         }
-        for name in ("data_dir", "init"):
-            if isinstance(values.get(name), str):
-                values[name] = Path(values[name])
-        return start.with_options(**values)
-
-
-GROUPS = ("images", "encoder", "objective", "batches", "schedule", "evaluation", "machine")
-"""The attributes of `Settings` that are groups."""
+        settings = start.with_options(**values)
+        settings.check()
+        return settings
 
 
 def option_groups() -> dict[str, tuple[type[Group], ...]]:
-    """The classes of each group: all kinds of images, and all objectives."""
+    """The classes of each group by the attribute of `Settings`: all kinds of images, and all objectives."""
     return {
         "images": IMAGE_KINDS,
         "encoder": (EncoderSettings,),
@@ -269,16 +271,13 @@ def option_names() -> list[str]:
     """The names of all flat options, in the order of the groups."""
     names = ["data", "loss"]
     for classes in option_groups().values():
-        names += [each.name for group in classes for each in fields(group)]
+        names += [name for group in classes for name in names_of(group)]
     return list(dict.fromkeys(names))
 
 
-def _has(group: type[Group], option: str) -> bool:
-    return option in {each.name for each in fields(group)}
-
-
-def _or(names: list[str]) -> str:
-    return "".join(f" or {name}" for name in names)
+def _part(options: Mapping[str, Any], group: Group) -> dict[str, Any]:
+    """The options that a group has."""
+    return {name: options[name] for name in names_of(group) if name in options}
 
 
 def _json(value: Any) -> Any:

@@ -10,18 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from orthoframe._rows import unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
-from orthoframe.encoders import Backbone, FrameEncoder, load_backbone, make_frame_encoder
-from orthoframe.errors import Option, OptionError, OrthoframeError, Part, TrainingError, brief
+from orthoframe.encoders import Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
+from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
 from orthoframe.training._criteria import Criterion, Outputs, Problem
-from orthoframe.training._fields import AUTO
+from orthoframe.training._groups import AUTO
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
-from orthoframe.training._start import extended_encoder, known_classes_first
 
 _MEASURED = 10_000  # image files that are measured during training, about
+_SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
 
 
 class Network(nn.Module):
@@ -204,7 +205,7 @@ def make_task(
         data = data or images.load(progress, image_shape=shape, seed=seed)
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
-        data = data if trained is None else known_classes_first(trained, data)
+        data = data if trained is None else _known_classes_first(trained, data)
         settings = resolve(asked, data, trained, plan)
         train, test = _chosen(settings, data)
         encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
@@ -256,7 +257,7 @@ def _encoder(
     """The encoder, the scale of its pixels, and directions of the classes `[k, dim]` where it knows some."""
     num_classes, seed = len(train.classes), settings.machine.seed
     if trained is not None:
-        encoder, directions = extended_encoder(trained, num_classes, seed)
+        encoder, directions = _extended_encoder(trained, num_classes, seed)
         return encoder, trained.normaliser, directions
     made = settings.encoder
     encoder = make_frame_encoder(
@@ -274,6 +275,62 @@ def _encoder(
     if backbone is not None:
         return encoder, Normaliser(backbone.mean, backbone.std), None
     return encoder, settings.images.normaliser(train), None
+
+
+def _known_classes_first(trained: TrainedEncoder, data: Data) -> Data:
+    """The images with the classes that an encoder knows first, and then the new ones."""
+    expected, actual = list(trained.image_shape), list(data.train.image_shape)
+    if expected != actual:
+        raise DataError(f"{data.name}: images have [channels, height, width] = {actual}, the encoder takes {expected}")
+    known = trained.classes
+    classes = (*known, *(name for name in data.train.classes if name not in known))
+    numbers = torch.tensor([classes.index(name) for name in data.train.classes])
+
+    def renamed(images: LabelledImages) -> LabelledImages:
+        return replace(images, labels=numbers[images.labels], classes=classes)
+
+    validation = None if data.validation is None else renamed(data.validation)
+    fit = trained.preparation.fit
+    return replace(data, train=renamed(data.train), test=renamed(data.test), validation=validation, fit=fit)
+
+
+def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> tuple[FrameEncoder, Tensor]:
+    """The encoder for more classes, and a direction for each class `[k, dim]`.
+
+    Known classes keep the directions of their means. Each new class gets dimensions of its own, which are appended
+    to the head, as many as a known class has.
+    """
+    trained.encoder.train()
+    known, new = len(trained.classes), num_classes - len(trained.classes)
+    means = unit_rows(trained.centres.nan_to_num().double())[0]
+    if not new:
+        return trained.encoder, means.float()
+    linear = trained.encoder.head.linear
+    if linear is None:
+        raise OptionError("new classes need new dimensions, which only ", Option("head", "linear"), " can get")
+    old = linear.out_features
+    block = trained.dimensions_per_class
+    added = new * block
+    wider = FrameHead(linear.in_features, old + added, trained.architecture.activation, trained.architecture.head_norm)
+    assert wider.linear is not None
+    fresh = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
+    with torch.no_grad():
+        wider.linear.weight.copy_(torch.cat([linear.weight, fresh * (_SCALE * linear.weight.std())]))
+        for module, extended in ((linear, wider.linear), (trained.encoder.head.norm, wider.norm)):
+            _extend(module, extended, old)
+    directions = torch.zeros(num_classes, old + added, dtype=torch.float64)
+    directions[:known, :old] = means
+    directions[known:, old:] = torch.eye(new).repeat_interleave(block, dim=1) * block**-0.5
+    return FrameEncoder(trained.encoder.backbone, wider), directions.float()
+
+
+def _extend(module: nn.Module | None, wider: nn.Module | None, old: int) -> None:
+    """Give a wider layer what the old one has of each dimension; new dimensions start as they are made."""
+    if module is None or wider is None:
+        return
+    for name, value in module.state_dict().items():
+        if value.ndim == 1:  # biases, and what a normalisation has
+            wider.state_dict()[name][:old] = value
 
 
 def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
