@@ -146,16 +146,6 @@ def test_square_root_draws(blobs):
     np.testing.assert_allclose(clone(SMALL).fit(*blobs).plan_.shares(), roots / roots.sum(), rtol=1e-6)
 
 
-def test_it_stops_where_nothing_can_be_learned():
-    random = np.random.default_rng(0)
-    rows, labels = np.ones((60, 2)), random.integers(2, size=60)
-    classifier = FrameClassifier((8,), "supcon", epochs=500, patience=3, class_weight=None, random_state=0)
-    classifier.fit(rows, labels)
-    assert (classifier.stopped_, classifier.n_iter_) == ("plateau", 1 + 3 + 3)
-    assert "no longer" in classifier.stopped_.sentence
-    assert np.isfinite(classifier.predict_proba(rows)).all()
-
-
 def test_the_same_seed_gives_the_same_bytes(blobs, fitted):
     state = torch.random.get_rng_state()
     again = clone(SMALL).fit(*blobs)

@@ -100,7 +100,9 @@ def test_a_file_from_before_the_head_saw_the_columns(tmp_path):
         about = json.loads(file.metadata()["orthoframe"])
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     del about["network"]["direct"]
+    about["options"]["patience"], about["stopped"] = 10, "plateau"  # version 0.1.0 watched the gap
     save_file(tensors, tmp_path / "old", metadata={"orthoframe": json.dumps(about)})
     loaded = FrameClassifier.load(tmp_path / "old")
     assert not loaded.encoder_.direct
+    assert loaded.stopped_ is StopReason.PLATEAU
     np.testing.assert_array_equal(loaded.transform(ROWS), classifier.transform(ROWS))

@@ -12,7 +12,7 @@ from sklearn.pipeline import make_pipeline
 
 from orthoframe import measure
 from orthoframe.sklearn import FrameClassifier
-from orthoframe.sklearn._weights import relative_weights
+from orthoframe.sklearn._fit import relative_weights
 
 ROWS, LABELS = make_blobs([40, 20, 10], 4, cluster_std=4.0, random_state=2)
 NAMES = np.array(["a", "b", "c"])[LABELS]
@@ -111,7 +111,7 @@ def test_a_file_has_the_weights(tmp_path):
 def test_boosting():
     """Rows that the first round has wrong are drawn more often in the second."""
     rows, labels = make_circles(200, noise=0.1, factor=0.4, random_state=0)
-    weak = FrameClassifier(hidden=(8,), loss="supcon", epochs=5, dropout=0.0, class_weight=None)
+    weak = FrameClassifier((8,), "supcon", binding="none", epochs=5, dropout=0.0, class_weight=None)  # draws alone
     boosted = AdaBoostClassifier(weak, n_estimators=8, random_state=1).fit(rows, labels)
     first, second, *_ = boosted.estimators_
     wrong = first.predict(rows) != labels

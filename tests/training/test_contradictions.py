@@ -30,10 +30,10 @@ CONTRADICTIONS = [
     ({"augment": False, "flip": True}, [Option("flip")]),
     ({"augment": False, "views": 2}, [Option("views", 2)]),
     ({"data": "digits", "data_dir": Path("x")}, [Option("data_dir"), Option("data", "digits")]),
-    ({"data": "folder:x", "data_dir": Path("x")}, [Option("data_dir"), Option("data", "folder:x")]),
-    ({"data": "npz:x", "data_dir": Path("x")}, [Option("data_dir"), Option("data", "npz:x")]),
+    ({"data": "folder:x", "data_dir": Path("x")}, [Option("data_dir"), Option("data", "mnist")]),
+    ({"data": "npz:x", "data_dir": Path("x")}, [Option("data_dir"), Option("data", "mnist")]),
     *(
-        ({"data": data, name: value}, [Option(name), Option("data", data)])
+        ({"data": data, name: value}, [Option(name), Option("data", "folder:PATH")])
         for data in ("digits", "mnist", "npz:x")
         for name, value in (("size", (8, 8)), ("fit", "crop"), ("workers", 1), ("memory", 1.0))
     ),

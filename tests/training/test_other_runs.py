@@ -188,7 +188,7 @@ def test_batches_of_another_version(interrupted):
     run, task = RunFolder(interrupted), make_task(small())
     checkpoint, _ = run.load_checkpoint(partial(check_checkpoint, task=task))
     run.save_checkpoint(replace(checkpoint, progress=replace(checkpoint.progress, plan="another")))
-    with pytest.raises(TrainingError, match=r"by a version that plans other batches; run\.json names it"):
+    with pytest.raises(TrainingError, match=r"by a version that plans others, which run\.json names"):
         resume(interrupted)
 
 

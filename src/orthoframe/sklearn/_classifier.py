@@ -34,9 +34,8 @@ from orthoframe.options import (
     check_temperature,
 )
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
-from orthoframe.sklearn._fit import FitOptions, cross_fit, fit_encoder
+from orthoframe.sklearn._fit import FitOptions, cross_fit, fit_encoder, relative_weights
 from orthoframe.sklearn._network import TableEncoder, features_of
-from orthoframe.sklearn._weights import relative_weights
 
 Floats = NDArray[np.floating[Any]]
 
@@ -84,9 +83,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             3000; with `"supcon"` 100.
         tol: Stop when the gap between the loss and its floor is below this fraction of the gap that the loss has when
             all features coincide.
-        patience: Only with `"supcon"`: epochs without improvement of the gap before the learning rate is divided by
-            ten, and again before training ends.
-        learning_rate: The largest one. None: 0.002, of AdamW, falling as a cosine; with `"supcon"` 0.1, of SGD with
+        learning_rate: The largest one; it falls as a cosine. None: 0.002, of AdamW; with `"supcon"` 0.1, of SGD with
             Nesterov momentum 0.9.
         weight_decay: Decoupled weight decay (AdamW); with `"supcon"` an L2 penalty on the weights.
         dropout: Probability that a hidden unit is dropped, in steps of 1/256.
@@ -116,7 +113,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         certificate_: What the batches guarantee; see `certify_run`.
         loss_gap_: Loss minus floor in the last epoch.
         loss_curve_, gap_curve_: The loss, and loss minus floor, one number per epoch.
-        stopped_: A `StopReason`: `"floor"`, `"plateau"` or `"epochs"`.
+        stopped_: A `StopReason`: `"floor"` or `"epochs"`.
         n_iter_: Number of epochs.
         n_features_in_, feature_names_in_: Number of columns, and their names if there were any.
 
@@ -140,7 +137,6 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         batch_size: int | None = None,
         epochs: int | None = None,
         tol: float = 0.01,
-        patience: int = 10,
         learning_rate: float | None = None,
         weight_decay: float = 5e-4,
         dropout: float = 0.2,
@@ -151,7 +147,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     ) -> None:
         self.hidden, self.loss, self.temperature, self.activation = hidden, loss, temperature, activation
         self.binding, self.batch_size = binding, batch_size
-        self.epochs, self.tol, self.patience = epochs, tol, patience
+        self.epochs, self.tol = epochs, tol
         self.learning_rate, self.weight_decay, self.dropout = learning_rate, weight_decay, dropout
         self.class_weight, self.adjust, self.device, self.random_state = class_weight, adjust, device, random_state
 
@@ -292,7 +288,6 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             temperature=check_temperature(temperature),
             epochs=None if self.epochs is None else check_count("epochs", self.epochs),
             tol=check_number("tol", self.tol, least=0),
-            patience=check_count("patience", self.patience),
             learning_rate=check_number("learning_rate", learning_rate, above=0),
             weight_decay=check_number("weight_decay", self.weight_decay, least=0),
             dropout=check_number("dropout", self.dropout, least=0, below=1),

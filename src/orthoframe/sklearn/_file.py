@@ -149,6 +149,7 @@ def _restore(classifier: Any, path: Path) -> None:
     if weights is not None and not ((weights.astype(np.float32) > 0) & (weights <= 1)).all():
         raise ValueError("weights must be positive, and at most 1")
     options = about.options | {"hidden": tuple(about.options["hidden"])}
+    options.pop("patience", None)  # which version 0.1.0 had
     if isinstance(options.get("class_weight"), list):
         options["class_weight"] = dict(msgspec.convert(options["class_weight"], _Pairs))
     classifier.set_params(**options)

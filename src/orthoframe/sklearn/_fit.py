@@ -1,4 +1,4 @@
-"""Train the encoder of a table until the loss is at its floor; fit its scores to rows that were not trained on."""
+"""Train the encoder of a table: the weights of its rows, the steps, and scores fitted to rows that were held out."""
 
 import math
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor
-from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from orthoframe._rows import Integers, class_members
 from orthoframe.batches import BatchPlan
-from orthoframe.errors import Coded, Option, OptionError
+from orthoframe.errors import Coded, Option, OptionError, brief
 from orthoframe.geometry import Calibration, NearestCentre, fit_scores
 from orthoframe.losses import FrameLoss, GapMeter, SupConLoss
 from orthoframe.options import TableLoss
@@ -22,6 +23,7 @@ from orthoframe.sklearn._network import TableEncoder
 if TYPE_CHECKING:
     from orthoframe.sklearn._classifier import FrameClassifier
 
+_POWERS = {"square-root": 0.5, "balanced": 1.0}  # of one over the size of the class
 # Of the frame term, where the number of epochs is not given.
 _EPOCHS, _FEWEST_EPOCHS = 20, 5
 _FEWEST_STEPS, _MOST_STEPS = 100, 3000
@@ -29,8 +31,6 @@ _RISE = 10  # steps in which the learning rate rises
 # Of the contrastive loss.
 _SUPCON_EPOCHS = 100
 _MOMENTUM = 0.9
-_REDUCTION = 0.1  # of the learning rate, at the first plateau
-_IMPROVEMENT = 0.01  # a gap that falls by less than this part of the best one has not fallen
 # Of cross-fitting.
 _FOLDS = 3
 _STREAM = 8  # of random numbers: 0 to 3 are those of the plan, 7 those of weights
@@ -45,11 +45,44 @@ class StopReason(Coded):
     """
 
     FLOOR = "floor", "The loss reached its floor."
-    PLATEAU = "plateau", "The gap between the loss and its floor no longer fell."
+    PLATEAU = "plateau", "The gap between the loss and its floor no longer fell."  # in files of version 0.1.0 only
     EPOCHS = "epochs", "The maximum number of epochs was reached."
 
 
-@dataclass(frozen=True)
+def relative_weights(
+    sample_weight: ArrayLike | None, class_weight: object, labels: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Weights of rows times the weights of their classes, `[rows]`; the largest is 1, and 0 leaves a row out.
+
+    Raises:
+        ValueError: For weights that are negative, not finite, not one per row, or all zero.
+    """
+    weights = _relative(_check_sample_weight(sample_weight, labels, dtype=np.float64, ensure_non_negative=True))
+    if class_weight is None:
+        return weights
+    present = weights > 0
+    classes, numbers = np.unique(labels[present], return_inverse=True)
+    if isinstance(class_weight, str) and class_weight in _POWERS:
+        factors = np.bincount(numbers, weights[present]) ** -_POWERS[class_weight]
+    elif isinstance(class_weight, dict):
+        factors = np.asarray(compute_class_weight(class_weight, classes=classes, y=labels[present]), np.float64)
+        if not (np.isfinite(factors).all() and factors.min() >= 0 and factors.any()):
+            allowed = " must have finite weights, none negative and not all zero, not "
+            raise OptionError(Option("class_weight"), allowed, brief(class_weight))
+    else:
+        allowed = " must be None, 'square-root', 'balanced', or a dictionary with the weight of each class, not "
+        raise OptionError(Option("class_weight"), allowed, brief(repr(class_weight)))
+    weights[present] *= factors[numbers]
+    return _relative(weights)
+
+
+def _relative(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rounded to single precision, so that weights that differ only by a factor give the same bytes."""
+    relative: NDArray[np.float64] = (weights / weights.max()).astype(np.float32).astype(np.float64)
+    return relative
+
+
+@dataclass(frozen=True, kw_only=True)
 class FitOptions:
     """The options of `FrameClassifier` that the training reads; `epochs` is None to suit the number of rows."""
 
@@ -57,7 +90,6 @@ class FitOptions:
     temperature: float
     epochs: int | None
     tol: float
-    patience: int
     learning_rate: float
     weight_decay: float
     dropout: float
@@ -69,26 +101,20 @@ Curves = tuple[list[float], list[float], StopReason]
 def fit_encoder(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: FitOptions) -> Curves:
     """Train an encoder in place, on the device of its standardised float32 rows `[rows, columns]`.
 
+    The learning rate rises for ten steps and falls along a cosine; training ends at the floor or after the last epoch.
+
     Returns the loss and its gap to the floor, one number per epoch, and why training ended.
     """
-    return (_fit_frame if options.loss == "frame" else _fit_supcon)(encoder, rows, plan, options)
-
-
-def _fit_frame(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: FitOptions) -> Curves:
-    """AdamW until the floor or the last epoch; its rate rises for ten steps and falls along a cosine."""
     labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
-    k, per_epoch = len(plan.labels.names), len(plan.batches(0))
-    criterion = FrameLoss(k, encoder.dim, options.temperature, shares=plan.shares()).to(rows.device)
-    epochs = options.epochs or _enough_epochs(per_epoch)
-    fused = rows.device.type in ("cpu", "cuda")  # one call instead of ten for each layer
-    optimizer = torch.optim.AdamW(
-        encoder.parameters(), options.learning_rate, weight_decay=options.weight_decay, fused=fused
-    )
+    per_epoch = len(plan.batches(0))
+    criterion, optimizer, epochs = _method(encoder, plan, options, rows.device)
+    epochs = options.epochs or epochs
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
     meter, step = GapMeter(criterion), 0
     losses, gaps = list[float](), list[float]()
     for epoch in range(epochs):
         batches, total = plan.batches(epoch), rows.new_zeros((), dtype=torch.float64)
+        meter.reset()
         for batch in batches:
             rise, fall = (step + 1) / _RISE, (1 + math.cos(math.pi * step / (epochs * per_epoch))) / 2
             optimizer.param_groups[0]["lr"] = options.learning_rate * min(1.0, rise) * fall
@@ -97,51 +123,36 @@ def _fit_frame(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: Fi
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+            if options.loss == "supcon":
+                meter.add(loss, plan.labels.classes[batch])
             total += loss.detach() * len(batch)
             step += 1
-        # The terms and floors of rows do not depend on the batch, so that an epoch is one large batch.
-        epoch_rows = np.concatenate(batches)
-        meter.reset()
-        meter.add(total / len(epoch_rows), plan.labels.classes[epoch_rows])
+        if options.loss == "frame":  # terms and floors of rows do not depend on the batch: an epoch is one large batch
+            epoch_rows = np.concatenate(batches)
+            meter.add(total / len(epoch_rows), plan.labels.classes[epoch_rows])
         if _append_epoch(meter, epoch, options, losses, gaps) <= options.tol:
             return losses, gaps, StopReason.FLOOR
     return losses, gaps, StopReason.EPOCHS
+
+
+def _method(
+    encoder: TableEncoder, plan: BatchPlan, options: FitOptions, device: torch.device
+) -> tuple[FrameLoss | SupConLoss, torch.optim.Optimizer, int]:
+    """The loss, its optimiser, and the number of epochs where none is given."""
+    weights, rate, decay = encoder.parameters(), options.learning_rate, options.weight_decay
+    if options.loss == "supcon":
+        loss = SupConLoss(options.temperature, gather=False)
+        return loss, torch.optim.SGD(weights, rate, _MOMENTUM, weight_decay=decay, nesterov=True), _SUPCON_EPOCHS
+    frame = FrameLoss(len(plan.labels.names), encoder.dim, options.temperature, shares=plan.shares()).to(device)
+    fused = device.type in ("cpu", "cuda")  # one call instead of ten for each layer
+    optimizer = torch.optim.AdamW(weights, rate, weight_decay=decay, fused=fused)
+    return frame, optimizer, _enough_epochs(len(plan.batches(0)))
 
 
 def _enough_epochs(per_epoch: int) -> int:
     """More for few rows, which have few steps per epoch, and fewer for many."""
     steps = min(max(_EPOCHS * per_epoch, _FEWEST_STEPS), _MOST_STEPS)
     return max(_FEWEST_EPOCHS, -(-steps // per_epoch))
-
-
-def _fit_supcon(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: FitOptions) -> Curves:
-    """SGD until the loss is at its floor, or no longer approaches it."""
-    labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
-    first_rate, decay = options.learning_rate, options.weight_decay
-    optimizer = torch.optim.SGD(encoder.parameters(), first_rate, _MOMENTUM, weight_decay=decay, nesterov=True)
-    patience = options.patience - 1
-    scheduler = ReduceLROnPlateau(optimizer, factor=_REDUCTION, patience=patience, threshold=_IMPROVEMENT, eps=0.0)
-    generator = torch.Generator(rows.device).manual_seed(plan.seed)
-    criterion = SupConLoss(options.temperature, gather=False)
-    meter = GapMeter(criterion)
-    losses, gaps = list[float](), list[float]()
-    for epoch in range(options.epochs or _SUPCON_EPOCHS):
-        meter.reset()
-        for batch in plan.batches(epoch):
-            index = torch.from_numpy(batch).to(rows.device)
-            loss = criterion(encoder(rows[index], options.dropout, generator), labels[index])
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-            meter.add(loss, plan.labels.classes[batch])
-        relative_gap = _append_epoch(meter, epoch, options, losses, gaps)
-        if relative_gap <= options.tol:
-            return losses, gaps, StopReason.FLOOR
-        rate = optimizer.param_groups[0]["lr"]
-        scheduler.step(relative_gap)
-        if optimizer.param_groups[0]["lr"] < rate < first_rate:  # the second plateau
-            return losses, gaps, StopReason.PLATEAU
-    return losses, gaps, StopReason.EPOCHS
 
 
 def _append_epoch(meter: GapMeter, epoch: int, options: FitOptions, losses: list[float], gaps: list[float]) -> float:
