@@ -22,7 +22,7 @@ def checkpoint_of(epoch):
     records = [EpochRecord(epoch=n + 1, seconds=0.1, lr=0.1, loss=1.0, temperature=0.1) for n in range(epoch)]
     progress = Progress(
         settings={"data": "digits", "lr": 0.1},
-        data=DataFingerprint("a", "b", "c", "d", "e"),
+        data=DataFingerprint(training_pixels="a", training_labels="b", test_pixels="c", test_labels="d", images="e"),
         plan="plan",
         state=State(epoch=epoch, steps=1, seconds=0.5, records=records, measurements=[{"epoch": 1}] * epoch),
         batches={"loss": [1.25], "floor": [0.5], "collapsed": [2.0]},
@@ -163,4 +163,6 @@ def test_fingerprints_are_the_same_everywhere():
     labels = hashlib.sha256(b'["a", "b"]' + struct.pack("<2Q", 0, 1)).hexdigest()
     rows = [zlib.crc32(bytes(range(4))) << 32, zlib.crc32(bytes(range(4, 8))) << 32 | 1]
     every = hashlib.sha256(b'["a", "b"]' + struct.pack("<4Q", *sorted(2 * rows))).hexdigest()
-    assert found == DataFingerprint(pixels, labels, pixels, labels, every)
+    assert found == DataFingerprint(
+        training_pixels=pixels, training_labels=labels, test_pixels=pixels, test_labels=labels, images=every
+    )

@@ -118,7 +118,12 @@ def test_files_that_are_no_text(folder, name):
         ("certificate.json", '"name": 0', '"name": 0.5', r"Expected `int \| str`.*name"),
         ("metrics.csv", "loss,", "losses,", "metrics.csv, line 2: .*missing required field `loss`"),
         ("metrics.csv", "0.31", "fast", "metrics.csv, line 2: Expected `float`.*seconds"),
-        ("metrics.csv", "0.31", "0.31,5", "metrics.csv, line 2: the header has 20 fields, and this line another number"),
+        (
+            "metrics.csv",
+            "0.31",
+            "0.31,5",
+            "metrics.csv, line 2: the header has 20 fields, and this line another number",
+        ),
         ("metrics.csv", "0.31", '"0.31', r"metrics.csv: not what a run writes \(line 5: "),
         ("metrics.csv", "\n2,", "\n1,", "metrics.csv, line 3: epochs must be 0 or more and increase, and 1"),
         ("metrics.csv", "\n1,", "\n1.5,", "metrics.csv, line 2: Expected `int`.*epoch"),

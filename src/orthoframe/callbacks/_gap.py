@@ -22,7 +22,9 @@ class _Call(NamedTuple):
 
     def cpu(self) -> "_Call":
         key_labels = None if self.key_labels is None else self.key_labels.cpu()
-        return _Call(self.loss.cpu(), self.labels.cpu(), key_labels, self.options.cpu(), self.joined)
+        return self._replace(
+            loss=self.loss.cpu(), labels=self.labels.cpu(), key_labels=key_labels, options=self.options.cpu()
+        )
 
 
 class GapListener:

@@ -88,10 +88,7 @@ class GeometryRecorder:
 
                 target.parent.mkdir(parents=True, exist_ok=True)
                 geometry_figure(self.geometry).savefig(target, dpi=150)
-            except (
-                OSError,
-                MissingPackageError,
-            ) as error:  # a finished training must not be lost for want of a picture
+            except (OSError, MissingPackageError) as error:  # no reason to lose a training that has finished
                 warnings.warn(f"the picture of the geometry could not be written: {error}", stacklevel=2)
 
 

@@ -22,7 +22,7 @@ _JSON, _WEIGHTS, _MOMENTUM = "json", "weights.", "momentum."
 _DIGEST_BYTES = hashlib.sha256().digest_size
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class DataFingerprint:
     """Digests of images as they were read, wherever they are: equal for equal data on every machine."""
 
@@ -72,7 +72,7 @@ def _digest(about: tuple[int | str, ...], array: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-@dataclass
+@dataclass(kw_only=True)
 class State:
     """Where a run is."""
 
@@ -83,7 +83,7 @@ class State:
     measurements: list[dict[str, Any]] = field(default_factory=list)  # lines of geometry.jsonl
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """The part of a checkpoint that is not tensors."""
 

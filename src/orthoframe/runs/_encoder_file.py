@@ -42,20 +42,10 @@ class Architecture:
 
     def make(self, image_shape: tuple[int, int, int], code: bool) -> FrameEncoder:
         """The encoder without weights, which takes memory when its shapes have been compared with those of a file."""
-        backbone = None
+        shape = {each.name: getattr(self, each.name) for each in fields(Architecture)}
         if self.backbone is not None:
-            backbone = make_backbone(self.backbone, weights=False, code=code)
-        return make_frame_encoder(
-            self.model,
-            image_shape,
-            backbone=backbone,
-            width=self.width,
-            head=self.head,
-            features=self.features,
-            head_norm=self.head_norm,
-            activation=self.activation,
-            weights=False,
-        )
+            shape["backbone"] = make_backbone(self.backbone, weights=False, code=code)
+        return make_frame_encoder(image_shape=image_shape, weights=False, **shape)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,13 +53,13 @@ class RunFolder:
             try:
                 if not resumed:
                     self.path.mkdir(parents=True, exist_ok=True)
-                ours = held.enter_context(locked(self.path))
+                is_ours = held.enter_context(locked(self.path))
             except OSError as error:
                 if not resumed:
                     raise TrainingError(*unwritable(self.path, error, "out")) from None
                 reason = f"{error.strerror or error}; resume a copy of it that can be written to"
                 raise TrainingError(f"{self.path}: {reason}") from None
-            if not ours:
+            if not is_ours:
                 other = (", or choose another ", Option("out")) if not resumed else ()
                 raise TrainingError(f"{self.path}: another process is training into it; wait", *other)
             (self.path / NON_FINITE).unlink(missing_ok=True)  # of the attempt before
@@ -130,11 +130,11 @@ class RunFolder:
 
         A process that is killed during the write leaves the old one, the new one, or the old one as the previous.
         """
-        fresh = self.path / ".checkpoint.new.bin"
-        write_atomic(fresh, checkpoint.write)
+        newest = self.path / ".checkpoint.new.bin"
+        write_atomic(newest, checkpoint.write)
         if (self.path / CHECKPOINT).exists():
             os.replace(self.path / CHECKPOINT, self.path / PREVIOUS)
-        os.replace(fresh, self.path / CHECKPOINT)
+        os.replace(newest, self.path / CHECKPOINT)
 
     def restore_previous(self) -> None:
         """Put the previous checkpoint in the place of the newest, which is broken: the next save keeps this one."""

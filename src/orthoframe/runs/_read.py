@@ -31,7 +31,7 @@ _HINT = "a run folder has config.json, metrics.csv, geometry.jsonl and, once the
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """What a run folder says.
 

@@ -85,7 +85,7 @@ def power_law(sums: Sequence[float], values: Sequence[float | None], start: floa
     return math.log(first / last) / math.log(last_sum / first_sum)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClassMeasurement:
     """One class in a line of `geometry.jsonl`."""
 
@@ -96,7 +96,7 @@ class ClassMeasurement:
     inside: float | None  # part of the squared length of its mean that is in them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnershipMeasurement:
     """Which class owns each dimension."""
 
@@ -107,7 +107,7 @@ class OwnershipMeasurement:
     dead: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GeometryMeasurement:
     """A `Geometry`, as its `to_dict` has it; None for what is not finite."""
 
@@ -140,7 +140,7 @@ class Measurement:
     validation: Accuracy | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CertificateRecord:
     """`certificate.json`: what the batches of the run guarantee."""
 
@@ -157,7 +157,7 @@ class CertificateRecord:
     conclusive: bool = True  # whether it is about all batches of the run
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class NonFiniteBatch:
     """`nan-batch.json`: a batch whose loss was not finite, which stopped the run."""
 
@@ -284,7 +284,7 @@ class TestRecord:
     classifier: str | None = None  # which classified them, such as `nearest centre`; earlier versions did not say
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class VerdictRecord:
     """`verdict.json`: how a run ended."""
 

@@ -86,7 +86,7 @@ class _Plan:
     seed: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Fitted:
     """Attributes of the classifier that are kept under their names, in this order."""
 
@@ -98,7 +98,7 @@ class _Fitted:
     loss_gap_: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _ClassifierFile:
     """What a file says beside its tensors."""
 

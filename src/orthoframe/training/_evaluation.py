@@ -92,17 +92,7 @@ class Evaluation:
 
     def trained_encoder(self, task: "Task") -> TrainedEncoder:
         """The encoder, and what others need to use it."""
-        made, rule = task.settings.encoder, self.rule
-        architecture = Architecture(
-            model=made.model,
-            width=made.width,
-            head=made.head,
-            features=made.features,
-            activation=made.activation,
-            backbone=getattr(task.encoder.backbone, "config", None),
-            head_norm=made.head_norm,
-        )
-        shares, adjust = None, 0.0
+        rule, shares, adjust = self.rule, None, 0.0
         if isinstance(rule, NearestCentre) and rule.shares is not None:
             shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
         return TrainedEncoder(
@@ -111,7 +101,9 @@ class Evaluation:
             classes=task.train.classes,
             preparation=task.preparation,
             normaliser=task.normaliser,
-            architecture=architecture,
+            architecture=Architecture(
+                **task.settings.encoder.shape(), backbone=getattr(task.encoder.backbone, "config", None)
+            ),
             calibration=self.calibration,
             shares=shares,
             adjust=adjust,

@@ -235,8 +235,8 @@ class EncoderSettings(Group):
     activation: Activation = usual("relu")
     """Applied before the unit norm; the frame needs features that are non-negative, as relu and abs make them."""
 
-    SHAPE: ClassVar = ("model", "width", "head", "head_norm", "activation")
-    """Settings that an encoder to start from decides, beside the dimension of its features."""
+    SHAPE: ClassVar = ("model", "width", "head", "features", "head_norm", "activation")
+    """Settings that an encoder to start from decides."""
 
     def check(self) -> None:
         super().check()
@@ -249,6 +249,10 @@ class EncoderSettings(Group):
             raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
         if self.head == "none" and self.head_norm not in (AUTO, "none"):
             raise OptionError(Option("head_norm", self.head_norm), " needs ", Option("head", "linear"))
+
+    def shape(self) -> dict[str, Any]:
+        """What the network is made of, as `make_frame_encoder` and `Architecture` take it."""
+        return {name: getattr(self, name) for name in self.SHAPE}
 
     def absolute(self) -> Self:
         """The same with absolute paths."""

@@ -104,7 +104,7 @@ class Loop:
         assert gap is not None  # every epoch has batches
         self.meter.reset()
         epoch += 1
-        self.state = State(epoch, records=state.records, measurements=state.measurements)
+        self.state = State(epoch=epoch, records=state.records, measurements=state.measurements)
         columns: dict[str, Any] = {}
         if self.criterion.has_floor:
             columns = {"floor": gap.floor, "gap": gap.gap, "collapsed": gap.collapsed}

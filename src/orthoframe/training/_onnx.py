@@ -89,9 +89,9 @@ def export_onnx(trained: TrainedEncoder, path: Path, images: Tensor | None = Non
     if not all(map(importlib.util.find_spec, ("onnx", "onnxscript"))):
         raise TrainingError("the export needs onnx and onnxscript; install them with pip install 'orthoframe[onnx]'")
     content = _graph(trained)
-    said = _compare(content, trained, images)
+    comparison = _compare(content, trained, images)
     write_atomic(path, content)
-    return said
+    return comparison
 
 
 def images_of_run(folder: Path, trained: TrainedEncoder) -> Tensor | None:
@@ -154,18 +154,18 @@ def _compare(content: bytes, trained: TrainedEncoder, images: Tensor | None) -> 
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     pixels = pixels if images is None else torch.cat([pixels, images])
     scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
-    wanted, _ = trained.classify(trained.features(pixels))
-    known = wanted.isfinite().all(0)
+    expected, _ = trained.classify(trained.features(pixels))
+    present = expected.isfinite().all(0)  # classes with a centre
     # Scores of a linear classifier may be large: relative to the largest, as cosines are to 1.
-    tolerance = _TOLERANCE * max(1.0, float(wanted[:, known].abs().max()))
-    apart = float((scores - wanted)[:, known].abs().max())
-    if not apart <= tolerance:
-        raise TrainingError(f"the exported scores differ from torch's by {apart:.2g}; nothing was written")
+    tolerance = _TOLERANCE * max(1.0, float(expected[:, present].abs().max()))
+    difference = float((scores - expected)[:, present].abs().max())
+    if not difference <= tolerance:
+        raise TrainingError(f"the exported scores differ from torch's by {difference:.2g}; nothing was written")
     # Where two centres are equally near, up to rounding, either is right.
-    wrong = int((wanted.amax(1) - wanted.gather(1, classes[:, None])[:, 0] > tolerance).sum())
+    wrong = int((expected.amax(1) - expected.gather(1, classes[:, None])[:, 0] > tolerance).sum())
     if wrong:
         raise TrainingError(
             f"the exported class of {wrong} of {len(pixels)} images is not torch's; nothing was written"
         )
-    real = len(pixels) - _RANDOM
-    return f"compared with torch on {_RANDOM} random and {real} real images: the same classes, scores to {apart:.1g}"
+    compared = f"{_RANDOM} random and {len(pixels) - _RANDOM} real images"
+    return f"compared with torch on {compared}: the same classes, scores to {difference:.1g}"

@@ -91,9 +91,9 @@ def find_processes(devices: int, resumed: bool = False) -> Processes:
             f"{per_node} on each; start the same number on every node"
         )
     if not resumed and devices not in (1, per_node, count):
-        there = f"{count} process{'' if count == 1 else 'es'}"
-        there += f", {per_node} on each of {nodes} nodes" if nodes > 1 else ""
-        contradiction = f" contradicts {launcher}, which has started {there}; leave "
+        started = f"{count} process{'' if count == 1 else 'es'}"
+        started += f", {per_node} on each of {nodes} nodes" if nodes > 1 else ""
+        contradiction = f" contradicts {launcher}, which has started {started}; leave "
         raise OptionError(Option("devices", devices), contradiction, Option("devices"), " out")
     return Processes(environment, per_node, nodes)
 
@@ -258,10 +258,10 @@ def signals_heard() -> Iterator[threading.Event]:
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return
-    heard = [signal.SIGINT, signal.SIGTERM]
+    signals = [signal.SIGINT, signal.SIGTERM]
     if hasattr(signal, "SIGHUP") and signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # Windows has none
-        heard.append(signal.SIGHUP)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in heard}
+        signals.append(signal.SIGHUP)
+    before = {number: signal.signal(number, lambda *_: stop.set()) for number in signals}
     try:
         yield stop
     finally:

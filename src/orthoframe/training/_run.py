@@ -55,7 +55,7 @@ _REPORT = 4.0  # seconds set aside for the report: 1.5 of one core were measured
 def _nothing(*_: object) -> None: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RunListener:
     """Functions that are called as a run proceeds, in its first process; each is optional.
 

@@ -198,10 +198,10 @@ def make_task(
         backbone = None
         if asked.encoder.backbone not in (AUTO, None):
             backbone = _backbone(asked.encoder.backbone, seed, code or not resumed)
-        shape = trained.image_shape if trained is not None else None if backbone is None else backbone.image_shape
-        images = asked.images
+        images, network = asked.images, backbone if trained is None else trained
         if trained is not None:  # files get their size as those of the encoder did
             images = images.filled({"fit": trained.preparation.fit})
+        shape = None if network is None else network.image_shape
         data = data or images.load(progress, image_shape=shape, seed=seed)
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
@@ -259,16 +259,10 @@ def _encoder(
     if trained is not None:
         encoder, directions = _extended_encoder(trained, num_classes, seed)
         return encoder, trained.normaliser, directions
-    made = settings.encoder
     encoder = make_frame_encoder(
-        made.model,
-        train.image_shape,
+        **settings.encoder.shape(),
+        image_shape=train.image_shape,
         backbone=backbone,
-        width=made.width,
-        head=made.head,
-        features=made.features,
-        head_norm=made.head_norm,
-        activation=made.activation,
         num_classes=num_classes if settings.objective.has_head else None,
         seed=seed,
     )
@@ -282,8 +276,7 @@ def _known_classes_first(trained: TrainedEncoder, data: Data) -> Data:
     expected, actual = list(trained.image_shape), list(data.train.image_shape)
     if expected != actual:
         raise DataError(f"{data.name}: images have [channels, height, width] = {actual}, the encoder takes {expected}")
-    known = trained.classes
-    classes = (*known, *(name for name in data.train.classes if name not in known))
+    classes = (*trained.classes, *(name for name in data.train.classes if name not in trained.classes))
     numbers = torch.tensor([classes.index(name) for name in data.train.classes])
 
     def renamed(images: LabelledImages) -> LabelledImages:
@@ -301,36 +294,35 @@ def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> t
     to the head, as many as a known class has.
     """
     trained.encoder.train()
-    known, new = len(trained.classes), num_classes - len(trained.classes)
+    num_old, num_new = len(trained.classes), num_classes - len(trained.classes)
     means = unit_rows(trained.centres.nan_to_num().double())[0]
-    if not new:
+    if not num_new:
         return trained.encoder, means.float()
     linear = trained.encoder.head.linear
     if linear is None:
         raise OptionError("new classes need new dimensions, which only ", Option("head", "linear"), " can get")
-    old = linear.out_features
-    block = trained.dimensions_per_class
-    added = new * block
-    wider = FrameHead(linear.in_features, old + added, trained.architecture.activation, trained.architecture.head_norm)
+    dim, block = linear.out_features, trained.dimensions_per_class
+    added = num_new * block
+    wider = FrameHead(linear.in_features, dim + added, trained.architecture.activation, trained.architecture.head_norm)
     assert wider.linear is not None
-    fresh = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
+    weights = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
     with torch.no_grad():
-        wider.linear.weight.copy_(torch.cat([linear.weight, fresh * (_SCALE * linear.weight.std())]))
+        wider.linear.weight.copy_(torch.cat([linear.weight, weights * (_SCALE * linear.weight.std())]))
         for module, extended in ((linear, wider.linear), (trained.encoder.head.norm, wider.norm)):
-            _extend(module, extended, old)
-    directions = torch.zeros(num_classes, old + added, dtype=torch.float64)
-    directions[:known, :old] = means
-    directions[known:, old:] = torch.eye(new).repeat_interleave(block, dim=1) * block**-0.5
+            _extend(module, extended, dim)
+    directions = torch.zeros(num_classes, dim + added, dtype=torch.float64)
+    directions[:num_old, :dim] = means
+    directions[num_old:, dim:] = torch.eye(num_new).repeat_interleave(block, dim=1) * block**-0.5
     return FrameEncoder(trained.encoder.backbone, wider), directions.float()
 
 
-def _extend(module: nn.Module | None, wider: nn.Module | None, old: int) -> None:
-    """Give a wider layer what the old one has of each dimension; new dimensions start as they are made."""
+def _extend(module: nn.Module | None, wider: nn.Module | None, dim: int) -> None:
+    """Give a wider layer what a layer has of each of its dimensions; new dimensions start as they are made."""
     if module is None or wider is None:
         return
     for name, value in module.state_dict().items():
         if value.ndim == 1:  # biases, and what a normalisation has
-            wider.state_dict()[name][:old] = value
+            wider.state_dict()[name][:dim] = value
 
 
 def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
