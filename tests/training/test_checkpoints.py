@@ -156,7 +156,7 @@ def test_resuming_without_a_checkpoint_starts_at_the_beginning(interrupted, undi
 def test_a_checkpoint_of_an_earlier_version_is_not_started_over(interrupted):
     os.replace(interrupted / CHECKPOINT, interrupted / "checkpoint.pt")
     (interrupted / PREVIOUS).unlink()
-    with pytest.raises(TrainingError, match="made by an earlier version"):
+    with pytest.raises(TrainingError, match="is from an earlier version"):
         resume(interrupted)
 
 

@@ -170,7 +170,7 @@ def test_writing_that_fails(size, interrupted, undisturbed, tmp_path):
     assert finished(limited, ["train", "--resume", str(interrupted)], log, size) == 1
     complaint = log.read_text().splitlines()[-1]
     assert complaint.startswith(f"orthoframe: {interrupted}: File too large; what was saved last is whole")
-    assert complaint.endswith(f"resume with --resume {interrupted}")
+    assert complaint.endswith(f"resume with orthoframe train --resume {interrupted}")
     assert (interrupted / CHECKPOINT).read_bytes() == before
     assert finished(command, ["train", "--resume", str(interrupted)], log) == 0
     assert same(interrupted, undisturbed)
@@ -204,7 +204,7 @@ def test_a_full_disk(size, sentence, tmp_path, undisturbed):
         assert status == 1, log.read_text()
         complaint = log.read_text().splitlines()[-1]
         assert complaint.startswith("orthoframe: " + sentence.format(folder=folder))
-        assert complaint.endswith(f"resume with --resume {folder}")
+        assert complaint.endswith(f"resume with orthoframe train --resume {folder}")
         assert not [path.name for path in folder.iterdir() if path.name.startswith(".orthoframe.")]
         _, complaints = RunFolder(folder).load_checkpoint()
         assert not complaints
@@ -235,7 +235,7 @@ def test_memory_that_is_short_while_the_report_is_written(kind, size, tmp_path, 
     assert status == 1, log.read_text()
     assert log.read_text().splitlines()[-1] == (
         f"orthoframe: the report cannot be written: not enough memory; everything else is in {folder}; once that is "
-        f"solved, resume with --resume {folder}"
+        f"solved, resume with orthoframe train --resume {folder}"
     )
     assert same(folder, undisturbed)  # everything but the report
     assert not (folder / "report.html").exists()
@@ -289,7 +289,7 @@ def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
         assert main(["train", *arguments(seed=5), "--out", str(folder)]) == 2
         complaint = capsys.readouterr().err
         assert complaint == (
-            f"orthoframe: {folder} has a run in it; resume with --resume {folder}, or choose another --out\n"
+            f"orthoframe: {folder} has a run in it; resume with orthoframe train --resume {folder}, or choose another --out\n"
         )
         assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 

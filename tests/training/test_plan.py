@@ -74,7 +74,7 @@ def test_batch_settings_beside_it_are_refused(name, plan, tmp_path):
 
 
 def test_a_plan_of_other_images_is_refused(plan, tmp_path):
-    with pytest.raises(OptionError, match="not of these"):
+    with pytest.raises(OptionError, match="does not match these"):
         train(settings(majority=30), tmp_path / "run", plan=plan)
     with pytest.raises(OptionError, match="counts 2 views"):
         train(settings(), tmp_path / "run", plan=BatchPlan(labels(), 45, views=2))

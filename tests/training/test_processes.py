@@ -148,7 +148,7 @@ def test_ctrl_c_in_two_processes_and_on_under_torchrun(tmp_path, alone):
     assert losses_agree(settled, alone_settled)
 
     # BatchNorm: a note, once, and a run that ends.
-    note = "BatchNorm statistics are per process"
+    note = "BatchNorm statistics are computed in each process"
     assert complaint.count(note) == 1
     assert load_encoder(pooled).classes == tuple("0123456789")
     assert len(rows_of(pooled)) == 2
