@@ -289,7 +289,8 @@ def test_two_runs_into_one_folder(interrupted, undisturbed, capsys, tmp_path):
         assert main(["train", *arguments(seed=5), "--out", str(folder)]) == 2
         complaint = capsys.readouterr().err
         assert complaint == (
-            f"orthoframe: {folder} has a run in it; resume with orthoframe train --resume {folder}, or choose another --out\n"
+            f"orthoframe: {folder} has a run in it; resume with orthoframe train --resume {folder}, "
+            "or choose another --out\n"
         )
         assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
