@@ -38,15 +38,15 @@ CONFIG = {
     "version": "0.1.0",
 }
 GOOD = VerdictRecord(
-    "The frame is reached: class means are orthogonal to within 0.0003 and every class has collapsed, so the loss is "
-    "at its floor.",
+    sentence="The frame is reached: class means are orthogonal to within 0.0003 and every class has collapsed, so the "
+    "loss is at its floor.",
     reached=True,
     signature=Signature.FRAME,
     ending=None,
     causes=(),
 )
 BAD = VerdictRecord(
-    "Class means are not orthogonal: the distance to a frame stays at 0.35, and the largest cosine is 0.62.",
+    sentence="Class means are not orthogonal: the distance to a frame stays at 0.35, and the largest cosine is 0.62.",
     reached=False,
     signature=Signature.NOT_ORTHOGONAL,
     ending=Ending.STALLED,
