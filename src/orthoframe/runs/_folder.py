@@ -49,11 +49,11 @@ class RunFolder:
     @contextmanager
     def opened(self, resumed: bool) -> Iterator[None]:
         """Keep other processes out; a process that dies lets go. A run that is not resumed may have to make it."""
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
                 if not resumed:
                     self.path.mkdir(parents=True, exist_ok=True)
-                is_ours = held.enter_context(locked(self.path))
+                is_ours = stack.enter_context(locked(self.path))
             except OSError as error:
                 if not resumed:
                     raise TrainingError(*unwritable(self.path, error, "out")) from None

@@ -276,5 +276,5 @@ IMAGE_KINDS = (BenchmarkImages, ImageFiles, TableImages, ArrayImages, PythonImag
 
 def reading_options(kind: type[ImageSettings]) -> set[str]:
     """Settings that decide how images are read, and so have no effect on images from Python."""
-    own = {*names_of(kind)} - {*names_of(ImageSettings)}
-    return own | {"validation"}
+    of_kind = {*names_of(kind)} - {*names_of(ImageSettings)}
+    return of_kind | {"validation"}

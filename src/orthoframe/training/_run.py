@@ -199,7 +199,7 @@ def _run(
     before = folder.environment() if resumed else None
     devices, precision = (getattr(settings.machine.with_usual(), name) for name in ("devices", "precision"))
     processes = find_processes(devices if before is None else before.processes, resumed)
-    with refusals_named(folder.path), ExitStack() as held:
+    with refusals_named(folder.path), ExitStack() as stack:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
         task, checkpoint, refusal = None, None, None
         complaints: list[str] = []
@@ -219,7 +219,7 @@ def _run(
                 resumed=resumed,
             )
             if processes.first:
-                held.enter_context(folder.opened(resumed))
+                stack.enter_context(folder.opened(resumed))
             if resumed:
                 checkpoint, complaints = folder.load_checkpoint(functools.partial(check_checkpoint, task=task))
         except OrthoframeError as error:
