@@ -25,8 +25,8 @@ NOT_KNOWN = "not known"
 
 _QUANTITIES = {
     "delta_of": "distance to the frame, Δ_GM",
-    "live_delta_of": "distance to the frame of live rows, Δ_GM",
-    "raw_delta_of": "distance to the frame of features as they are, Δ_GM",
+    "live_delta_of": "Δ_GM of non-zero rows",
+    "raw_delta_of": "Δ_GM without normalisation",
     "delta_etf": "distance of centred means to a simplex ETF",
     "delta_predicted": "distance to the predicted geometry",
     "beta_nc": "collapse, β_NC",
@@ -36,11 +36,11 @@ _QUANTITIES = {
     "gap": "loss above its floor",
     "angle_bound": "angle bound of the gap",
     "excess": "loss above its optimum, relative to that of a frame",
-    "trend": "how much distances still move",
-    "gap_trend": "how much the gap still moves",
+    "trend": "trend of Δ_GM (0: stationary)",
+    "gap_trend": "trend of the gap (0: stationary)",
     "merged_classes": "classes that share a direction",
     "rate_to_formula": "rate near the frame, relative to the formula",
-    "pair_cosine": "cosine of the pair that nothing pushes apart",
+    "pair_cosine": "cosine of the unseparated pair",
     "max_other_cosine": "largest cosine of other pairs",
     "relative_gap": "gap to the floor, relative to features that are all alike",
     "epochs_to_of": f"epochs to Δ_GM ≤ {OF:g}",
@@ -53,10 +53,10 @@ _QUANTITIES = {
     "minority_margin": "margin of the smaller half of the classes",
     "certified": "seeds whose plan is certified",
     "coverage": "predicted probability to be certified",
-    "certificate_correct": "seeds that end as the certificate says",
+    "certificate_correct": "runs that agree with the certificate",
     "epochs_to_certify": "epochs that certify, as predicted",
     "dead_rows": "rows that are zero",
-    "higher_ends": "share of starts that end higher",
+    "higher_ends": "fraction of starts at worse optima",
     "seconds": "seconds of training",
 }
 _COORDINATES = {
