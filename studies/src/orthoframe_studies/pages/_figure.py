@@ -16,9 +16,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
-from orthoframe_studies._results import CellResult, Finding, StudyResult
-from orthoframe_studies._statistics import Interval
-from orthoframe_studies._study import Panel
+from orthoframe_studies import CellResult, Finding, Interval, Panel, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._layout import ALONG, Limits, Line, coordinate_values, is_numeric, limits_of, lines_of
 from orthoframe_studies.pages._words import for_matplotlib
@@ -73,7 +71,7 @@ def study_figure(study: StudyResult) -> Figure:
 def claim_figure(finding: Finding) -> Figure:
     """Draw the intervals of a claim against its threshold, one row per comparison."""
     parts = finding.comparisons if len(finding.comparisons) <= _ROWS else finding.worst_first[:_ROWS]
-    bounds = words.limit_words(finding.claim)
+    bounds = words.limits_drawn(finding.claim)
     ends = [end for part in parts for end in (part.interval.centre, part.interval.low, part.interval.high)]
     shown = [end for end in [*ends, *bounds.values()] if end is not None]
     log = finding.claim.over == "mean" and min(shown) > 0 and max(shown) / min(shown) > 20
@@ -267,7 +265,9 @@ def _draw_legend(axes: Axes, panel: Axes, title: str, width: float) -> float:
     if not labels:
         return 0.0
     columns = max(1, int(width / (_LETTER * max(map(len, labels)) + 0.45)))
+    rows = math.ceil(len(labels) / columns)
+    columns = math.ceil(len(labels) / rows)
     style: dict[str, Any] = {"title_fontsize": _TYPE - 1, "fontsize": _TYPE - 1, "labelcolor": INK, "frameon": False}
     style |= {"borderaxespad": 0, "borderpad": 0.1, "handlelength": 1.6, "columnspacing": 1.2, "labelspacing": 0.35}
     axes.legend(handles, labels, title=for_matplotlib(title, 60) or None, ncols=columns, loc="upper center", **style)
-    return _ENTRY * (math.ceil(len(labels) / columns) + bool(title)) + 0.05
+    return _ENTRY * (rows + bool(title)) + 0.05

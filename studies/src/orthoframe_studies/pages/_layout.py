@@ -8,9 +8,7 @@ from typing import Any
 from matplotlib import colormaps
 from matplotlib.colors import to_hex
 
-from orthoframe_studies._claims import agrees
-from orthoframe_studies._results import CellResult, StudyResult
-from orthoframe_studies._study import Panel
+from orthoframe_studies import CellResult, Panel, StudyResult, agrees
 from orthoframe_studies.pages._words import coordinate_words, for_matplotlib, is_number, value_words, where_words
 
 Key = tuple[Any, ...]  # the values of the coordinates that tell lines apart
