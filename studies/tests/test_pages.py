@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import study_results as made
 from scipy.stats import beta
+from studies.tests import study_results as made
 from tests.browser import needs_browser, start
 
 from orthoframe.errors import InputError
