@@ -312,10 +312,6 @@ def test_the_picture_of_a_claim():
     assert [0.1, 0.1] in [list(line.get_xdata()) for line in axes.lines]  # the threshold
     (axes,) = claim_figure(STUDIES["extreme"].findings[0]).axes
     assert "not known" in [text.get_text() for text in axes.texts]
-    parts = [made.comparison({"n": n}, n, n - 1, n + 1) for n in range(100)]
-    (axes,) = claim_figure(made.finding("many", parts, at_most=1000)).axes
-    rows = [label.get_text() for label in axes.get_yticklabels()]
-    assert (len(rows), rows[0]) == (40, "n 99")
 
 
 def test_cosines_of_some_cells():

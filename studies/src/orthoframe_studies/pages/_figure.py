@@ -16,7 +16,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
-from orthoframe_studies import CellResult, Finding, Interval, Panel, StudyResult
+from orthoframe_studies import MOST, CellResult, Finding, Interval, Panel, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._layout import ALONG, Limits, Line, coordinate_values, is_numeric, limits_of, lines_of
 from orthoframe_studies.pages._words import for_matplotlib
@@ -27,7 +27,6 @@ _WIDTHS = {1: 6.4, 2: 4.7, 3: 3.75}
 _HEIGHT = 3.3
 _ENTRY, _LETTER = 0.21, 0.066  # height of an entry of a legend and width of a letter, in inches
 _NAMED = 7  # more numbers than that are not named one by one
-_ROWS = 40  # comparisons of a claim that are drawn, the worst for it first
 _MAPS = 8
 _LOOKS = {"good": (GOOD, "o"), "wait": ("#a8690c", "D"), "bad": ("#b83227", "X")}  # of a decision
 _DASHED: dict[str, Any] = {"linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1}
@@ -49,12 +48,14 @@ def study_figure(study: StudyResult) -> Figure:
         A figure, to be saved with `figure.savefig(path, dpi=160)`.
     """
     charts = [(panel, *lines_of(study, panel)) for panel in study.panels]
-    charts = [chart for chart in charts if chart[1]] or charts
+    charts = [chart for chart in charts if chart[1]]
     across = 2 if len(charts) in (2, 4) else min(3, max(1, len(charts)))
     width = _WIDTHS[across]
     # Each row of panels has a row of legends below it, as high as the highest of them.
     below = [0.05] * max(1, math.ceil(len(charts) / across))
     figure = _figure(width * across, 1.0)
+    if not charts:
+        figure.text(0.5, 0.5, "no values", ha="center", va="center", color=MUTED, fontsize=_TYPE)
     grid = figure.add_gridspec(2 * len(below), across)
     for number, (panel, lines, legend) in enumerate(charts):
         row, column = divmod(number, across)
@@ -70,19 +71,21 @@ def study_figure(study: StudyResult) -> Figure:
 
 def claim_figure(finding: Finding) -> Figure:
     """Draw the intervals of a claim against its threshold, one row per comparison."""
-    parts = finding.comparisons if len(finding.comparisons) <= _ROWS else finding.worst_first[:_ROWS]
-    bounds = words.limits_drawn(finding.claim)
+    parts, claim = finding.comparisons, finding.claim
+    bounds, measured = words.thresholds(claim), words.measured_words(claim)
     ends = [end for part in parts for end in (part.interval.centre, part.interval.low, part.interval.high)]
-    shown = [end for end in [*ends, *bounds.values()] if end is not None]
-    log = finding.claim.over == "mean" and min(shown) > 0 and max(shown) / min(shown) > 20
-    limits = (-0.03, 1.03) if finding.claim.over == "runs" else limits_of(shown, log, 0.08)
+    limits = limits_of([end for end in [*ends, *bounds.values()] if end is not None], False, 0.08)
+    if claim.over == "runs":
+        measured = f"share of the runs with {words.condition_words(claim)}"
+        bounds, limits = {"more than": MOST}, (-0.03, 1.03)
     figure = _figure(8.6, 0.85 + 0.24 * len(parts))
     axes = figure.add_subplot()
-    axes.set(xscale="log" if log else "linear", xlim=limits, ylim=(max(1, len(parts)) - 0.4, -0.6))
+    axes.set(xlim=limits, ylim=(max(1, len(parts)) - 0.4, -0.6))
     for row, part in enumerate(parts):
         (colour, mark), interval = _LOOKS[part.decision.status], part.interval
         if interval.centre is None:
             unknown: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+            unknown["bbox"] = {"color": "white", "pad": 1}  # above the threshold
             text = words.interval_words(interval, words.NOT_KNOWN)
             axes.text(0.995, row, text, color=colour, fontsize=_TYPE - 1, **unknown)
             continue
@@ -96,8 +99,7 @@ def claim_figure(finding: Finding) -> Figure:
     names = words.varying([part.where for part in parts])
     places = [textwrap.shorten(words.where_words(part.where, names), 60, placeholder="…") for part in parts]
     axes.set_yticks(range(len(parts)), list(map(for_matplotlib, places)))
-    axes.set_xlabel(for_matplotlib(textwrap.fill(words.drawn_words(finding.claim), 110)), fontsize=_TYPE, color=INK)
-    _set_ticks(axes.xaxis, log, limits)
+    axes.set_xlabel(for_matplotlib(textwrap.fill(measured, 110)), fontsize=_TYPE, color=INK)
     _calm(axes, "x", "top", "right", "left")
     return figure
 
@@ -122,7 +124,7 @@ def cosines_figure(cells: Sequence[CellResult]) -> Figure | None:
     for axes, (where, matrix) in zip(grid.flat, maps, strict=False):
         classes = tuple(map(str, range(len(matrix))))
         image = draw_cosines(axes, CosineMap("cosines", classes, (Cosines(matrix),), small=True))
-        title = textwrap.fill(words.where_words(where, names), 34)
+        title = textwrap.fill(words.where_words(where, names), 30)
         axes.set_title(for_matplotlib(title), fontsize=_TYPE - 1, color=INK)
         axes.spines[:].set_color(GREY)
     figure.colorbar(image, ax=grid, shrink=0.6, ticks=[-1, 0, 1]).ax.tick_params(labelsize=_TYPE - 1)
@@ -141,10 +143,7 @@ def _draw_panel(axes: Axes, panel: Panel, lines: Sequence[Line], width: float) -
     y_title = textwrap.fill(words.quantity_words(panel.quantity), 36)
     axes.set_ylabel(for_matplotlib(y_title), fontsize=_TYPE, color=INK)
     _calm(axes, "both" if panel.x in ALONG else "y", "top", "right")
-    if not lines:
-        axes.text(0.5, 0.5, "no values", ha="center", va="center", color=MUTED, fontsize=_TYPE)
-        axes.set(xticks=[], yticks=[])
-    elif panel.x in ALONG:
+    if panel.x in ALONG:
         _draw_curves(axes, panel, lines)
     else:
         _draw_points(axes, panel, lines, width)

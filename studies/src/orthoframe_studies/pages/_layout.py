@@ -109,19 +109,13 @@ def _is_shown(cell: CellResult, panel: Panel) -> bool:
     """Whether a cell has anything that the axes can show."""
     if panel.x in ALONG:
         return any(cell.curves(panel.x, panel.quantity, panel.log))
-    interval = cell.over_seeds(panel.quantity)
-    visible = any(value > 0 or "y" not in panel.log for value in interval.known)
-    return panel.x in cell.where and (visible or interval.missing > 0)
+    return panel.x in cell.where and bool(cell.over_seeds(panel.quantity).values)
 
 
 def limits_of(values: Iterable[float], log: bool, room: float, above: float | None = None) -> Limits:
     """From the smallest to the largest value that an axis can show, with some room, a part of the axis.
 
-    Args:
-        values: What it shows.
-        log: Whether it is logarithmic.
-        room: The part below the smallest value, and above the largest.
-        above: The part above the largest, if it differs.
+    The room above the largest is `above`, if it differs.
     """
     shown = [value for value in values if value > 0 or not log]
     if not shown:

@@ -6,7 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+from matplotlib.figure import Figure
 
 from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
@@ -14,9 +16,6 @@ from orthoframe.reporting._pages import render, write_page
 from orthoframe_studies import ALPHA, FIRST_SEED, FRESH_SEED, OF, PROVEN, Decision, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 _TEMPLATES = "orthoframe_studies.pages"
 _DPI = 160
@@ -62,20 +61,17 @@ def write_claims_page(
         file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
         summary: All results in short, in Markdown, before the claims.
     """
-    findings = [finding for study in studies for finding in study.findings]
-    counts = Counter(finding.decision for finding in findings)
-    sources = {finding.claim.source == "paper" for finding in findings}
+    findings = [(study, finding) for study in studies for finding in study.findings]
+    counts = Counter(finding.decision for _, finding in findings)
     write_page(
         "claims.md",
         file,
         _TEMPLATES,
         studies=studies,
+        findings=findings,
         summary=summary.strip(),
-        counts=counts,
         words=words,
-        decisions=[decision for decision in reversed(Decision) if counts[decision]],
-        has_paper=True in sources,
-        has_others=False in sources,
+        counts={decision: counts[decision] for decision in reversed(Decision) if counts[decision]},
         runs=sum(study.runs for study in studies),
         missing=sum(study.missing for study in studies),
     )
@@ -117,11 +113,11 @@ def _pictures(study: StudyResult) -> dict[str, Any]:
     }
 
 
-def _data(figure: "Figure") -> str:
+def _data(figure: Figure) -> str:
     return f"data:image/png;base64,{base64.b64encode(_png(figure)).decode()}"
 
 
-def _png(figure: "Figure") -> bytes:
+def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
     return file.getvalue()

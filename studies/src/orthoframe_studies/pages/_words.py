@@ -6,19 +6,8 @@ from statistics import median
 from typing import Any
 
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
-from orthoframe_studies import (
-    MOST,
-    OF,
-    CellResult,
-    Claim,
-    Comparison,
-    Decision,
-    Failure,
-    Finding,
-    GradientFlow,
-    Interval,
-    StudyResult,
-)
+from orthoframe_studies import OF, CellResult, Claim, Comparison, Decision, Failure, Finding, Interval, StudyResult
+from orthoframe_studies._free_jobs import GradientFlow
 
 NOT_REACHED = "not reached"
 NOT_KNOWN = "not known"
@@ -180,32 +169,23 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
     """
     runs = "in most runs of all cells pooled" if claim.pooled else "in most runs"
     over = "on average" if claim.over == "mean" else runs
-    return f"{_bounded_words(claim, name)}, {over}{_PROOFS[claim.proof]}"
+    return f"{condition_words(claim, name)}, {over}{_PROOFS[claim.proof]}"
 
 
-def drawn_words(claim: Claim) -> str:
-    """What is drawn of a claim: the mean, or the share of the runs."""
-    if claim.over == "mean":
-        return _measured_words(claim)
-    return f"share of the runs with {_bounded_words(claim)}"
-
-
-def limits_drawn(claim: Claim) -> dict[str, float]:
-    """The limits of what is drawn of a claim, by their words."""
-    return {"more than": MOST} if claim.over == "runs" else _thresholds(claim)
-
-
-def _measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
+def measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
+    """What a claim measures."""
     versus = "" if claim.versus is None else f", {claim.how} to {where_words(claim.versus)}"
     return f"{name(claim.quantity)}{versus}"
 
 
-def _bounded_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
-    bounds = " and ".join(f"{word} {bound:g}" for word, bound in _thresholds(claim).items())
-    return f"{_measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}"
+def condition_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
+    """What a claim measures, and its thresholds."""
+    bounds = " and ".join(f"{word} {bound:g}" for word, bound in thresholds(claim).items())
+    return f"{measured_words(claim, name)}{'' if claim.versus is None else ','} {bounds}"
 
 
-def _thresholds(claim: Claim) -> dict[str, float]:
+def thresholds(claim: Claim) -> dict[str, float]:
+    """The thresholds of a claim by their words."""
     bounds = {"at least": claim.at_least, "at most": claim.at_most}
     return {word: bound for word, bound in bounds.items() if bound is not None}
 
