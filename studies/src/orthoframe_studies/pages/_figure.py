@@ -39,14 +39,7 @@ _OPEN: dict[str, Any] = {
 
 
 def study_figure(study: StudyResult) -> Figure:
-    """Draw the panels of a study that have values.
-
-    Args:
-        study: The result of a study.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path, dpi=160)`.
-    """
+    """Draw the panels of a study that have values."""
     charts = [(panel, *lines_of(study, panel)) for panel in study.panels]
     charts = [chart for chart in charts if chart[1]]
     across = 2 if len(charts) in (2, 4) else min(3, max(1, len(charts)))
@@ -84,10 +77,9 @@ def claim_figure(finding: Finding) -> Figure:
     for row, part in enumerate(parts):
         (colour, mark), interval = _LOOKS[part.decision.status], part.interval
         if interval.centre is None:
-            unknown: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
-            unknown["bbox"] = {"color": "white", "pad": 1}  # above the threshold
-            text = words.interval_words(interval, words.NOT_KNOWN)
-            axes.text(0.995, row, text, color=colour, fontsize=_TYPE - 1, **unknown)
+            right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
+            right["bbox"] = {"color": "white", "pad": 1}  # above the threshold
+            axes.text(0.995, row, words.NOT_KNOWN, color=colour, fontsize=_TYPE - 1, **right)
             continue
         if interval.low is not None and interval.high is not None:
             axes.plot([interval.low, interval.high], [row, row], color=colour, linewidth=1.8)
@@ -112,8 +104,7 @@ def cosines_figure(cells: Sequence[CellResult]) -> Figure | None:
         maps += [(cell.where, np.array(matrix, dtype=float)) for matrix in matrices[:1]]
     if not maps:
         return None
-    if len(maps) > _MAPS:
-        maps = [maps[round(place * (len(maps) - 1) / (_MAPS - 1))] for place in range(_MAPS)]
+    maps = maps[:: math.ceil(len(maps) / _MAPS)]
     names = words.varying([where for where, _ in maps])
     across = min(4, len(maps))
     down = math.ceil(len(maps) / across)
@@ -234,14 +225,14 @@ def _set_axes(
     log_y = "y" in panel.log
     y_limits = limits_of([*values, *([] if panel.level is None else [panel.level])], log_y, 0.06, above)
     axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear", xlim=x_limits, ylim=y_limits)
-    _set_ticks(axes.xaxis, log_x, x_limits, whole=panel.x == "epoch")
+    _set_ticks(axes.xaxis, log_x, x_limits)
     _set_ticks(axes.yaxis, log_y, y_limits)
 
 
-def _set_ticks(axis: Axis, log: bool, limits: Limits, whole: bool = False) -> None:
+def _set_ticks(axis: Axis, log: bool, limits: Limits) -> None:
     """Ticks that suit a linear axis, or a logarithmic one of few decades; matplotlib's suit one of many."""
     if not log:
-        axis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     elif limits[1] < 60 * limits[0]:
         axis.set_major_locator(FixedLocator(ticks_around(*limits)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))

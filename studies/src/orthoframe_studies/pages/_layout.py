@@ -43,9 +43,9 @@ def lines_of(study: StudyResult, panel: Panel) -> tuple[list[Line], str]:
     for cell in cells:
         groups.setdefault(tuple(cell.where.get(name) for name in names), []).append(cell)
     looks = looks_of(study.cells, list(groups), names)
-    told = () if names == (panel.x,) else names
-    lines = [Line(_label(told, key), looks[key], tuple(group)) for key, group in groups.items()]
-    return lines, ", ".join(map(coordinate_words, told))
+    names = () if names == (panel.x,) else names
+    lines = [Line(_label(names, key), looks[key], tuple(group)) for key, group in groups.items()]
+    return lines, ", ".join(map(coordinate_words, names))
 
 
 def looks_of(cells: Sequence[CellResult], keys: Sequence[Key], names: Sequence[str]) -> dict[Key, Look]:
@@ -113,10 +113,7 @@ def _is_shown(cell: CellResult, panel: Panel) -> bool:
 
 
 def limits_of(values: Iterable[float], log: bool, room: float, above: float | None = None) -> Limits:
-    """From the smallest to the largest value that an axis can show, with some room, a part of the axis.
-
-    The room above the largest is `above`, if it differs.
-    """
+    """From the smallest to the largest value that an axis can show, and a part of the axis below, and above them."""
     shown = [value for value in values if value > 0 or not log]
     if not shown:
         return (0.1, 1.0) if log else (0.0, 1.0)

@@ -79,8 +79,8 @@ def write_claims_page(
 
 def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
     """Write how studies decide, in Markdown: the page that every verdict leads to."""
-    constants = {"alpha": ALPHA, "of": OF, "proven": PROVEN, "first_seed": FIRST_SEED, "fresh_seed": FRESH_SEED}
-    write_page("decisions.md", file, _TEMPLATES, **constants)
+    seeds = {"first_seed": FIRST_SEED, "fresh_seed": FRESH_SEED}
+    write_page("decisions.md", file, _TEMPLATES, alpha=ALPHA, of=OF, proven=PROVEN, **seeds)
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:

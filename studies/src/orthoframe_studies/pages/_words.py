@@ -23,7 +23,6 @@ _QUANTITIES = {
     "gap": "loss above its floor",
     "excess": "loss above its optimum, relative to that of a frame",
     "trend": "trend of Δ_GM (0: stationary)",
-    "gap_trend": "trend of the gap (0: stationary)",
     "merged_classes": "classes that share a direction",
     "rate_to_formula": "rate near the frame, relative to the formula",
     "pair_cosine": "cosine of the unseparated pair",
@@ -32,10 +31,7 @@ _QUANTITIES = {
     "epochs_to_of": f"epochs to Δ_GM ≤ {OF:g}",
     "time_to_of": f"time of the flow to Δ_GM ≤ {GradientFlow.near:g}",
     "worst_accuracy": "accuracy of the worst class",
-    "majority_accuracy": "accuracy of the larger half of the classes",
     "minority_accuracy": "accuracy of the smaller half of the classes",
-    "test_balanced_accuracy": "balanced accuracy",
-    "test_worst_accuracy": "accuracy of the worst class",
     "minority_margin": "margin of the smaller half of the classes",
     "certificate_correct": "runs that agree with the certificate",
     "dead_rows": "rows that are zero",
@@ -44,9 +40,6 @@ _QUANTITIES = {
 _COORDINATES = {
     "ratio": "imbalance R",
     "temperature": "temperature τ",
-    "bound_examples": "bound examples per class",
-    "dim": "dimensions",
-    "lr": "learning rate",
     "schedule": "temperature schedule",
     "batches": "how batches are made",
 }
@@ -127,18 +120,11 @@ def varying(places: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def interval_words(interval: Interval, unknown: str = NOTHING) -> str:
-    """A mean with its interval, or the bounds that there are instead; `unknown` if there are none.
-
-    Examples:
-        >>> interval_words(Interval(0.02, 0.01, 0.03, {})), interval_words(Interval(None, 40.0, None, {}))
-        ('0.02 [0.01, 0.03]', 'more than 40')
-    """
-    mean, low, high = interval.centre, interval.low, interval.high
-    if mean is not None:
-        return short(mean) if low is None or high is None else f"{short(mean)} [{short(low)}, {short(high)}]"
-    if high is None:
-        return f"more than {short(low)}" if low else unknown
-    return f"from {short(low)} to {short(high)}" if low else f"less than {short(high)}"
+    """A mean or median with its interval; `unknown` if it is not known."""
+    if interval.centre is None:
+        return unknown
+    ends = "" if interval.low is None or interval.high is None else f" [{short(interval.low)}, {short(interval.high)}]"
+    return f"{short(interval.centre)}{ends}"
 
 
 def cell_words(over_seeds: Interval, quantity: str) -> str:
@@ -207,10 +193,7 @@ def finding_words(finding: Finding) -> str:
 
 
 def sure_words(finding: Finding) -> str:
-    """The interval of the share of runs of which a claim is true, in the cell that decides it.
-
-    A mean has its interval beside it, in `finding_words`.
-    """
+    """The interval of the share of runs of which a claim is true, in the cell that decides it; a mean has it beside it."""
     worst = finding.deciding
     if worst is None or worst.interval.kind != "share" or worst.decision in (Decision.NOT_RUN, Decision.NOT_CONVERGED):
         return NOTHING
