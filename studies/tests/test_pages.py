@@ -317,7 +317,7 @@ def test_the_picture_of_a_claim():
 def test_cosines_of_some_cells():
     assert cosines_figure(STUDIES["batching"].cells) is None
     *maps, _ = cosines_figure(STUDIES["imbalance"].cells).axes
-    assert len(maps) == 5  # of ten cells
+    assert len(maps) == 8  # of ten cells
     assert maps[0].get_title() == "R 1, activation relu"
     assert maps[0].images[0].get_array()[0].tolist() == [1.0, *[0.02] * 9]
 

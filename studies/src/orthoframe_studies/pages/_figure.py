@@ -104,7 +104,8 @@ def cosines_figure(cells: Sequence[CellResult]) -> Figure | None:
         maps += [(cell.where, np.array(matrix, dtype=float)) for matrix in matrices[:1]]
     if not maps:
         return None
-    maps = maps[:: math.ceil(len(maps) / _MAPS)]
+    if len(maps) > _MAPS:
+        maps = [maps[round(place * (len(maps) - 1) / (_MAPS - 1))] for place in range(_MAPS)]
     names = words.varying([where for where, _ in maps])
     across = min(4, len(maps))
     down = math.ceil(len(maps) / across)
@@ -232,7 +233,7 @@ def _set_axes(
 def _set_ticks(axis: Axis, log: bool, limits: Limits) -> None:
     """Ticks that suit a linear axis, or a logarithmic one of few decades; matplotlib's suit one of many."""
     if not log:
-        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
+        axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=4, steps=[1, 2, 2.5, 5, 10]))
     elif limits[1] < 60 * limits[0]:
         axis.set_major_locator(FixedLocator(ticks_around(*limits)))
         axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))

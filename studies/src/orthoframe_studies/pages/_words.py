@@ -193,7 +193,7 @@ def finding_words(finding: Finding) -> str:
 
 
 def sure_words(finding: Finding) -> str:
-    """The interval of the share of runs of which a claim is true, in the cell that decides it; a mean has it beside it."""
+    """The interval of the share of runs of which a claim is true, in the cell that decides it."""
     worst = finding.deciding
     if worst is None or worst.interval.kind != "share" or worst.decision in (Decision.NOT_RUN, Decision.NOT_CONVERGED):
         return NOTHING
