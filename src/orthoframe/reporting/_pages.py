@@ -7,31 +7,36 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from orthoframe._files import write_atomic
 from orthoframe.reporting._format import NOTHING, lasted, percent, short
 
+_PACKAGE = "orthoframe.reporting"
 
-def write_page(template: str, file: IO[bytes] | str | os.PathLike[str], **values: Any) -> None:
+
+def write_page(template: str, file: IO[bytes] | str | os.PathLike[str], package: str = _PACKAGE, **values: Any) -> None:
     """Render a template and write it to a binary file or a path; the page is complete before anything is written."""
-    page = render(template, **values).encode()
+    page = render(template, package, **values).encode()
     if isinstance(file, str | os.PathLike):
         write_atomic(Path(file), page)
     else:
         file.write(page)
 
 
-def render(template: str, **values: Any) -> str:
-    """The text of a page. In HTML every value is escaped unless it is `Markup`; in Markdown the filters do it."""
-    return _environment().get_template(template).render(values)
+def render(template: str, package: str = _PACKAGE, **values: Any) -> str:
+    """The text of a page. In HTML every value is escaped unless it is `Markup`; in Markdown the filters do it.
+
+    Templates are those of a package, and those of this one.
+    """
+    return _environment(package).get_template(template).render(values)
 
 
 @cache
-def _environment() -> Environment:
+def _environment(package: str) -> Environment:
     environment = Environment(
-        loader=PackageLoader("orthoframe.reporting"),
+        loader=ChoiceLoader([PackageLoader(package), PackageLoader(_PACKAGE)]),
         autoescape=lambda name: name is None or not name.endswith(".md"),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -22,7 +22,7 @@ from orthoframe_studies import (
     estimate,
     read_result,
 )
-from orthoframe_studies.pages import abbreviations, cell_words, found_words, rule_words
+from orthoframe_studies.pages import abbreviations, cell_words, finding_words, rule_words
 
 
 def list_studies(studies: Mapping[str, Study], results: Path) -> None:
@@ -103,7 +103,7 @@ def print_result(result: StudyResult, file: Path) -> None:
         print(defined)
     for finding in result.findings:
         print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
-        print(f"  rule: {rule_words(finding.claim, str)}; found: {found_words(finding)}")
+        print(f"  rule: {rule_words(finding.claim, str)}; found: {finding_words(finding)}")
     print(file)
 
 

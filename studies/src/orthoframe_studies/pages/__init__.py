@@ -1,17 +1,21 @@
-"""Pages and figures of studies; what they show was computed elsewhere."""
+"""Pages and figures of studies; what they show was computed elsewhere.
 
-from orthoframe_studies.pages._figure import study_figure
-from orthoframe_studies.pages._pages import write_claims_page, write_decisions_page, write_study, write_study_page
-from orthoframe_studies.pages._words import abbreviations, cell_words, found_words, rule_words
+Names are loaded when they are first used: words need no matplotlib.
+"""
+# ruff: noqa: F403  # type checkers follow the stars; at run time the table below decides
 
-__all__ = [
-    "study_figure",
-    "write_study",
-    "write_study_page",
-    "write_claims_page",
-    "write_decisions_page",
-    "abbreviations",
-    "cell_words",
-    "found_words",
-    "rule_words",
-]
+from typing import TYPE_CHECKING
+
+from orthoframe._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from orthoframe_studies.pages._figure import *
+    from orthoframe_studies.pages._pages import *
+    from orthoframe_studies.pages._words import *
+else:
+    _NAMES = {
+        "_figure": "study_figure",
+        "_pages": "write_study write_study_page write_claims_page write_decisions_page",
+        "_words": "abbreviations cell_words finding_words rule_words",
+    }
+    __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -2,121 +2,121 @@
 
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.lines import Line2D
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
-from matplotlib.transforms import ScaledTranslation
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
+from matplotlib.transforms import ScaledTranslation, Transform
 
 from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
-from orthoframe_studies import CellResult, Finding, StudyResult
+from orthoframe_studies import MOST, CellResult, Finding, Interval, Panel, StudyResult
 from orthoframe_studies.pages import _words as words
-from orthoframe_studies.pages._layout import Chart, Legend, Limits, Line, lay_out, legends_below, limits_of
+from orthoframe_studies.pages._layout import ALONG, Limits, Line, coordinate_values, is_numeric, limits_of, lines_of
 from orthoframe_studies.pages._words import for_matplotlib
 
 _TYPE = 9.5  # the font size, in points
 # Width of a panel in inches, by panels per row, so that type keeps its size when the row is as wide as a page.
 _WIDTHS = {1: 6.4, 2: 4.7, 3: 3.75}
 _HEIGHT = 3.3
-_ROWS = 40  # comparisons of a claim that are drawn, the worst for it first
+_ENTRY, _LETTER = 0.21, 0.066  # height of an entry of a legend and width of a letter, in inches
+_NAMED = 7  # more numbers than that are not named one by one
 _MAPS = 8
 _LOOKS = {"good": (GOOD, "o"), "wait": ("#a8690c", "D"), "bad": ("#b83227", "X")}  # of a decision
+_DASHED: dict[str, Any] = {"linestyle": (0, (4, 3)), "linewidth": 1.0, "zorder": 1}
+_OPEN: dict[str, Any] = {
+    "linestyle": "none",
+    "marker": "^",
+    "markersize": 7,
+    "markerfacecolor": "none",
+}  # what was not reached
 
 
 def study_figure(study: StudyResult) -> Figure:
-    """Draw the panels of a study that have values.
-
-    Args:
-        study: The result of a study.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path, dpi=160)`.
-    """
-    charts = [lay_out(study, panel) for panel in study.panels]
-    charts = [chart for chart in charts if chart.lines] or charts
+    """Draw the panels of a study that have values."""
+    charts = [(panel, *lines_of(study, panel)) for panel in study.panels]
+    charts = [chart for chart in charts if chart[1]]
     across = 2 if len(charts) in (2, 4) else min(3, max(1, len(charts)))
     width = _WIDTHS[across]
-    rows = [charts[start : start + across] for start in range(0, len(charts), across)]
-    legends = [legends_below(row, width) for row in rows]
-    heights = [height for row in legends for height in (_HEIGHT, max([0.02, *(legend.height for legend in row)]))]
-    figure = _figure(width * across, sum(heights) + 0.1)
+    # Each row of panels has a row of legends below it, as high as the highest of them.
+    below = [0.05] * max(1, math.ceil(len(charts) / across))
+    figure = _figure(width * across, 1.0)
     if not charts:
-        return figure
-    grid = figure.add_gridspec(2 * len(rows), across, height_ratios=heights)
-    for number, (row, below) in enumerate(zip(rows, legends, strict=True)):
-        for column, chart in enumerate(row):
-            _draw_panel(figure.add_subplot(grid[2 * number, column]), chart, width)
-        for legend in below:
-            _draw_legend(figure.add_subplot(grid[2 * number + 1, legend.first : legend.last]), legend)
+        figure.text(0.5, 0.5, "no values", ha="center", va="center", color=MUTED, fontsize=_TYPE)
+    grid = figure.add_gridspec(2 * len(below), across)
+    for number, (panel, lines, legend) in enumerate(charts):
+        row, column = divmod(number, across)
+        axes = figure.add_subplot(grid[2 * row, column])
+        _draw_panel(axes, panel, lines, width)
+        height = _draw_legend(figure.add_subplot(grid[2 * row + 1, column]), axes, legend, width)
+        below[row] = max(below[row], height)
+    heights = [height for legends in below for height in (_HEIGHT, legends)]
+    grid.set_height_ratios(heights)
+    figure.set_size_inches(width * across, sum(heights) + 0.1)
     return fit_fonts(figure)
 
 
 def claim_figure(finding: Finding) -> Figure:
     """Draw the intervals of a claim against its threshold, one row per comparison."""
-    parts = finding.comparisons if len(finding.comparisons) <= _ROWS else finding.worst_first[:_ROWS]
-    bounds = words.limit_words(finding.claim)
+    parts, claim = finding.comparisons, finding.claim
+    bounds, measured = words.thresholds(claim), words.measured_words(claim)
     ends = [end for part in parts for end in (part.interval.centre, part.interval.low, part.interval.high)]
-    known = [end for end in [*ends, *bounds.values()] if end is not None]
-    log = finding.claim.over == "mean" and min(known) > 0 and max(known) / min(known) > 20
-    # What is not known is said in words at the right.
-    limits = limits_of(known, log, 0.08, 0.3 if any(part.interval.centre is None for part in parts) else 0.08)
-    limits = (-0.03, 1.03) if finding.claim.over == "runs" else limits
+    limits = limits_of([end for end in [*ends, *bounds.values()] if end is not None], False, 0.08)
+    if claim.over == "runs":
+        measured = f"share of the runs with {words.condition_words(claim)}"
+        bounds, limits = {"more than": MOST}, (-0.03, 1.03)
     figure = _figure(8.6, 0.85 + 0.24 * len(parts))
     axes = figure.add_subplot()
-    axes.set(xscale="log" if log else "linear", xlim=limits)
+    axes.set(xlim=limits, ylim=(max(1, len(parts)) - 0.4, -0.6))
     for row, part in enumerate(parts):
-        (ink, mark), found = _LOOKS[part.decision.status], part.interval
-        if found.centre is None:
-            said = words.interval_words(found, words.NOT_KNOWN)
+        (colour, mark), interval = _LOOKS[part.decision.status], part.interval
+        if interval.centre is None:
             right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "ha": "right", "va": "center"}
-            axes.text(0.995, row, said, color=ink, fontsize=_TYPE - 1, **right)
+            right["bbox"] = {"color": "white", "pad": 1}  # above the threshold
+            axes.text(0.995, row, words.NOT_KNOWN, color=colour, fontsize=_TYPE - 1, **right)
             continue
-        if found.low is not None and found.high is not None:
-            axes.plot([max(found.low, limits[0]), found.high], [row, row], color=ink, linewidth=1.8)
-        axes.plot([found.centre], [row], color=ink, marker=mark, markersize=6.5)
+        if interval.low is not None and interval.high is not None:
+            axes.plot([interval.low, interval.high], [row, row], color=colour, linewidth=1.8)
+        axes.plot([interval.centre], [row], color=colour, marker=mark, markersize=6.5)
     for word, bound in bounds.items():
-        axes.axvline(bound, color=INK, linestyle=(0, (4, 3)), linewidth=1.0, zorder=1)
+        axes.axvline(bound, color=INK, **_DASHED)
         above: dict[str, Any] = {"transform": axes.get_xaxis_transform(), "ha": "center", "va": "bottom"}
         axes.text(bound, 1.01, f"{word} {short(bound)}", color=MUTED, fontsize=_TYPE - 1, **above)
     names = words.varying([part.where for part in parts])
     places = [textwrap.shorten(words.where_words(part.where, names), 60, placeholder="…") for part in parts]
-    axes.set_yticks(range(len(parts)), [for_matplotlib(place) for place in places])
-    axes.set_ylim(max(1, len(parts)) - 0.4, -0.6)
-    axes.set_xlabel(for_matplotlib(textwrap.fill(words.drawn_words(finding.claim), 110)), fontsize=_TYPE, color=INK)
-    _set_ticks(axes.xaxis, log, limits)
-    _quiet(axes, "x", ["top", "right", "left"])
+    axes.set_yticks(range(len(parts)), list(map(for_matplotlib, places)))
+    axes.set_xlabel(for_matplotlib(textwrap.fill(measured, 110)), fontsize=_TYPE, color=INK)
+    _calm(axes, "x", "top", "right", "left")
     return figure
 
 
 def cosines_figure(cells: Sequence[CellResult]) -> Figure | None:
     """Draw the cosines of class means in the first seed of cells, all or evenly some; None if no cell has them."""
-    found = []
+    maps = []
     for cell in cells:
         matrices = [result.cosines for _, result in sorted(cell.results.items()) if result.cosines]
-        if matrices:
-            found.append((cell.where, np.array(matrices[0], dtype=float)))
-    if not found:
+        maps += [(cell.where, np.array(matrix, dtype=float)) for matrix in matrices[:1]]
+    if not maps:
         return None
-    if len(found) > _MAPS:
-        found = [found[round(place * (len(found) - 1) / (_MAPS - 1))] for place in range(_MAPS)]
-    names = words.varying([where for where, _ in found])
-    across = min(4, len(found))
-    down = math.ceil(len(found) / across)
+    if len(maps) > _MAPS:
+        maps = [maps[round(place * (len(maps) - 1) / (_MAPS - 1))] for place in range(_MAPS)]
+    names = words.varying([where for where, _ in maps])
+    across = min(4, len(maps))
+    down = math.ceil(len(maps) / across)
     figure = _figure(2.3 * across + 0.5, 2.6 * down)
     grid = figure.subplots(down, across, squeeze=False)
-    for axes in grid.flat[len(found) :]:
+    for axes in grid.flat[len(maps) :]:
         axes.set_axis_off()
-    for axes, (where, matrix) in zip(grid.flat, found, strict=False):
+    for axes, (where, matrix) in zip(grid.flat, maps, strict=False):
         classes = tuple(map(str, range(len(matrix))))
         image = draw_cosines(axes, CosineMap("cosines", classes, (Cosines(matrix),), small=True))
-        title = textwrap.fill(words.where_words(where, names), 34)
+        title = textwrap.fill(words.where_words(where, names), 30)
         axes.set_title(for_matplotlib(title), fontsize=_TYPE - 1, color=INK)
         axes.spines[:].set_color(GREY)
     figure.colorbar(image, ax=grid, shrink=0.6, ticks=[-1, 0, 1]).ax.tick_params(labelsize=_TYPE - 1)
@@ -127,155 +127,138 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.04))
 
 
-def _draw_panel(axes: Axes, chart: Chart, width: float) -> None:
+def _draw_panel(axes: Axes, panel: Panel, lines: Sequence[Line], width: float) -> None:
     """Draw a panel that is `width` inches wide."""
-    title = for_matplotlib(textwrap.fill(chart.title, int(width * 11.2)))
+    title = for_matplotlib(textwrap.fill(panel.title, int(width * 11.2)))
     axes.set_title(title, fontsize=_TYPE + 0.5, color=INK, loc="left", pad=8)
-    if not chart.lines:
-        axes.text(0.5, 0.5, "no values", ha="center", va="center", color=MUTED, fontsize=_TYPE)
-        axes.set(xticks=[], yticks=[])
-        axes.spines[:].set_color("#d0d7de")
-        return
-    if chart.log_x:
-        axes.set_xscale("log", nonpositive="mask")
-    if chart.log_y:
-        axes.set_yscale("log", nonpositive="mask")
-    axes.set(xlim=chart.x_limits, ylim=chart.y_limits)
-    if chart.level is not None and chart.y_limits[0] <= chart.level <= chart.y_limits[1]:
-        axes.axhline(chart.level, color=MUTED, linestyle=(0, (4, 3)), linewidth=1.0, zorder=1)
-        right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "ha": "left"}
-        axes.text(1.015, chart.level, short(chart.level), fontsize=_TYPE - 1.5, color=MUTED, **right)
-    for number, line in enumerate(chart.lines):
-        if chart.curves:
-            _draw_curves(axes, line)
-        else:
-            _draw_points(axes, line, chart, 3 + number / 100)
-    axes.set_xlabel(for_matplotlib(chart.x_title, 60), fontsize=_TYPE, color=INK)
-    axes.set_ylabel(for_matplotlib(textwrap.fill(chart.y_title, 36)), fontsize=_TYPE, color=INK)
-    _quiet(axes, "both" if chart.curves or chart.joined else "y", ["top", "right"])
-    _set_ticks(axes.yaxis, chart.log_y, chart.y_limits)
-    if chart.ticks:
-        _name_ticks(axes, chart, int((width - 0.9) * 14.4 / len(chart.ticks)))
+    axes.set_xlabel(for_matplotlib(words.coordinate_words(panel.x), 60), fontsize=_TYPE, color=INK)
+    y_title = textwrap.fill(words.quantity_words(panel.quantity), 36)
+    axes.set_ylabel(for_matplotlib(y_title), fontsize=_TYPE, color=INK)
+    _calm(axes, "both" if panel.x in ALONG else "y", "top", "right")
+    if panel.x in ALONG:
+        _draw_curves(axes, panel, lines)
     else:
-        _set_ticks(axes.xaxis, chart.log_x, chart.x_limits, whole=chart.curves and chart.x_title == "epoch")
+        _draw_points(axes, panel, lines, width)
+    if panel.level is not None and axes.get_ylim()[0] <= panel.level <= axes.get_ylim()[1]:
+        axes.axhline(panel.level, color=MUTED, **_DASHED)
+        right: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "ha": "left"}
+        axes.text(1.015, panel.level, short(panel.level), fontsize=_TYPE - 1.5, color=MUTED, **right)
 
 
-def _draw_curves(axes: Axes, line: Line) -> None:
-    style = line.style
-    if line.band is not None:
-        axes.fill_between(*line.band, color=style.colour, alpha=0.16, linewidth=0, zorder=2)
-    wide = 1.7 if len(line.paths) == 1 else 0.9
-    for places, values in line.paths:
-        alone = style.mark if len(places) == 1 else None
-        axes.plot(places, values, color=style.colour, linestyle=style.dash, linewidth=wide, marker=alone, zorder=3)
+def _draw_curves(axes: Axes, panel: Panel, lines: Sequence[Line]) -> None:
+    """Draw medians over seeds, with a band from the smallest to the largest; each seed if their places differ."""
+    places: list[float] = []
+    values: list[float] = []
+    for line in lines:
+        (cell,), (colour, mark, dash) = line.cells, line.look
+        curves = [curve for curve in cell.curves(panel.x, panel.quantity, panel.log) if curve]
+        if over_seeds := cell.median_curve(panel.x, panel.quantity, panel.log):
+            median, low, high = zip(*over_seeds.values(), strict=True)
+            axes.fill_between(list(over_seeds), low, high, color=colour, alpha=0.16, linewidth=0)
+            curves = [dict(zip(over_seeds, median, strict=True))]
+            values += [*low, *high]
+        style: dict[str, Any] = {"color": colour, "linestyle": dash, "linewidth": 1.7 if len(curves) == 1 else 0.9}
+        for number, curve in enumerate(curves):
+            name, alone = "" if number else line.label, mark if len(curve) == 1 else None
+            axes.plot(list(curve), list(curve.values()), label=name, marker=alone, **style)
+            places += curve
+            values += curve.values()
+    log_x = "x" in panel.log
+    _set_axes(axes, panel, log_x, limits_of(places, log_x, 0.02), values)
 
 
-def _draw_points(axes: Axes, line: Line, chart: Chart, order: float) -> None:
-    mark, colour = line.style.mark, line.style.colour
-    # Every seed, a little to the left of the mean and its bar.
-    assert axes.figure is not None
-    left = axes.transData + ScaledTranslation(-5 / 72, 0, axes.figure.dpi_scale_trans)
-    many = [(point.x, value) for point in line.points if len(point.found.values) > 1 for value in point.found.known]
-    small: dict[str, Any] = {"marker": mark, "markersize": 3, "markeredgewidth": 0, "alpha": 0.45, "transform": left}
-    axes.plot([x for x, _ in many], [y for _, y in many], color=colour, linestyle="none", zorder=order, **small)
-    # A mean that is not known breaks the line: nan does that.
-    means = [math.nan if point.found.centre is None else point.found.centre for point in line.points]
-    places = [point.x for point in line.points]
-    if chart.joined:
-        axes.plot(places, means, color=colour, linestyle=line.style.dash, linewidth=1.4, zorder=order)
-    for point in line.points:
-        if point.bar is not None:
-            axes.plot([point.x] * 2, point.bar, color=colour, linewidth=1.4, solid_capstyle="butt", zorder=order)
-        if point.bar is not None and point.falls:
-            down: dict[str, Any] = {"marker": "v", "markersize": 4.5, "markeredgewidth": 0}
-            axes.plot([point.x], point.bar[:1], color=colour, zorder=order, **down)
-    face: dict[str, Any] = {"markerfacecolor": colour, "markeredgecolor": "white", "markeredgewidth": 0.7}
-    axes.plot(places, means, linestyle="none", marker=mark, markersize=6.5, zorder=order + 0.005, **face)
-    # What was not reached: an open triangle at the top, with the number of seeds if it is not all of them.
-    hollow: dict[str, Any] = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 1.3}
-    for point in line.points:
-        missing, seeds = point.found.missing, len(point.found.values)
-        if not missing or chart.top is None:
-            continue
-        axes.plot([point.edge], [chart.top], linestyle="none", marker="^", markersize=7, zorder=4, **hollow)
-        if missing < seeds:
-            below: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "top", "color": colour}
-            axes.annotate(f"{missing}/{seeds}", (point.edge, chart.top), (0, -5), fontsize=_TYPE - 3, **below)
+def _draw_points(axes: Axes, panel: Panel, lines: Sequence[Line], width: float) -> None:
+    """Draw means or medians over seeds, the lines side by side."""
+    cells = [cell for line in lines for cell in line.cells]
+    quantities = [cell.over_seeds(panel.quantity) for cell in cells]
+    places = coordinate_values(cells, panel.x)
+    numeric = is_numeric(places)
+    log_x = numeric and "x" in panel.log and min(places) > 0
+    limits = limits_of(places, log_x, 0.07) if numeric else (-0.5, len(places) - 0.5)
+    values = [value for over_seeds in quantities for value in over_seeds.known]
+    unreached = any(over_seeds.missing for over_seeds in quantities)
+    _set_axes(axes, panel, log_x, limits, values, above=0.2 if unreached else 0.06)  # it stands above all values
+    spots = {repr(place): float(place) if numeric else number for number, place in enumerate(places)}
+    gap = min(4.5, 14 / len(lines)) if numeric else 50 * (width - 0.9) / len(places) / len(lines)  # in points
+    gap = gap if len(cells) > len(places) else 0.0
+    for number, line in enumerate(lines):
+        points = {spots[repr(cell.where[panel.x])]: cell.over_seeds(panel.quantity) for cell in line.cells}
+        _draw_line(axes, line, dict(sorted(points.items())), gap * (number - (len(lines) - 1) / 2), joined=numeric)
+    if unreached:
+        axes.plot([], [], color=MUTED, label=words.NOT_REACHED, **_OPEN)
+    if not numeric or (log_x and len(places) <= _NAMED):
+        names = [for_matplotlib(words.value_words(place), 24) for place in places]
+        letters = max(map(len, names)) * len(names)
+        long: dict[str, Any] = {"rotation": 28, "ha": "right", "rotation_mode": "anchor"}
+        axes.set_xticks(list(spots.values()), names, **(long if not numeric and letters > 14 * (width - 0.9) else {}))
+        axes.xaxis.set_minor_locator(NullLocator())
 
 
-def _quiet(axes: Axes, grid: Literal["both", "x", "y"], hidden: list[str]) -> None:
+def _draw_line(axes: Axes, line: Line, points: Mapping[float, Interval], aside: float, joined: bool) -> None:
+    """Draw a line `aside` points to the right of its places: bars, means, and seeds a little to the left of them."""
+    colour, mark, dash = line.look
+
+    def at(base: Transform, points: float) -> dict[str, Any]:
+        assert axes.figure is not None
+        return {"color": colour, "transform": base + ScaledTranslation(points / 72, 0, axes.figure.dpi_scale_trans)}
+
+    here, left, top = at(axes.transData, aside), at(axes.transData, aside - 5), at(axes.get_xaxis_transform(), aside)
+    for place, over_seeds in points.items():
+        if len(over_seeds.values) > 1:
+            small: dict[str, Any] = {"markersize": 3, "markeredgewidth": 0, "alpha": 0.45}
+            axes.plot([place] * len(over_seeds.known), over_seeds.known, mark, **left, **small)
+        if over_seeds.centre is not None and over_seeds.low is not None and over_seeds.high is not None:
+            axes.plot([place, place], [over_seeds.low, over_seeds.high], linewidth=1.4, **here)
+        if over_seeds.missing:
+            count = f"{over_seeds.missing}/{len(over_seeds.values)}" if over_seeds.known else ""
+            axes.plot([place], [0.94], **top, **_OPEN)
+            axes.text(place, 0.91, count, ha="center", va="top", fontsize=_TYPE - 3, **top)
+    means = [math.nan if each.centre is None else each.centre for each in points.values()]  # nan breaks the line
+    face: dict[str, Any] = {"marker": mark, "markersize": 6.5, "markeredgecolor": "white", "markeredgewidth": 0.7}
+    dash = dash if joined else "none"
+    axes.plot(list(points), means, linestyle=dash, linewidth=1.4, label=line.label, **here, **face)
+
+
+def _set_axes(
+    axes: Axes, panel: Panel, log_x: bool, x_limits: Limits, values: Sequence[float], above: float = 0.06
+) -> None:
+    """Scales, limits and ticks; the part `above` of the vertical axis is above the largest value."""
+    log_y = "y" in panel.log
+    y_limits = limits_of([*values, *([] if panel.level is None else [panel.level])], log_y, 0.06, above)
+    axes.set(xscale="log" if log_x else "linear", yscale="log" if log_y else "linear", xlim=x_limits, ylim=y_limits)
+    _set_ticks(axes.xaxis, log_x, x_limits)
+    _set_ticks(axes.yaxis, log_y, y_limits)
+
+
+def _set_ticks(axis: Axis, log: bool, limits: Limits) -> None:
+    """Ticks that suit a linear axis, or a logarithmic one of few decades; matplotlib's suit one of many."""
+    if not log:
+        axis.set_major_locator(MaxNLocator(6, integer=True, min_n_ticks=4, steps=[1, 2, 2.5, 5, 10]))
+    elif limits[1] < 60 * limits[0]:
+        axis.set_major_locator(FixedLocator(ticks_around(*limits)))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axis.set_minor_locator(NullLocator())
+
+
+def _calm(axes: Axes, grid: Literal["both", "x", "y"], *hidden: str) -> None:
     """Thin lines behind what is drawn."""
     axes.tick_params(labelsize=_TYPE - 1, colors=INK, which="both", length=3, color=GREY)
     axes.grid(color=LINE, linewidth=0.8, axis=grid)
     axes.set_axisbelow(True)
     axes.spines[:].set_color(GREY)
-    axes.spines[hidden].set_visible(False)
+    axes.spines[list(hidden)].set_visible(False)
 
 
-def _name_ticks(axes: Axes, chart: Chart, letters: int) -> None:
-    """Names of places, wrapped after `letters` letters; or turned where a word is longer than that."""
-    names = [name if len(name) <= 24 else f"{name[:23]}…" for _, name in chart.ticks]
-    style: dict[str, Any] = {}
-    if not chart.joined and max(len(word) for name in names for word in (name.split() or [""])) > letters:
-        style = {"rotation": 28, "ha": "right", "rotation_mode": "anchor"}
-    elif not chart.joined:
-        names = [textwrap.fill(name, letters) for name in names]
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks([place for place, _ in chart.ticks], [for_matplotlib(name) for name in names], **style)
-
-
-def _set_ticks(axis: Any, log: bool, limits: Limits, whole: bool = False) -> None:
-    """Ticks that suit a linear or logarithmic axis with these limits."""
-    if not log:
-        axis.set_major_locator(MaxNLocator(6, integer=whole, steps=[1, 2, 2.5, 5, 10]))
-        return
-    decades = math.log10(limits[1] / limits[0])
-    if decades > 1.8:
-        axis.set_major_locator(LogLocator(10, numticks=8))
-        axis.set_minor_locator(LogLocator(10, subs=range(2, 10), numticks=99) if decades < 6 else NullLocator())
-    else:
-        axis.set_major_locator(FixedLocator(ticks_around(*limits)))
-        axis.set_minor_locator(NullLocator())
-    if decades <= 1.8 or (limits[0] > 5e-4 and limits[1] < 1e5):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _draw_legend(axes: Axes, legend: Legend) -> None:
-    """Draw a legend into axes that hold nothing else."""
+def _draw_legend(axes: Axes, panel: Axes, title: str, width: float) -> float:
+    """Draw the legend of a panel into axes that hold nothing else; the height that it needs, in inches."""
     axes.set_axis_off()
-    entries = [(text, _handle(legend.chart, line)) for text, line in legend.entries]
-    columns = math.ceil(len(entries) / legend.rows)
-    above = legend.rows > 1 and legend.title
-    if legend.title and not above:
-        entries.insert(0, (f"{legend.title}:", Line2D([], [], linestyle="none")))
-        columns += 1
-    axes.legend(
-        [mark for _, mark in entries],
-        [text for text, _ in entries],
-        title=legend.title if above else None,
-        title_fontsize=_TYPE - 1,
-        ncols=columns,
-        loc="upper center",
-        frameon=False,
-        fontsize=_TYPE - 1,
-        labelcolor=INK,
-        borderaxespad=0,
-        borderpad=0.1,
-        handlelength=1.6,
-        columnspacing=1.2,
-        handletextpad=0.5,
-        labelspacing=0.35,
-    )
-
-
-def _handle(chart: Chart, line: Line | None) -> Line2D:
-    style: dict[str, Any]
-    if line is None:  # what was not reached
-        style = {"marker": "^", "markersize": 7, "markerfacecolor": "none", "markeredgecolor": MUTED}
-        return Line2D([], [], linestyle="none", **style)
-    dash = line.style.dash if chart.curves or chart.joined else "none"
-    style = {"color": line.style.colour, "linestyle": dash, "linewidth": 1.7}
-    if not chart.curves:
-        style |= {"marker": line.style.mark, "markersize": 6, "markeredgecolor": "white", "markeredgewidth": 0.7}
-    return Line2D([], [], **style)
+    handles, labels = panel.get_legend_handles_labels()
+    if not labels:
+        return 0.0
+    columns = max(1, int(width / (_LETTER * max(map(len, labels)) + 0.45)))
+    rows = math.ceil(len(labels) / columns)
+    columns = math.ceil(len(labels) / rows)
+    style: dict[str, Any] = {"title_fontsize": _TYPE - 1, "fontsize": _TYPE - 1, "labelcolor": INK, "frameon": False}
+    style |= {"borderaxespad": 0, "borderpad": 0.1, "handlelength": 1.6, "columnspacing": 1.2, "labelspacing": 0.35}
+    axes.legend(handles, labels, title=for_matplotlib(title, 60) or None, ncols=columns, loc="upper center", **style)
+    return _ENTRY * (rows + bool(title)) + 0.05

@@ -6,7 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
+
+from matplotlib.figure import Figure
 
 from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
@@ -15,18 +17,15 @@ from orthoframe_studies import ALPHA, FIRST_SEED, FRESH_SEED, OF, PROVEN, Decisi
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
+_TEMPLATES = "orthoframe_studies.pages"
 _DPI = 160
 
 
 def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     """Write the page of a study, `NAME.md`, and its figure, `NAME.png`.
 
-    Each is written whole or not at all, and the same study gives the same bytes. A study of which no run has been run
-    has no figure. If there are notes on the results,
-    `notes/NAME.md` in the folder, they become a part of the page.
+    Each is written whole or not at all, and the same study gives the same bytes. A study without runs has no figure.
+    Notes on the results, `notes/NAME.md` in the folder, become a part of the page.
 
     Args:
         study: The result of a study.
@@ -49,44 +48,39 @@ def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
 
 def study_text(study: StudyResult, notes: str = "") -> str:
     """The page of a study in Markdown; `notes` on its results are Markdown too."""
-    return render("study.md", study=study, notes=notes.strip(), words=words)
+    return render("study.md", _TEMPLATES, study=study, notes=notes.strip(), words=words)
 
 
 def write_claims_page(
     studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str], summary: str = ""
 ) -> None:
-    """Write every claim beside what was found, in Markdown: those of the paper first.
+    """Write every claim beside its verdict and numbers, in Markdown: those of the paper first.
 
     Args:
         studies: Results of studies.
         file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
-        summary: What was found in all, in Markdown, before the claims.
+        summary: All results in short, in Markdown, before the claims.
     """
-    findings = [finding for study in studies for finding in study.findings]
-    counts = Counter(finding.decision for finding in findings)
-    sources = {finding.claim.source == "paper" for finding in findings}
+    findings = [(study, finding) for study in studies for finding in study.findings]
+    counts = Counter(finding.decision for _, finding in findings)
     write_page(
         "claims.md",
         file,
+        _TEMPLATES,
         studies=studies,
+        findings=findings,
         summary=summary.strip(),
-        counts=counts,
         words=words,
-        decisions=[decision for decision in reversed(Decision) if counts[decision]],
-        has_paper=True in sources,
-        has_others=False in sources,
+        counts={decision: counts[decision] for decision in reversed(Decision) if counts[decision]},
         runs=sum(study.runs for study in studies),
         missing=sum(study.missing for study in studies),
     )
 
 
 def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
-    """Write how studies decide, in Markdown: the page that every verdict leads to.
-
-    Args:
-        file: Where the page goes: a binary file, or a path.
-    """
-    write_page("decisions.md", file, alpha=ALPHA, of=OF, proven=PROVEN, first_seed=FIRST_SEED, fresh_seed=FRESH_SEED)
+    """Write how studies decide, in Markdown: the page that every verdict leads to."""
+    seeds = {"first_seed": FIRST_SEED, "fresh_seed": FRESH_SEED}
+    write_page("decisions.md", file, _TEMPLATES, alpha=ALPHA, of=OF, proven=PROVEN, **seeds)
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:
@@ -105,7 +99,8 @@ def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.
         raise InputError("there is no study to report; give one or more")
     title = studies[0].study if len(studies) == 1 else f"{len(studies)} studies"
     parts = [{"result": study, **_pictures(study)} for study in studies]
-    write_page("studies.html", file, title=title, plots={}, studies=parts, words=words, of=words.abbreviations(studies))
+    of = words.abbreviations(studies)
+    write_page("studies.html", file, _TEMPLATES, title=title, plots={}, studies=parts, words=words, of=of)
 
 
 def _pictures(study: StudyResult) -> dict[str, Any]:
@@ -118,11 +113,11 @@ def _pictures(study: StudyResult) -> dict[str, Any]:
     }
 
 
-def _data(figure: "Figure") -> str:
+def _data(figure: Figure) -> str:
     return f"data:image/png;base64,{base64.b64encode(_png(figure)).decode()}"
 
 
-def _png(figure: "Figure") -> bytes:
+def _png(figure: Figure) -> bytes:
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=_DPI, metadata={"Software": None})
     return file.getvalue()
