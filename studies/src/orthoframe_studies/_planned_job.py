@@ -11,8 +11,9 @@ import numpy as np
 from orthoframe._rows import Integers
 from orthoframe.batches import BatchPlan
 from orthoframe.training import make_task
+from orthoframe_studies._endings import PROVEN
 from orthoframe_studies._jobs import JobResult
-from orthoframe_studies._training_job import Training, result_of, train_or_resume
+from orthoframe_studies._training_job import Training, numbers_of, result_of, train_or_resume
 
 PlanName = Literal["pair never anchored", "certified"]
 
@@ -90,5 +91,12 @@ class PlannedTraining(Training):
         cosines = outcome.evaluation.geometry.cosines.clone().fill_diagonal_(0.0)
         pair = float(cosines[_PAIR])
         cosines[_PAIR], cosines[_PAIR[::-1]] = 0.0, 0.0
-        stated = float(outcome.certificate.certificate.holds_as_stated)
-        return result_of(outcome, pair_cosine=pair, max_other_cosine=float(cosines.max()), as_stated=stated)
+        bound = numbers_of(outcome)[0]["angle_bound"]
+        return result_of(
+            outcome,
+            pair_cosine=pair,
+            max_other_cosine=float(cosines.max()),
+            as_stated=float(outcome.certificate.certificate.holds_as_stated),
+            # Of a pair that nothing pushes apart the cosine may move for ever; what the loss can gain is all gained.
+            converged=float(bound is not None and bound <= PROVEN),
+        )
