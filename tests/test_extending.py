@@ -78,7 +78,7 @@ def test_a_measure_is_a_field_of_a_geometry_and_of_the_record_of_a_run():
 @pytest.mark.parametrize(
     ("name", "files"),
     [
-        ("softplus", {"options.py", "encoders/_head.py"}),
+        ("softplus", {"options.py", "encoders/_frame_encoder.py"}),
         ("densenet40-half", {"options.py", "encoders/_networks.py"}),
         ("long-tail", {"options.py", "data/_imbalance.py"}),
         ("cifar100", {"options.py", "data/_sources.py", "data/_datasets.py"}),  # the last in the docstring of load_data

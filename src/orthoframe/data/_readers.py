@@ -5,7 +5,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from orthoframe._arrays import ArrayArchive
 from orthoframe._files import read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
-from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch
+from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch, unreported
 from orthoframe.errors import DataError, brief
 from orthoframe.options import Fit
 
@@ -36,11 +36,11 @@ class DataRequest:
     size: tuple[int, int] | None = None
     channels: int | None = None
     fit: Fit = "pad"
-    columns: Columns
+    columns: Columns = field(default=Columns())
     memory: float | None = None
     workers: int | None = None
     download: bool = True
-    progress: Progress
+    progress: Progress = unreported
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -2,8 +2,14 @@
 
 from orthoframe.encoders._backbones import Backbone, load_backbone, make_backbone
 from orthoframe.encoders._encoder import PREFIX, Encoder, load_weights, shapes_only
-from orthoframe.encoders._frame_encoder import FrameEncoder, make_frame_encoder
-from orthoframe.encoders._head import ACTIVATIONS, ActivationFunction, FrameHead, is_nonnegative
+from orthoframe.encoders._frame_encoder import (
+    ACTIVATIONS,
+    ActivationFunction,
+    FrameEncoder,
+    FrameHead,
+    is_nonnegative,
+    make_frame_encoder,
+)
 from orthoframe.encoders._networks import ENCODERS, MLP, Conv6, DenseNet, EncoderEntry, ResNet, make_encoder
 from orthoframe.encoders._vit import ViT
 
