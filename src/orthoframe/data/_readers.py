@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orthoframe._arrays import ArrayArchive
+from orthoframe._arrays import ArrayArchive, StoredArray, labelled_parts
 from orthoframe._files import read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
@@ -173,16 +173,14 @@ def read_npz(path: Path) -> DataParts:
         if not start.startswith(b"PK"):
             raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
         archive = ArrayArchive(path)
-        if {"x_train", "y_train", "x_test", "y_test"} <= set(archive.names):
-            endings = {"train": "_train", "test": "_test"}
-        elif {"x", "y"} <= set(archive.names):
-            endings = {"train": ""}
-        else:
+        stored = labelled_parts(archive, ("train", "test"))
+        labelled = {part: (x, y) for part, (x, y) in stored.items() if y is not None}
+        if not stored or len(labelled) < len(stored):
             raise DataError(
                 f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
                 "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
             )
-        arrays = {part: _read_part(path, archive, end) for part, end in endings.items()}
+        arrays = {part or "train": _read_part(path, part and f"_{part}", *pair) for part, pair in labelled.items()}
         names = _read_names(path, archive) if "classes" in archive.names else None
     if names is not None:
         classes = tuple(map(str, names))
@@ -220,8 +218,7 @@ def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any]:
     return classes
 
 
-def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    x, y = archive[f"x{end}"], archive[f"y{end}"]
+def _read_part(path: Path, end: str, x: StoredArray, y: StoredArray) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     if len(y.shape) != 1 or y.dtype.kind not in "iuU":
         shape = brief(list(y.shape), 60)
         raise DataError(f"{path}: y{end} is {y.dtype} of shape {shape}, and labels must be integers or strings, [n]")

@@ -42,20 +42,15 @@ class Backbone(Encoder):
     Made by `load_backbone` and `make_backbone`.
 
     Attributes:
+        name: The name that `load_backbone` got.
         mean: The mean of each channel, on the scale from 0 to 1: images must be (pixel / 255 - mean) / std.
         std: The standard deviation of each channel, on the same scale.
-        config: What `make_backbone` needs to make it again, in types that JSON knows.
     """
 
     def __init__(self, network: nn.Module, description: _Description) -> None:
         super().__init__(description.image_shape, description.out_features, nonnegative=False)
         self.network, self._description = network, description
-        self.mean, self.std = description.mean, description.std
-
-    @property
-    def name(self) -> str:
-        """The name that `load_backbone` got."""
-        return self._description.name
+        self.name, self.mean, self.std = description.name, description.mean, description.std
 
     @property
     def config(self) -> dict[str, Any]:
