@@ -80,7 +80,9 @@ def _listener(bar: Progress, on_epoch: Callable[[EpochRecord], None]) -> trainin
             downloads[name] = bar.add_task(name, total=total, words="")
         bar.update(downloads[name], completed=done, total=total)
 
-    return training.RunListener(on_start, on_step, after_epoch, on_note, on_data)
+    return training.RunListener(
+        on_start=on_start, on_step=on_step, on_epoch=after_epoch, on_note=on_note, on_data=on_data
+    )
 
 
 def _epoch_words(records: Sequence[EpochRecord]) -> str:

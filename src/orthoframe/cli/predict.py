@@ -121,7 +121,9 @@ class PredictCommand:
         sys.stdout.flush()  # before what is said of other files
         for problem in problems:
             print(f"orthoframe: {brief(problem, _LONGEST)}", file=sys.stderr)
-        return (1 if classified else 2) if problems else 0
+        if not problems:
+            return 0
+        return 1 if classified else 2
 
     def _rows(
         self, part: "Decoded", paths: Sequence[Path], trained: "TrainedEncoder"

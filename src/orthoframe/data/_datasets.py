@@ -165,7 +165,8 @@ def as_data(
     images = []
     for part, names in zip(parts, labels, strict=True):
         pixels = StreamedPixels(part, np.arange(len(names)), shape, processes)
-        images.append(LabelledImages(pixels, torch.tensor([numbers[each] for each in names]), classes))
+        positions = torch.tensor([numbers[each] for each in names])
+        images.append(LabelledImages(pixels=pixels, labels=positions, classes=classes))
     named = dict(zip(("train", "test"), images, strict=False))
     data = _divide(DataParts(parts=named), name=f"dataset:{name}", validation=validation, seed=seed, fit=fit)
     return _read_if_it_fits(data, memory, unreported)
@@ -212,7 +213,12 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     files = PreparedFiles(listing.paths, preparation)
     processes = decoding_processes(request.workers)
     pixels = StreamedPixels(files, np.arange(len(heads)), preparation.image_shape, processes)
-    images = LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
+    images = LabelledImages(
+        pixels=pixels,
+        labels=torch.from_numpy(listing.labels),
+        classes=listing.classes,
+        checksums=listing.checksums(),
+    )
     whole = len(listing.parts) == 1  # then a subset would only be a copy
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
     groups = None if listing.groups is None else np.array(listing.groups)[listing.parts["train"]]
@@ -288,8 +294,7 @@ class _DatasetPixels:
         """The labels of all items: `targets`, if the data set has them, because items have to be decoded."""
         targets = getattr(self.items, "targets", None)
         if targets is None:
-            targets = (self.items[position] for position in range(len(self.items)))
-            return [self._named(_checked(item, number, self.name)[1]) for number, item in enumerate(targets)]
+            targets = [_checked(self.items[position], position, self.name)[1] for position in range(len(self.items))]
         return [self._named(_label(label, number, self.name)) for number, label in enumerate(targets)]
 
     def _named(self, label: int | str) -> str:

@@ -69,7 +69,8 @@ def _read_digits(request: DataRequest) -> DataParts:
 
 
 def _labelled(pixels: NDArray[np.uint8], labels: NDArray[Any], classes: tuple[str, ...]) -> LabelledImages:
-    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), classes)
+    numbers = torch.from_numpy(labels.astype(np.int64))
+    return LabelledImages(pixels=torch.from_numpy(pixels), labels=numbers, classes=classes)
 
 
 def _digits_table() -> NDArray[np.float64]:

@@ -96,9 +96,10 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     above = "the lowest loss" if solution.floor is None else "the floor"
     # A gap that rounding hides is drawn at the smallest one that float64 can tell.
     gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
-    line = pictures.Curve("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    line = pictures.Curve(name="gap", x=tuple(range(len(gaps))), y=gaps, colour=ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
-    _draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    curves = pictures.Curves(name="gap", label="", lines=(line,), y_title=title, x_title="steps", logarithmic=True)
+    _draw_curves(axes[-1], curves)
     figure.suptitle(_name(solution.sentence(), 140), fontsize=11)
     return fit_fonts(figure)
 
@@ -190,7 +191,8 @@ def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> N
 
 def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> pictures.CosineMap:
     names = pictures.class_names(geometry.names)
-    return pictures.CosineMap("cosines", names, (pictures.Cosines(cosines.numpy()),), geometry.counts)
+    frames = (pictures.Cosines(cosines.numpy()),)
+    return pictures.CosineMap(name="cosines", classes=names, frames=frames, counts=geometry.counts)
 
 
 def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:

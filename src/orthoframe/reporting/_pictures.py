@@ -26,7 +26,7 @@ _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """One line of `Curves`; `dash` as plotly names it."""
 
@@ -39,7 +39,7 @@ class Curve:
     marked: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curves:
     """Lines over epochs or steps."""
 
@@ -176,12 +176,13 @@ def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
     most = max(1, min(_POSITIONS, _CELLS // len(sizes) ** 2, len(measurements)))
     places = np.linspace(len(measurements) - 1, 0, most)[::-1]
     shown = [measurements[place] for place in sorted({round(place) for place in places.tolist()})]
-    return CosineMap("plot-cosines", tuple(sizes), tuple(map(_cosines, shown)), tuple(sizes.values()))
+    frames, counts = tuple(map(_cosines, shown)), tuple(sizes.values())
+    return CosineMap(name="plot-cosines", classes=tuple(sizes), frames=frames, counts=counts)
 
 
 def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
     """A small map of the cosines at one epoch, to stand beside those of other runs."""
-    return CosineMap(name, tuple(_sizes(measurement)), (_cosines(measurement),), small=True)
+    return CosineMap(name=name, classes=tuple(_sizes(measurement)), frames=(_cosines(measurement),), small=True)
 
 
 def ownership_map(classes: Iterable[int | str], owners: Sequence[int], purity: Sequence[float | None]) -> OwnershipMap:
@@ -269,7 +270,8 @@ def _line(
     if not points:
         return None
     x, y = zip(*points, strict=True)
-    return Curve(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
+    marked = width == 2.0 and len(points) <= _MARKED
+    return Curve(name=name, x=x, y=y, colour=colour, dash=dash, width=width, marked=marked)
 
 
 def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], columns: dict[str, str]) -> Curves:
@@ -289,4 +291,6 @@ def _curves(
     drawn = tuple(line for line in lines if line is not None)
     # With several runs the table above has their colours; a legend would take room from the curves.
     legend = runs == 1 and len(drawn) > 1
-    return Curves(f"plot-{name}", label, drawn, y_title, logarithmic=logarithmic, legend=legend)
+    return Curves(
+        name=f"plot-{name}", label=label, lines=drawn, y_title=y_title, logarithmic=logarithmic, legend=legend
+    )

@@ -136,6 +136,8 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
 
 def _setting(value: Any, name: str = "") -> str:
     """A setting as a person writes it: a size as 32 x 48, a schedule as 0.1 to 0.5."""
+    if value is None:
+        return NOTHING
     if isinstance(value, list) and len(value) == 2:
         return (" x " if name == "size" else " to ").join(map(json.dumps, value))
-    return value if isinstance(value, str) else NOTHING if value is None else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)
