@@ -154,9 +154,9 @@ def read_table(
 ) -> EmbeddingTable:
     """Read features, with labels from a file of their own or from the same place."""
     if os.path.isdir(features):  # a name may be too long for a file
-        for option in (labels, key, column):
-            if option is not None:
-                raise InputError(f"{features} is a folder of features with labels of its own; leave {option} out")
+        if any(option is not None for option in (labels, key, column)):
+            others = "other labels, ", Option("key"), " and ", Option("column"), " out"
+            raise InputError(f"{features} is a folder of features, which has its labels; leave ", *others)
         from orthoframe.embedding import read_embedding
 
         stored = read_embedding(features)
