@@ -19,8 +19,7 @@ from PIL import Image
 
 import orthoframe
 from orthoframe import GeometryMetric, measure
-from orthoframe.cli import main
-from orthoframe.cli._main import VERBS
+from orthoframe.cli import VERBS, main
 from orthoframe.data import PROFILES, READERS, DataParts, LabelledImages, Listing
 from orthoframe.embedding import list_images
 from orthoframe.encoders import ACTIVATIONS, ENCODERS, MLP, ActivationFunction, EncoderEntry, FrameHead

@@ -17,7 +17,6 @@ from orthoframe.errors import brief
 
 _HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
-_LARGEST = 2**63  # bytes; no file is larger
 
 
 @dataclass(frozen=True)
@@ -88,9 +87,7 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
     if not 0 < dtype.itemsize <= _LONGEST_ENTRY:
         raise ValueError(f"its entries have {dtype.itemsize} bytes each, and 1 to {_LONGEST_ENTRY} are allowed")
     offset = head.tell()
-    possible = math.prod(max(1, length) for length in shape) * dtype.itemsize < _LARGEST
-    plain = all(type(length) is int for length in shape)  # True is an int, and no length
-    if not plain or min(shape, default=0) < 0 or not possible or math.prod(shape) * dtype.itemsize != size - offset:
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size - offset:
         promised = f"{dtype} of shape {brief(list(shape), 60)}"
         raise ValueError(f"its header promises {promised}, which is not what the {size - offset} bytes after it hold")
     return StoredArray(shape=shape, dtype=dtype, by_columns=by_columns, offset=offset, stream=stream)

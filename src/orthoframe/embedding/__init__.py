@@ -1,5 +1,6 @@
 """Images to features in files: by any backbone, in shards that are written whole, by any number of processes."""
 
+from orthoframe._processes import LaunchedProcess as LaunchedProcess
 from orthoframe.embedding._embed import EmbedResult as EmbedResult
 from orthoframe.embedding._embed import FeatureExtractor as FeatureExtractor
 from orthoframe.embedding._embed import ImageList as ImageList
