@@ -25,7 +25,6 @@ LONGEST_LINE = 2**23
 """Characters of a line in a text file."""
 
 _TEMPORARY = ".orthoframe."  # the start of the names of files that are not whole yet
-_POLL_SECONDS = 0.2  # between two attempts at a lock that another process holds
 _D = TypeVar("_D")
 _T = TypeVar("_T")
 _PIECE = 2**20  # bytes that are read at a time
@@ -103,7 +102,7 @@ def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
 
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
+        lock.acquire(timeout=seconds)
     except Timeout:
         yield False
         return
