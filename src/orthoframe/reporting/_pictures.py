@@ -138,7 +138,7 @@ def loss_curves(runs: Sequence["Run"]) -> Curves:
                 _line(run, "collapsed", "all features equal", GREY, "dot", 1.5),
             ]
         else:
-            colour, dash = _run_style(number)
+            colour, dash = run_style(number)
             lines += [
                 _line(run, "loss", run.name, colour, dash),
                 _line(run, "floor", f"{run.name}: floor", colour, "dash", 1.5),
@@ -222,7 +222,7 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
     for number, run in enumerate(runs):
         if not run.measurements:
             continue
-        end, (colour, _) = run.measurements[-1], _run_style(number)
+        end, (colour, _) = run.measurements[-1], run_style(number)
         sizes, (_, accuracy) = _sizes(end), run.accuracy
         if accuracy is not None:
             accuracies.append(Series(run.name, colour, _rates(run, accuracy, sizes)))
@@ -257,7 +257,7 @@ def _by_size(sizes: Sequence[dict[str, int]]) -> tuple[str, ...]:
     return tuple(sorted(largest, key=lambda name: -largest[name]))
 
 
-def _run_style(number: int) -> tuple[str, Dash]:
+def run_style(number: int) -> tuple[str, Dash]:
     """Colour and dash of a run among several."""
     return RUN_COLOURS[number % len(RUN_COLOURS)], _DASHES[number // len(RUN_COLOURS) % len(_DASHES)]
 
@@ -281,7 +281,7 @@ def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], colu
             if len(runs) == 1:
                 lines.append(_line(run, column, words, RUN_COLOURS[place], positive=True))
             else:
-                lines.append(_line(run, column, run.name, *_run_style(number), positive=True))
+                lines.append(_line(run, column, run.name, *run_style(number), positive=True))
     return _curves(name, label, lines, y_title, len(runs), logarithmic=True)
 
 
