@@ -31,8 +31,6 @@ _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F3
 
 def read_labels(path: Path, column: str | None) -> NDArray[Any]:
     """Read labels from `.npy`, `.npz`, `.safetensors`, `.txt` (one per line) or `.csv` (a column with a name)."""
-    from orthoframe._rows import label_array
-
     if path.suffix not in _LABELS:
         raise InputError(f"{path}: labels must be a file {', '.join(_LABELS)}")
     if column is not None and path.suffix != ".csv":
@@ -49,13 +47,20 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
         else:
             labels = _stored(path, None, "labels").read()
-    try:
-        labels = label_array(labels)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: {brief(error)}") from error
+    labels = checked_labels(path, labels)
     if not len(labels):
         raise InputError(f"{path}: there are no labels")
     return labels
+
+
+def checked_labels(path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+    """The labels of a file, if they are integers or strings, in one dimension."""
+    from orthoframe._rows import label_array
+
+    try:
+        return label_array(labels)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: {brief(error)}") from error
 
 
 def _text_labels(lines: Iterable[str]) -> Iterator[tuple[int, str]]:

@@ -13,7 +13,7 @@ import tyro
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, labelled_parts
-from orthoframe.cli._files import open_features, read_labels, reading_file, writing
+from orthoframe.cli._files import checked_labels, open_features, read_labels, reading_file, writing
 from orthoframe.cli._terminal import bad_input
 from orthoframe.errors import InputError, Option, brief
 
@@ -208,8 +208,6 @@ def _named(path: Path, name: str, labels: NDArray[Any] | None, classes: NDArray[
 
 
 def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> EmbeddingTable:
-    from orthoframe._rows import label_array
-
     if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
         actual = f"{rows.dtype} of shape {brief(list(rows.shape), 60)}"
         raise InputError(f"{path}: features must be numbers of shape [rows, dim], not {actual}")
@@ -218,14 +216,11 @@ def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> Emb
     if not np.isfinite(rows).all():
         row = int(np.flatnonzero(~np.isfinite(rows).all(1))[0])
         raise InputError(f"{path}: row {row} has a value that is not finite")
-    if labels is not None:
-        if labels.shape != (len(rows),):
-            raise InputError(f"{path}: there are {len(rows)} rows and labels of shape {brief(list(labels.shape), 40)}")
-        try:
-            labels = label_array(labels)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{path}: {brief(error)}") from error
-    return EmbeddingTable(rows, labels)
+    if labels is None:
+        return EmbeddingTable(rows, None)
+    if labels.shape != (len(rows),):
+        raise InputError(f"{path}: there are {len(rows)} rows and labels of shape {brief(list(labels.shape), 40)}")
+    return EmbeddingTable(rows, checked_labels(path, labels))
 
 
 def _split(splits: NDArray[Any], labels: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
