@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from orthoframe._lazy import lazy_names
 
+__version__ = "0.2.0"
+
 if TYPE_CHECKING:
-    from orthoframe._version import __version__ as __version__
     from orthoframe.batches import BatchPlan as BatchPlan
     from orthoframe.batches import PlanLoader as PlanLoader
     from orthoframe.batches import PlanSampler as PlanSampler
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from orthoframe.ufm import solve_ufm as solve_ufm
 else:
     _NAMES = {
-        "_version": "__version__",
         "batches": "BatchPlan PlanSampler PlanLoader certify repair coverage epochs_to_certify",
         "encoders": "FrameHead",
         "losses": "supcon_loss SupConLoss make_frame frame_loss FrameLoss frame_floor frame_collapsed loss_floor "
@@ -48,3 +48,4 @@ else:
         "ufm": "solve_ufm predict_gram gradient_flow",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)
+    __all__ += ["__version__"]

@@ -17,7 +17,6 @@ from orthoframe.errors import brief
 
 _HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
-_LARGEST = 2**63  # bytes; no file is larger
 
 
 @dataclass(frozen=True)
@@ -88,12 +87,10 @@ def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
     if not 0 < dtype.itemsize <= _LONGEST_ENTRY:
         raise ValueError(f"its entries have {dtype.itemsize} bytes each, and 1 to {_LONGEST_ENTRY} are allowed")
     offset = head.tell()
-    possible = math.prod(max(1, length) for length in shape) * dtype.itemsize < _LARGEST
-    plain = all(type(length) is int for length in shape)  # True is an int, and no length
-    if not plain or min(shape, default=0) < 0 or not possible or math.prod(shape) * dtype.itemsize != size - offset:
+    if min(shape, default=0) < 0 or math.prod(shape) * dtype.itemsize != size - offset:
         promised = f"{dtype} of shape {brief(list(shape), 60)}"
         raise ValueError(f"its header promises {promised}, which is not what the {size - offset} bytes after it hold")
-    return StoredArray(shape, dtype, by_columns, offset, stream)
+    return StoredArray(shape=shape, dtype=dtype, by_columns=by_columns, offset=offset, stream=stream)
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -101,12 +98,6 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about what the header says as a Python expression
         return readers[np.lib.format.read_magic(file)](file)
-
-
-def named_arrays(path: Path, names: Iterable[str]) -> dict[str, StoredArray]:
-    """The arrays of an `.npz` file that have one of these names, none of them read yet."""
-    archive = ArrayArchive(path)
-    return {name: archive[name] for name in names if name in archive.names}
 
 
 class ArrayArchive:
@@ -127,3 +118,22 @@ class ArrayArchive:
             return stored_array(lambda: self._zip.open(member), member.file_size)
         except ValueError as error:
             raise ValueError(f"{brief(name)}: {error}") from None
+
+
+def named_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an `.npz` file that have one of these names."""
+    archive = ArrayArchive(path)
+    return {name: archive[name].read() for name in names if name in archive.names}
+
+
+def labelled_parts(archive: ArrayArchive, parts: Iterable[str]) -> dict[str, tuple[StoredArray, StoredArray | None]]:
+    """The arrays `x_PART` and `y_PART` of each part that an archive has, or `x` and `y`, whose part is empty.
+
+    Labels are None if there are none. Without `x_train`, `x` and `y` are read; without these too, nothing.
+    """
+    endings = {part: f"_{part}" for part in parts} if "x_train" in archive.names else {"": ""}
+    return {
+        part: (archive[f"x{end}"], archive[f"y{end}"] if f"y{end}" in archive.names else None)
+        for part, end in endings.items()
+        if f"x{end}" in archive.names
+    }

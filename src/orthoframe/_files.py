@@ -8,9 +8,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from orthoframe.errors import DataError, InputError, OrthoframeError, brief
+
+if TYPE_CHECKING:
+    from gzip import GzipFile
 
 LARGEST_JSON = 2**22
 """Bytes of a file in JSON, or of a safetensors header; as objects of Python they may take 30 times as much memory."""
@@ -22,7 +25,6 @@ LONGEST_LINE = 2**23
 """Characters of a line in a text file."""
 
 _TEMPORARY = ".orthoframe."  # the start of the names of files that are not whole yet
-_POLL_SECONDS = 0.2  # between two attempts at a lock that another process holds
 _D = TypeVar("_D")
 _T = TypeVar("_T")
 _PIECE = 2**20  # bytes that are read at a time
@@ -100,7 +102,7 @@ def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
 
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
+        lock.acquire(timeout=seconds)
     except Timeout:
         yield False
         return
@@ -151,11 +153,7 @@ def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
         raise ValueError(brief(error) or type(error).__name__) from None
 
 
-class _Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
-
-
-def read_up_to(file: _Readable, count: int) -> bytearray:
+def read_up_to(file: "IO[bytes] | GzipFile", count: int) -> bytearray:
     """The next `count` bytes, or all there are; memory grows with the bytes that come, not with `count`."""
     data = bytearray()
     while len(data) < count and (piece := file.read(min(_PIECE, count - len(data)))):

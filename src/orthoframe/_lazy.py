@@ -20,9 +20,9 @@ def lazy_names(
         extra: The extra of this distribution that brings what these modules import; None for the core.
 
     Examples:
-        >>> public, load, _ = lazy_names("orthoframe", {"_version": "__version__"})
-        >>> public, load("__version__").count(".")
-        (['__version__'], 2)
+        >>> public, load, _ = lazy_names("orthoframe", {"losses": "supcon_loss make_frame"})
+        >>> public, load("make_frame").__name__
+        (['supcon_loss', 'make_frame'], 'make_frame')
     """
     modules = {name: module for module, listed in names.items() for name in listed.split()}
 
@@ -34,4 +34,4 @@ def lazy_names(
         setattr(sys.modules[package], name, value)  # the next time it is there
         return value
 
-    return list(modules), load, lambda: sorted(modules)
+    return list(modules), load, lambda: sorted({*modules, *vars(sys.modules[package])})

@@ -1,4 +1,4 @@
-"""Rows and their classes: unit rows, labels as numbers, members of classes, and which process has which rows."""
+"""Rows and their classes: unit rows, labels as numbers, and the members of classes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

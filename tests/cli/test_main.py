@@ -7,8 +7,8 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from orthoframe.cli import main
-from orthoframe.cli._main import VERBS, parse
+from orthoframe.cli import VERBS, main
+from orthoframe.cli._main import parse
 from orthoframe.cli._terminal import bad_input, flag
 from orthoframe.errors import InputError, Option, OptionError
 

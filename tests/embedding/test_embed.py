@@ -13,9 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
-from orthoframe._processes import LaunchedProcess
 from orthoframe.data import Normaliser, Preparation
-from orthoframe.embedding import FeatureExtractor, ImageList, embed, list_images, read_embedding
+from orthoframe.embedding import FeatureExtractor, ImageList, LaunchedProcess, embed, list_images, read_embedding
 from orthoframe.errors import DataError
 
 CLASSES = {"green": 20, "red": 9, "yellow": 4}

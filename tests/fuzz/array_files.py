@@ -15,8 +15,7 @@ from tests.fuzz.mutations import Target, choice, mutated, mutated_json
 from tests.fuzz.mutations import npz as lying
 
 from orthoframe.batches import read_batches
-from orthoframe.cli._plan import PlanOptions
-from orthoframe.cli.certify import CertifyCommand
+from orthoframe.cli.certify import CertifyCommand, PlanOptions
 from orthoframe.cli.fit import read_table
 from orthoframe.cli.measure import MeasureCommand
 from orthoframe.embedding import FeatureExtractor, ImageList, embed

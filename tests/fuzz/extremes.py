@@ -16,10 +16,9 @@ from tests.fuzz.mutations import Target
 from tests.fuzz.network_files import prepare_classifier
 from tests.fuzz.run_files import small_run
 
-from orthoframe._files import LARGEST_JSON
 from orthoframe.batches import read_batches
 from orthoframe.cli import main
-from orthoframe.cli._files import open_features, read_labels
+from orthoframe.cli.measure import open_features, read_labels
 from orthoframe.data import Preparation, load_data
 from orthoframe.embedding import read_embedding
 from orthoframe.errors import DataError, InputError, TrainingError
@@ -27,10 +26,11 @@ from orthoframe.runs import load_encoder, read_run
 from orthoframe.sklearn import FrameClassifier
 from orthoframe.training import RunListener, resume
 
+_LARGEST_JSON = 2**22  # bytes, as docs/reliability.md says
 _TEXTS = {
     "deep": "[" * 10**6,
     "wide": "[" + "[]," * (15 * 10**6) + "[]]",  # as objects of Python, twenty times as much memory
-    "just small enough": "[" + "[]," * (LARGEST_JSON // 3 - 2) + "[]]",
+    "just small enough": "[" + "[]," * (_LARGEST_JSON // 3 - 2) + "[]]",
     "many digits": "9" * 5000,
 }
 _RUN_FILES = ("config.json", "verdict.json", "certificate.json", "run.json", "geometry.jsonl")

@@ -31,13 +31,11 @@ _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F3
 
 def read_labels(path: Path, column: str | None) -> NDArray[Any]:
     """Read labels from `.npy`, `.npz`, `.safetensors`, `.txt` (one per line) or `.csv` (a column with a name)."""
-    from orthoframe._rows import label_array
-
     if path.suffix not in _LABELS:
         raise InputError(f"{path}: labels must be a file {', '.join(_LABELS)}")
     if column is not None and path.suffix != ".csv":
         raise InputError(Option("column"), f" is for .csv files, which {path} is not")
-    with _reading(path):
+    with reading_file(path):
         if path.suffix == ".txt":
             with open_text(path) as file:
                 labels = _numbers_or_names(_text_labels(lines_of(file)), path)
@@ -48,22 +46,21 @@ def read_labels(path: Path, column: str | None) -> NDArray[Any]:
             with open_tensors(path, "np") as tensors:
                 labels = tensors.get_tensor(_pick(path, None, "labels", list(tensors.keys())))
         else:
-            labels = _numpy_labels(path)
-    try:
-        labels = label_array(labels)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{path}: {brief(error)}") from error
+            labels = _stored(path, None, "labels").read()
+    labels = checked_labels(path, labels)
     if not len(labels):
         raise InputError(f"{path}: there are no labels")
     return labels
 
 
-def _numpy_labels(path: Path) -> NDArray[Any]:
-    with path.open("rb") as file:
-        kind = {b"PK\x03\x04": ".npz", b"\x93NUM": ".npy"}.get(file.read(4), path.suffix)
-    if kind != path.suffix:
-        raise InputError(f"{path}: not a {path.suffix} file; rename it to {path.with_suffix(kind)}")
-    return _npy_array(path).read() if kind == ".npy" else _npz_array(path, None, "labels").read()
+def checked_labels(path: Path, labels: NDArray[Any]) -> NDArray[Any]:
+    """The labels of a file, if they are integers or strings, in one dimension."""
+    from orthoframe._rows import label_array
+
+    try:
+        return label_array(labels)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{path}: {brief(error)}") from error
 
 
 def _text_labels(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -129,12 +126,12 @@ class FeatureFile:
 
 def open_features(path: Path, key: str | None) -> FeatureFile:
     """Open features: `.npy` (mapped), `.npz`, `.safetensors` (read as needed) or `.csv` (numbers, header or not)."""
-    kinds = {".npy": _npy, ".npz": _npz, ".safetensors": _safetensors, ".csv": _csv}
+    kinds = {".npy": _numpy, ".npz": _numpy, ".safetensors": _safetensors, ".csv": _csv}
     if path.suffix not in kinds:
         raise InputError(f"{path}: features must be a file {', '.join(kinds)}")
     if key is not None and path.suffix not in (".npz", ".safetensors"):
         raise InputError(Option("key"), f" is for .npz and .safetensors files, which {path} is not")
-    with _reading(path):
+    with reading_file(path):
         return kinds[path.suffix](path, key)
 
 
@@ -145,9 +142,9 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
     if path.suffix not in (".safetensors", ".npz"):
         raise InputError(f"{path}: a classifier must be a file .safetensors or .npz, with the arrays weight and bias")
     names = ("weight", "bias")
-    with _reading(path):
+    with reading_file(path):
         if path.suffix == ".npz":
-            parts = {name: _tensor(array) for name, array in read_arrays(path, names).items()}
+            parts = {name: _tensor(array) for name, array in named_arrays(path, names).items()}
         else:
             tensors: Any = open_tensors(path)
             parts = {name: tensors.get_tensor(name) for name in names if name in tensors.keys()}  # noqa: SIM118
@@ -161,38 +158,44 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
         raise InputError(f"{path}: {error}") from None
 
 
-def read_arrays(path: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Read the arrays of an `.npz` file that have one of these names."""
-    with _reading(path):
-        return {name: stored.read() for name, stored in named_arrays(path, names).items()}
-
-
-def _npy(path: Path, _: str | None) -> FeatureFile:
-    stored = _npy_array(path)
-    _checked(path, stored.shape, stored.dtype)
-    order: Any = "F" if stored.by_columns else "C"
-    array = np.memmap(path, stored.dtype, mode="r", offset=stored.offset, shape=stored.shape, order=order)
-    return _sliced(path, array, stored.shape, stored.dtype)
-
-
-def _npy_array(path: Path) -> StoredArray:
-    return stored_array(lambda: path.open("rb"), path.stat().st_size)
-
-
-def _npz_array(path: Path, key: str | None, usual: str) -> StoredArray:
+def _stored(path: Path, key: str | None, usual: str) -> StoredArray:
+    """The array of an `.npy` file, or one of an `.npz` file."""
+    with path.open("rb") as file:
+        kind = {b"PK\x03\x04": ".npz", b"\x93NUM": ".npy"}.get(file.read(4), path.suffix)
+    if kind != path.suffix:
+        raise InputError(f"{path}: not a {path.suffix} file; rename it to {path.with_suffix(kind)}")
+    if kind == ".npy":
+        return stored_array(lambda: path.open("rb"), path.stat().st_size)
     archive = ArrayArchive(path)
     members = [name.removesuffix(".npy") for name in archive.members]
     return archive[_pick(path, key, usual, archive.names, members)]
 
 
+def _numpy(path: Path, key: str | None) -> FeatureFile:
+    """A mapped array, or one that is streamed out of an archive, so that a compressed one needs no memory either."""
+    stored = _stored(path, key, "features")
+    if stored.by_columns and path.suffix == ".npz":
+        raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
+    rows, dim = _checked(path, stored.shape, stored.dtype)
+    if path.suffix == ".npy":
+        order: Any = "F" if stored.by_columns else "C"
+        array = np.memmap(path, stored.dtype, mode="r", offset=stored.offset, shape=stored.shape, order=order)
+        return _sliced(array, rows, dim)
+
+    def parts() -> Iterator["Tensor"]:
+        with reading_file(path):
+            yield from map(_tensor, stored.rows(_together(dim)))
+
+    return FeatureFile(rows, dim, parts)
+
+
 def _safetensors(path: Path, key: str | None) -> FeatureFile:
     file: Any = open_tensors(path)
     tensor = file.get_slice(_pick(path, key, "features", list(file.keys())))
-    return _sliced(path, tensor, tuple(tensor.get_shape()), tensor.get_dtype())
+    return _sliced(tensor, *_checked(path, tuple(tensor.get_shape()), tensor.get_dtype()))
 
 
-def _sliced(path: Path, array: Any, shape: tuple[int, ...], dtype: Any) -> FeatureFile:
-    rows, dim = _checked(path, shape, dtype)
+def _sliced(array: Any, rows: int, dim: int) -> FeatureFile:
     step = _together(dim)
     return FeatureFile(rows, dim, lambda: (_tensor(array[start : start + step]) for start in range(0, rows, step)))
 
@@ -202,23 +205,9 @@ def _together(dim: int) -> int:
     return max(1, min(_ROWS, _VALUES // dim))
 
 
-def _npz(path: Path, key: str | None) -> FeatureFile:
-    """Streamed out of the archive, so that a compressed one needs no memory either."""
-    stored = _npz_array(path, key, "features")
-    if stored.by_columns and len(stored.shape) > 1:
-        raise InputError(f"{path}: features are stored by columns; save np.ascontiguousarray(features)")
-    rows, dim = _checked(path, stored.shape, stored.dtype)
-
-    def parts() -> Iterator["Tensor"]:
-        with _reading(path):
-            yield from map(_tensor, stored.rows(_together(dim)))
-
-    return FeatureFile(rows, dim, parts)
-
-
 def _csv(path: Path, _: str | None) -> FeatureFile:
     def lines() -> Iterator[tuple[int, list[str]]]:
-        with _reading(path), open_text(path) as file:
+        with reading_file(path), open_text(path) as file:
             for number, fields in csv_rows(file):
                 if any(field.strip() for field in fields):
                     yield number, fields
@@ -280,7 +269,7 @@ def _pick(path: Path, key: str | None, usual: str, names: list[str], members: li
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def reading_file(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into a sentence about the file."""
     with reading(path, f"a {path.suffix} file that can be read"):
         path.open("rb").close()  # not every reader says what is wrong with a path

@@ -11,23 +11,11 @@ from typing import Annotated, Any, Union
 import tyro
 
 from orthoframe import __version__
+from orthoframe.cli import VERBS
 from orthoframe.cli._terminal import complain, filled, with_help
 from orthoframe.errors import needs_extra
 
 _ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
-VERBS = {
-    "train": "Train an encoder, and say whether its classes form an orthogonal frame.",
-    "predict": "Classify images with a trained encoder.",
-    "export": "Write a trained encoder as an ONNX graph.",
-    "report": "Write the report of one run, or of several side by side.",
-    "certify": "Decide whether batches have the orthogonal frame as their only optimum.",
-    "measure": "Measure the geometry of any embedding.",
-    "embed": "Write the features of images, by any backbone.",
-    "fit": "Fit a classifier of embeddings whose classes end in an orthogonal frame.",
-    "ufm": "Minimise the loss over free features: where training ends, without a network.",
-    "playground": "Print the address of a page to play with, which a browser opens from disk.",
-}
-"""The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 _OTHERS = "orthoframe.verbs"
 """The entry points by which other distributions add verbs: each is a dataclass with a docstring and `run`."""
 

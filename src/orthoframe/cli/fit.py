@@ -1,6 +1,7 @@
 """`orthoframe fit`: a classifier of embeddings, and how good it is."""
 
 import csv
+import math
 import os
 import sys
 from dataclasses import asdict, dataclass
@@ -11,7 +12,8 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from orthoframe.cli._files import open_features, read_arrays, read_labels, writing
+from orthoframe._arrays import ArrayArchive, labelled_parts
+from orthoframe.cli._files import checked_labels, open_features, read_labels, reading_file, writing
 from orthoframe.cli._terminal import bad_input
 from orthoframe.errors import InputError, Option, brief
 
@@ -98,7 +100,8 @@ class FitCommand:
         labels = table.labels
         if labels is None:
             raise InputError(f"{self.features}: there are no labels in it; name a file with the class of each row")
-        train, test, source = _split(table.splits, labels, self.seed)
+        splits = np.full(len(labels), "train") if table.splits is None else table.splits
+        train, test, source = _split(splits, labels, self.seed)
         classifier = FrameClassifier(
             hidden=(_WIDTH, max(_WIDTH, len(np.unique(labels[train])))),
             temperature=self.temperature,
@@ -151,10 +154,14 @@ def read_table(
 ) -> EmbeddingTable:
     """Read features, with labels from a file of their own or from the same place."""
     if os.path.isdir(features):  # a name may be too long for a file
-        for option in (labels, key, column):
-            if option is not None:
-                raise InputError(f"{features} is a folder of features with labels of its own; leave {option} out")
-        return _read_shards(features)
+        if any(option is not None for option in (labels, key, column)):
+            others = "other labels, ", Option("key"), " and ", Option("column"), " out"
+            raise InputError(f"{features} is a folder of features, which has its labels; leave ", *others)
+        from orthoframe.embedding import read_embedding
+
+        stored = read_embedding(features)
+        names = None if stored.labels is None else np.array(stored.classes, dtype=str)[stored.labels]
+        return EmbeddingTable(stored.features, names, stored.paths, stored.splits)
     if labels is None and features.suffix == ".npz" and key is None:
         return _read_archive(features)
     parts = open_features(features, key).parts()
@@ -162,40 +169,36 @@ def read_table(
     return _checked(features, rows, None if labels is None else read_labels(labels, column))
 
 
-def _read_shards(folder: Path) -> EmbeddingTable:
-    from orthoframe.embedding import read_embedding
-
-    stored = read_embedding(folder)
-    labels = None if stored.labels is None else np.array(stored.classes, dtype=str)[stored.labels]
-    return EmbeddingTable(stored.features, labels, stored.paths, stored.splits)
-
-
 def _read_archive(path: Path) -> EmbeddingTable:
     """Rows of an `.npz` file; labels that are numbers become names if it has `classes`."""
-    labels_of = {"x": "y", **{f"x_{split}": f"y_{split}" for split in _SPLITS}}
-    arrays = read_arrays(path, (*labels_of, *labels_of.values(), "classes"))
-    present = [name for name in labels_of if name in arrays]
-    if "x_train" in present:
-        present = [name for name in present if name != "x"]
-    elif "x" in present:
-        present = ["x"]
-    else:
+    with reading_file(path):
+        archive = ArrayArchive(path)
+        classes = archive["classes"].read() if "classes" in archive.names else None
+        arrays = {
+            part: (x.read(), None if y is None else y.read())
+            for part, (x, y) in labelled_parts(archive, _SPLITS).items()
+        }
+    if not arrays:
         needed = "x and y, or x_train, y_train, x_test and y_test"
-        raise InputError(f"{path}: it needs the arrays {needed}; it has {brief(', '.join(arrays)) or 'none of them'}")
-    tables = [_checked(path, arrays[name], _named(path, labels_of[name], arrays)) for name in present]
-    if present == ["x"]:
-        return tables[0]
-    labels = [table.labels for table in tables if table.labels is not None]
-    if len({table.rows.shape[1] for table in tables}) > 1 or len(labels) < len(tables):
+        raise InputError(f"{path}: it needs the arrays {needed}; it has {brief(', '.join(archive.names)) or 'none'}")
+    tables = {
+        part: _checked(path, rows, _named(path, f"y_{part}" if part else "y", labels, classes))
+        for part, (rows, labels) in arrays.items()
+    }
+    if "" in tables:
+        return tables[""]
+    labels = [table.labels for table in tables.values() if table.labels is not None]
+    if len({table.rows.shape[1] for table in tables.values()}) > 1 or len(labels) < len(tables):
         raise InputError(f"{path}: x_train, x_test and so on need equally many columns, and labels y_train, y_test")
-    splits = [np.full(len(table.rows), name.removeprefix("x_")) for name, table in zip(present, tables, strict=True)]
-    rows = np.concatenate([table.rows for table in tables])
-    return EmbeddingTable(rows, np.concatenate(labels), splits=np.concatenate(splits))
+    return EmbeddingTable(
+        rows=np.concatenate([table.rows for table in tables.values()]),
+        labels=np.concatenate(labels),
+        splits=np.concatenate([np.full(len(table.rows), part) for part, table in tables.items()]),
+    )
 
 
-def _named(path: Path, name: str, arrays: dict[str, NDArray[Any]]) -> NDArray[Any] | None:
+def _named(path: Path, name: str, labels: NDArray[Any] | None, classes: NDArray[Any] | None) -> NDArray[Any] | None:
     """Labels as names of classes, if they are numbers and the archive names its classes."""
-    labels, classes = arrays.get(name), arrays.get("classes")
     if labels is None or classes is None or classes.ndim != 1 or labels.dtype.kind not in "iu":
         return labels
     k = len(classes)
@@ -205,8 +208,6 @@ def _named(path: Path, name: str, arrays: dict[str, NDArray[Any]]) -> NDArray[An
 
 
 def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> EmbeddingTable:
-    from orthoframe._rows import label_array
-
     if rows.ndim != 2 or rows.dtype.kind not in "fiu" or 0 in rows.shape:
         actual = f"{rows.dtype} of shape {brief(list(rows.shape), 60)}"
         raise InputError(f"{path}: features must be numbers of shape [rows, dim], not {actual}")
@@ -215,31 +216,26 @@ def _checked(path: Path, rows: NDArray[Any], labels: NDArray[Any] | None) -> Emb
     if not np.isfinite(rows).all():
         row = int(np.flatnonzero(~np.isfinite(rows).all(1))[0])
         raise InputError(f"{path}: row {row} has a value that is not finite")
-    if labels is not None:
-        if labels.shape != (len(rows),):
-            raise InputError(f"{path}: there are {len(rows)} rows and labels of shape {brief(list(labels.shape), 40)}")
-        try:
-            labels = label_array(labels)
-        except (ValueError, TypeError) as error:
-            raise InputError(f"{path}: {brief(error)}") from error
-    return EmbeddingTable(rows, labels)
+    if labels is None:
+        return EmbeddingTable(rows, None)
+    if labels.shape != (len(rows),):
+        raise InputError(f"{path}: there are {len(rows)} rows and labels of shape {brief(list(labels.shape), 40)}")
+    return EmbeddingTable(rows, checked_labels(path, labels))
 
 
-def _split(
-    splits: NDArray[Any] | None, labels: NDArray[Any], seed: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
+def _split(splits: NDArray[Any], labels: NDArray[Any], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64], str]:
     """Rows to train on, rows to test on, and how they were chosen."""
     from orthoframe.data import hold_out
 
-    train = np.arange(len(labels)) if splits is None else np.flatnonzero(splits == "train")
+    train = np.flatnonzero(splits == "train")
     if not len(train):
         raise InputError("no row is marked as train")
-    for part in () if splits is None else ("test", "validation"):
+    for part in ("test", "validation"):
         test = np.flatnonzero(splits == part)
+        untrained = np.setdiff1d(labels[test], labels[train])
+        if len(untrained):
+            raise InputError(f"class {untrained[0]} has {part} rows and no training rows")
         if len(test):
-            untrained = np.setdiff1d(labels[test], labels[train])
-            if len(untrained):
-                raise InputError(f"class {untrained[0]} has test rows and no training rows")
             return train, test, f"rows marked as {part}"
     _, numbers = np.unique(labels[train], return_inverse=True)
     kept, held_out = hold_out(numbers, _HELD_OUT, seed)
@@ -249,8 +245,7 @@ def _split(
 def _report(
     classifier: "FrameClassifier", train_labels: NDArray[Any], test_rows: NDArray[Any], test_labels: NDArray[Any]
 ) -> dict[str, Any]:
-    """Sizes and accuracies of classes, and the geometry of both parts, in types that JSON knows."""
-    from orthoframe._files import json_ready
+    """Sizes and accuracies of classes, and the geometry of both parts."""
     from orthoframe.geometry import accuracy_of, measure
 
     names = classifier.classes_.tolist()
@@ -262,7 +257,7 @@ def _report(
         rates = accuracy.pop("by_class")
         test_geometry = _geometry(measure(classifier.transform(test_rows), test_labels, normalize=False))
     fields = ("name", "train_rows", "test_rows", "accuracy")
-    report = {
+    return {
         "classes": [dict(zip(fields, values, strict=True)) for values in zip(names, *counts, rates, strict=True)],
         "accuracy": accuracy,
         "geometry": {"train": _geometry(classifier.geometry_), "test": test_geometry},
@@ -271,8 +266,6 @@ def _report(
         "loss_gap": classifier.loss_gap_,
         "certificate": classifier.certificate_.sentence(),
     }
-    ready: dict[str, Any] = json_ready(report)
-    return ready
 
 
 def _scores(classifier: "FrameClassifier", rows: NDArray[Any]) -> "Tensor":
@@ -306,7 +299,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         ("rows held out", report["geometry"]["test"]),
     ):
         if geometry is not None:
-            delta = "unknown" if geometry["delta_of"] is None else f"{geometry['delta_of']:.4f}"
+            delta = "unknown" if math.isnan(geometry["delta_of"]) else f"{geometry['delta_of']:.4f}"
             lines.append(f"{part:<19}Delta_GM {delta}. {geometry['verdict']}")
     about = "the distance of the class means to an orthogonal frame: 0 is a frame, and up to 0.05 counts as one"
     return [*lines, f"Delta_GM is {about}."]

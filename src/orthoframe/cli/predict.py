@@ -19,7 +19,7 @@ import tyro
 
 from orthoframe.cli._terminal import Flag, progress, starting
 from orthoframe.errors import InputError, brief
-from orthoframe.options import check_count, check_size
+from orthoframe.options import check_size
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -78,14 +78,12 @@ class PredictCommand:
             raise InputError("which images? Name at least one file or folder")
         if self.top is not None:
             check_size("top", self.top)
-        if self.workers is not None:
-            check_count("workers", self.workers, 0)
         with starting():
-            from orthoframe.data import available_cores, find_images
+            from orthoframe.data import decoding_processes, find_images
             from orthoframe.runs import load_encoder
 
+            workers = decoding_processes(self.workers)
             trained = load_encoder(self.run_folder, code=self.code)
-        workers = available_cores() if self.workers is None else self.workers
         if self.explain and not trained.has_frame:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         paths, unmatched = find_images(self.images)
@@ -121,7 +119,9 @@ class PredictCommand:
         sys.stdout.flush()  # before what is said of other files
         for problem in problems:
             print(f"orthoframe: {brief(problem, _LONGEST)}", file=sys.stderr)
-        return (1 if classified else 2) if problems else 0
+        if not problems:
+            return 0
+        return 1 if classified else 2
 
     def _rows(
         self, part: "Decoded", paths: Sequence[Path], trained: "TrainedEncoder"

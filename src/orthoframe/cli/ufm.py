@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import tyro
@@ -91,23 +91,27 @@ class UfmCommand:
         certificate = certify(
             labels, batches, denominator=self.denominator, prototypes=self.prototypes, frame=self.frame
         )
-        problem: dict[str, Any] = {
-            "batches": batches,
-            "temperature": self.temperature,
-            "denominator": self.denominator,
-            "margin": self.margin,
-            "frame": self.frame,
-            "supcon": self.supcon,
-            "nonnegative": self.relu,
-            "prototypes": torch.eye(len(counts), dim, dtype=torch.float64) if self.prototypes else None,
-        }
         with _warnings_as_lines(), bad_input(), progress() as bar:
             task = bar.add_task("solving", total=None)
 
             def on_step(start: int, loss: float) -> None:
                 bar.update(task, advance=1, description=f"start {start}, loss {loss:.10f}")
 
-            solution = solve_ufm(labels, dim, starts=self.starts, seed=self.plan.seed, on_step=on_step, **problem)
+            solution = solve_ufm(
+                labels,
+                dim,
+                batches=batches,
+                temperature=self.temperature,
+                denominator=self.denominator,
+                margin=self.margin,
+                frame=self.frame,
+                supcon=self.supcon,
+                nonnegative=self.relu,
+                prototypes=torch.eye(len(counts), dim, dtype=torch.float64) if self.prototypes else None,
+                starts=self.starts,
+                seed=self.plan.seed,
+                on_step=on_step,
+            )
         predicted, comparison = (None, {}) if self.relu or self.frame else self._compare(counts, solution)
         if self.plot:
             from orthoframe.reporting import ufm_figure

@@ -1,53 +1,33 @@
 """Labelled images as tensors: where they come from, how many of each class, how they are augmented."""
 
-from orthoframe.data._augment import Augment, default_augmentation
-from orthoframe.data._datasets import list_files, load_data
-from orthoframe.data._from_torch import as_data
-from orthoframe.data._images import Data, LabelledImages, Normaliser
-from orthoframe.data._imbalance import (
-    PROFILES,
-    equal_counts,
-    hold_out,
-    imbalanced_indices,
-    long_tail_counts,
-    step_counts,
-)
-from orthoframe.data._listing import Columns, Listing, find_images
-from orthoframe.data._preparation import IMAGE_ENDINGS, Preparation
-from orthoframe.data._readers import READERS, DataParts, DataRequest
-from orthoframe.data._sources import Progress, data_folder
-from orthoframe.data._stream import Decoded, PreparedFiles, StreamedPixels, available_cores, decode
-from orthoframe.options import MOST_PIXELS
-
-__all__ = [
-    "load_data",
-    "as_data",
-    "data_folder",
-    "Progress",
-    "READERS",
-    "DataRequest",
-    "DataParts",
-    "Data",
-    "LabelledImages",
-    "Normaliser",
-    "StreamedPixels",
-    "PreparedFiles",
-    "decode",
-    "Decoded",
-    "Columns",
-    "Listing",
-    "find_images",
-    "list_files",
-    "hold_out",
-    "Preparation",
-    "IMAGE_ENDINGS",
-    "MOST_PIXELS",
-    "available_cores",
-    "PROFILES",
-    "equal_counts",
-    "step_counts",
-    "long_tail_counts",
-    "imbalanced_indices",
-    "Augment",
-    "default_augmentation",
-]
+from orthoframe.data._augment import Augment as Augment
+from orthoframe.data._augment import default_augmentation as default_augmentation
+from orthoframe.data._datasets import as_data as as_data
+from orthoframe.data._datasets import list_files as list_files
+from orthoframe.data._datasets import load_data as load_data
+from orthoframe.data._images import Data as Data
+from orthoframe.data._images import LabelledImages as LabelledImages
+from orthoframe.data._images import Normaliser as Normaliser
+from orthoframe.data._imbalance import PROFILES as PROFILES
+from orthoframe.data._imbalance import equal_counts as equal_counts
+from orthoframe.data._imbalance import hold_out as hold_out
+from orthoframe.data._imbalance import imbalanced_indices as imbalanced_indices
+from orthoframe.data._imbalance import long_tail_counts as long_tail_counts
+from orthoframe.data._imbalance import step_counts as step_counts
+from orthoframe.data._listing import Columns as Columns
+from orthoframe.data._listing import Listing as Listing
+from orthoframe.data._listing import find_images as find_images
+from orthoframe.data._preparation import IMAGE_ENDINGS as IMAGE_ENDINGS
+from orthoframe.data._preparation import Preparation as Preparation
+from orthoframe.data._readers import READERS as READERS
+from orthoframe.data._readers import DataParts as DataParts
+from orthoframe.data._readers import DataRequest as DataRequest
+from orthoframe.data._sources import Progress as Progress
+from orthoframe.data._sources import data_folder as data_folder
+from orthoframe.data._stream import Decoded as Decoded
+from orthoframe.data._stream import PreparedFiles as PreparedFiles
+from orthoframe.data._stream import StreamedPixels as StreamedPixels
+from orthoframe.data._stream import available_cores as available_cores
+from orthoframe.data._stream import decode as decode
+from orthoframe.data._stream import decoding_processes as decoding_processes
+from orthoframe.options import MOST_PIXELS as MOST_PIXELS

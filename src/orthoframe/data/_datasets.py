@@ -1,20 +1,22 @@
-"""Data by its name, and images held out for testing and validation."""
+"""Data by its name or from a `Dataset` of torch, and images held out for testing and validation."""
 
 import math
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from orthoframe.data._images import Data, LabelledImages
-from orthoframe.data._imbalance import VALIDATION_STREAM, hold_out
-from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size
+from orthoframe.data._imbalance import TEST_STREAM, VALIDATION_STREAM, hold_out
+from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, sorted_classes
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import READERS, DataParts, DataRequest
 from orthoframe.data._sources import Progress, unreported
-from orthoframe.data._stream import PreparedFiles, StreamedPixels, available_cores, fits_in_memory
-from orthoframe.errors import DataError, Option, OptionError
+from orthoframe.data._stream import PreparedFiles, StreamedPixels, decoding_processes, fits_in_memory
+from orthoframe.errors import DataError, Option, OptionError, brief
 from orthoframe.options import DATA_KINDS, Fit, check_count, check_image_size, check_number
 
 
@@ -77,7 +79,7 @@ def load_data(
         (1347, 450, [1, 8, 8], ('0', '1', '2'))
     """
     check_count("seed", seed, 0)
-    check_reading(validation, size, memory)
+    _check_reading(validation, size, memory)
     kind, path = _kind_and_path(name)
     request = DataRequest(
         name=name,
@@ -97,8 +99,77 @@ def load_data(
     if isinstance(images, Listing):
         check_unique(path, images)
         images = _undecoded(images, request)
-    data = divide(images, name=name, validation=validation, seed=seed, fit=fit)
-    return data if data.train.held else _read_if_it_fits(data, request)
+    data = _divide(images, name=name, validation=validation, seed=seed, fit=fit)
+    return _read_if_it_fits(data, memory, request.progress)
+
+
+def as_data(
+    train: Any,
+    test: Any = None,
+    *,
+    name: str = "images",
+    validation: float = 0.1,
+    size: tuple[int, int] | None = None,
+    fit: Fit = "pad",
+    workers: int | None = None,
+    memory: float | None = None,
+    seed: int = 0,
+) -> Data:
+    """Labelled images from a `torch.utils.data.Dataset`, for `train(settings, out, data=...)`.
+
+    Items are pairs of an image and a label. Images are PIL images of any size, which become RGB, or uint8 tensors
+    `[channels, height, width]` of one size; labels are whole numbers or names, or positions in the `classes` of the
+    data set, if it has them. Augmentation and normalisation happen in training: leave them out of the data set.
+
+    Args:
+        train: The data set.
+        test: The data set of test images; without one, 20 % of each class are held out.
+        name: The name of the data in the run.
+        validation: The fraction of the training images of each class to hold out for validation.
+        size: Height and width (default: the size of the first image).
+        fit: How PIL images get their size.
+        workers: Processes that load images (default: one per core).
+        memory: Hold all pixels in memory if they fit into this many GiB; otherwise load images again whenever they are
+            needed (default: a quarter of the memory).
+        seed: Decides which images are held out.
+
+    Raises:
+        DataError: For items of another kind.
+
+    Examples:
+        >>> pixels = torch.arange(40, dtype=torch.uint8).view(40, 1, 1, 1).repeat(1, 1, 8, 8)
+        >>> items = [(image, "ab"[i % 2]) for i, image in enumerate(pixels)]
+        >>> data = as_data(items)
+        >>> len(data.train), len(data.validation), len(data.test), data.train.classes
+        (28, 4, 8, ('a', 'b'))
+    """
+    _check_reading(validation, size, memory)
+    for part in (train,) if test is None else (train, test):
+        if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")):
+            raise DataError(f"{name}: a data set with a length and items is needed, not {type(part).__name__}")
+        if not len(part):
+            raise DataError(f"{name}: the data set is empty")
+    processes = decoding_processes(workers)
+    first = _checked(train[0], 0, name)[0]
+    shape = _shape(first, size, name)
+    preparation = Preparation(shape, fit)
+    parts = [_DatasetPixels(train, preparation, name)]
+    if test is not None:
+        parts.append(_DatasetPixels(test, preparation, f"{name}, test"))
+    labels = [part.labels() for part in parts]
+    classes = sorted_classes(set(labels[0]))
+    unknown = set(labels[-1]) - set(classes)
+    if unknown:
+        raise DataError(f"{name}: the training images have no class {brief(sorted(unknown)[0], 60)!r}")
+    numbers = {label: number for number, label in enumerate(classes)}
+    images = []
+    for part, names in zip(parts, labels, strict=True):
+        pixels = StreamedPixels(part, np.arange(len(names)), shape, processes)
+        positions = torch.tensor([numbers[each] for each in names])
+        images.append(LabelledImages(pixels=pixels, labels=positions, classes=classes))
+    named = dict(zip(("train", "test"), images, strict=False))
+    data = _divide(DataParts(parts=named), name=f"dataset:{name}", validation=validation, seed=seed, fit=fit)
+    return _read_if_it_fits(data, memory, unreported)
 
 
 def list_files(name: str, columns: Columns | None = None) -> Listing:
@@ -108,14 +179,13 @@ def list_files(name: str, columns: Columns | None = None) -> Listing:
         DataError: If the name is unknown, its images are not in files of their own, or there are none.
     """
     kind, path = _kind_and_path(name)
-    request = DataRequest(name=name, path=path, columns=columns or Columns(), progress=unreported)
-    listing = READERS[kind](request)
+    listing = READERS[kind](DataRequest(name=name, path=path, columns=columns or Columns()))
     if not isinstance(listing, Listing):
         raise DataError(f"{name}: its images are not in files of their own")
     return listing
 
 
-def check_reading(validation: float, size: tuple[int, int] | None, memory: float | None) -> None:
+def _check_reading(validation: float, size: tuple[int, int] | None, memory: float | None) -> None:
     """Raise an `OptionError` for one of these that is out of range."""
     check_number("validation", validation, least=0, below=1)
     if size is not None:
@@ -140,10 +210,15 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     height, width = request.size or chosen_size([head.size for head in heads])
     channels = request.channels or (1 if all(head.grey for head in heads) else 3)
     preparation = Preparation((channels, height, width), request.fit)
-    workers = available_cores() if request.workers is None else request.workers
     files = PreparedFiles(listing.paths, preparation)
-    pixels = StreamedPixels(files, np.arange(len(heads)), preparation.image_shape, workers)
-    images = LabelledImages(pixels, torch.from_numpy(listing.labels), listing.classes, checksums=listing.checksums())
+    processes = decoding_processes(request.workers)
+    pixels = StreamedPixels(files, np.arange(len(heads)), preparation.image_shape, processes)
+    images = LabelledImages(
+        pixels=pixels,
+        labels=torch.from_numpy(listing.labels),
+        classes=listing.classes,
+        checksums=listing.checksums(),
+    )
     whole = len(listing.parts) == 1  # then a subset would only be a copy
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
     groups = None if listing.groups is None else np.array(listing.groups)[listing.parts["train"]]
@@ -151,9 +226,8 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
 
 
 def _refuse_unused(request: DataRequest, kind: str) -> None:
-    unused = DataRequest(name="", path=request.path, columns=Columns(), progress=request.progress)
     for option in ("folder", "size", "channels", "fit", "columns", "memory", "workers"):
-        if getattr(request, option) != getattr(unused, option) and option not in DATA_KINDS[kind].takes:
+        if option not in DATA_KINDS[kind].takes and getattr(request, option) != getattr(DataRequest, option):
             *others, last = (_usage(each) for each in READERS if option in DATA_KINDS[each].takes)
             kinds = f"{', '.join(others)} and {last}" if others else last
             raise OptionError(Option(option), f" is for {kinds}, not for ", Option("data", request.name))
@@ -164,45 +238,108 @@ def _usage(kind: str) -> str:
     return f"{kind}:{path}" if path else kind
 
 
-def divide(images: DataParts, *, name: str, validation: float, seed: int, fit: Fit) -> Data:
+def _divide(images: DataParts, *, name: str, validation: float, seed: int, fit: Fit) -> Data:
     """Hold out test and validation images, as far as the data has none.
 
     Raises:
         DataError: If no class, or no group, is large enough.
     """
     parts, groups = dict(images.parts), images.groups
-    train, own_validation = parts["train"], "validation" in parts
-    if "test" not in parts:
-        kept, held = hold_out(train.labels.numpy(), images.test_fraction, seed, groups)
-        parts["test"] = train.subset(held)
-        train, groups = train.subset(kept), None if groups is None else groups[kept]
-    if not own_validation and validation:
-        kept, held = hold_out(train.labels.numpy(), validation, seed, groups, VALIDATION_STREAM)
-        parts["validation"], train = train.subset(held), train.subset(kept)
-    for part, held_images in parts.items():
-        if len(held_images):
+    for part, fraction, stream in (
+        ("test", images.test_fraction, TEST_STREAM),
+        ("validation", validation, VALIDATION_STREAM),
+    ):
+        if part in parts or not fraction:
             continue
-        if groups is None:
+        train = parts["train"]
+        kept, held = hold_out(train.labels.numpy(), fraction, seed, groups, stream)
+        if not len(held) and groups is None:
             raise DataError(f"{name}: no class has enough images to hold {part} images out; at least 2 are needed")
-        raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
+        if not len(held):
+            raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
+        parts |= {"train": train.subset(kept), part: train.subset(held)}
+        groups = None if groups is None else groups[kept]
     return Data(
-        train=train,
+        train=parts["train"],
         test=parts["test"],
         name=name,
         validation=parts.get("validation"),
         fit=fit,
         left_out=images.left_out,
-        own_validation=own_validation,
+        own_validation="validation" in images.parts,
     )
 
 
-def _read_if_it_fits(data: Data, request: DataRequest) -> Data:
+def _read_if_it_fits(data: Data, memory: float | None, progress: Progress) -> Data:
     """Read all images if there is memory for them; else they stay streamed."""
+    if data.train.held:
+        return data
     number = len(data.train) + len(data.test) + (0 if data.validation is None else len(data.validation))
     size = number * math.prod(data.train.image_shape)
-    memory = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
-    images = f"{number:,} images ({memory} as pixels)"
-    if fits_in_memory(size, request.memory):
-        return data.read(lambda done: request.progress(f"reading {images}", done, number))
-    request.progress(f"{images} are streamed", number, number)
+    shown = f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.1f} MiB"
+    images = f"{number:,} images ({shown} as pixels)"
+    if fits_in_memory(size, memory):
+        return data.read(lambda done: progress(f"reading {images}", done, number))
+    progress(f"{images} are streamed", number, number)
     return data
+
+
+class _DatasetPixels:
+    """The pixels of a data set, by position."""
+
+    def __init__(self, items: Any, preparation: Preparation, name: str) -> None:
+        self.items, self.preparation, self.name = items, preparation, name
+
+    def labels(self) -> list[str]:
+        """The labels of all items: `targets`, if the data set has them, because items have to be decoded."""
+        targets = getattr(self.items, "targets", None)
+        if targets is None:
+            targets = [_checked(self.items[position], position, self.name)[1] for position in range(len(self.items))]
+        return [self._named(_label(label, number, self.name)) for number, label in enumerate(targets)]
+
+    def _named(self, label: int | str) -> str:
+        """The name of a class, if the data set has names for numbers, as data sets of torchvision do."""
+        names = getattr(self.items, "classes", None)
+        has_name = isinstance(names, list | tuple) and isinstance(label, int) and 0 <= label < len(names)
+        return str(names[label] if has_name else label)  # type: ignore[index]
+
+    def __getitem__(self, position: int) -> Tensor:
+        image, _ = _checked(self.items[position], position, self.name)
+        if not isinstance(image, Tensor):
+            if image.mode in ("I", "F"):
+                raise DataError(f"{self.name}: image {position} has more than 16 bits per channel (mode {image.mode})")
+            return self.preparation.pixels_of(image)
+        if image.dtype != torch.uint8 or tuple(image.shape) != self.preparation.image_shape:
+            expected = list(self.preparation.image_shape)
+            raise DataError(
+                f"{self.name}: image {position} is {image.dtype} of shape {list(image.shape)}, and uint8 of {expected} "
+                "is needed; give PIL images if their sizes differ"
+            )
+        return image
+
+
+def _checked(item: Any, position: int, name: str) -> tuple[Any, int | str]:
+    from PIL.Image import Image
+
+    if not (isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], Tensor | Image)):
+        raise DataError(f"{name}: item {position} is not a pair of an image (PIL, or a uint8 tensor) and a label")
+    return item[0], _label(item[1], position, name)
+
+
+def _label(value: Any, position: int, name: str) -> int | str:
+    single = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1)
+    label = value.item() if single else value
+    if isinstance(label, bool) or not isinstance(label, int | str):
+        raise DataError(f"{name}: label {position} is {brief(repr(label), 60)}, not a whole number or a name")
+    return label
+
+
+def _shape(image: Any, size: tuple[int, int] | None, name: str) -> tuple[int, int, int]:
+    if isinstance(image, Tensor):
+        if image.ndim != 3 or image.shape[0] not in (1, 3):
+            raise DataError(f"{name}: images must be [1 or 3 channels, height, width], not {list(image.shape)}")
+        if size not in (None, tuple(image.shape[1:])):
+            raise DataError(f"{name}: tensors keep their size; give PIL images for ", Option("size"))
+        return image.shape[0], image.shape[1], image.shape[2]
+    height, width = size or (image.height, image.width)
+    return 3, height, width  # other images may have colours, even if the first has none

@@ -5,7 +5,7 @@ import math
 import os
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orthoframe._arrays import ArrayArchive
+from orthoframe._arrays import ArrayArchive, StoredArray, labelled_parts
 from orthoframe._files import read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
-from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch
+from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch, unreported
 from orthoframe.errors import DataError, brief
 from orthoframe.options import Fit
 
@@ -36,11 +36,11 @@ class DataRequest:
     size: tuple[int, int] | None = None
     channels: int | None = None
     fit: Fit = "pad"
-    columns: Columns
+    columns: Columns = field(default=Columns())
     memory: float | None = None
     workers: int | None = None
     download: bool = True
-    progress: Progress
+    progress: Progress = unreported
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -69,7 +69,8 @@ def _read_digits(request: DataRequest) -> DataParts:
 
 
 def _labelled(pixels: NDArray[np.uint8], labels: NDArray[Any], classes: tuple[str, ...]) -> LabelledImages:
-    return LabelledImages(torch.from_numpy(pixels), torch.from_numpy(labels.astype(np.int64)), classes)
+    numbers = torch.from_numpy(labels.astype(np.int64))
+    return LabelledImages(pixels=torch.from_numpy(pixels), labels=numbers, classes=classes)
 
 
 def _digits_table() -> NDArray[np.float64]:
@@ -173,16 +174,14 @@ def read_npz(path: Path) -> DataParts:
         if not start.startswith(b"PK"):
             raise DataError(f"{path}: not an .npz file; save one with numpy.savez")
         archive = ArrayArchive(path)
-        if {"x_train", "y_train", "x_test", "y_test"} <= set(archive.names):
-            endings = {"train": "_train", "test": "_test"}
-        elif {"x", "y"} <= set(archive.names):
-            endings = {"train": ""}
-        else:
+        stored = labelled_parts(archive, ("train", "test"))
+        labelled = {part: (x, y) for part, (x, y) in stored.items() if y is not None}
+        if not stored or len(labelled) < len(stored):
             raise DataError(
                 f"{path}: it has the members {brief(', '.join(archive.members)) or 'none'}, not x_train.npy, "
                 "y_train.npy, x_test.npy, y_test.npy, or x.npy, y.npy; save it with numpy.savez"
             )
-        arrays = {part: _read_part(path, archive, end) for part, end in endings.items()}
+        arrays = {part or "train": _read_part(path, part and f"_{part}", *pair) for part, pair in labelled.items()}
         names = _read_names(path, archive) if "classes" in archive.names else None
     if names is not None:
         classes = tuple(map(str, names))
@@ -220,8 +219,7 @@ def _read_names(path: Path, archive: ArrayArchive) -> NDArray[Any]:
     return classes
 
 
-def _read_part(path: Path, archive: ArrayArchive, end: str) -> tuple[NDArray[np.uint8], NDArray[Any]]:
-    x, y = archive[f"x{end}"], archive[f"y{end}"]
+def _read_part(path: Path, end: str, x: StoredArray, y: StoredArray) -> tuple[NDArray[np.uint8], NDArray[Any]]:
     if len(y.shape) != 1 or y.dtype.kind not in "iuU":
         shape = brief(list(y.shape), 60)
         raise DataError(f"{path}: y{end} is {y.dtype} of shape {shape}, and labels must be integers or strings, [n]")

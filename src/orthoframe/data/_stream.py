@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from orthoframe.data._preparation import Preparation
 from orthoframe.errors import DataError
+from orthoframe.options import check_count
 
 _AHEAD = 4  # batches that each worker prepares ahead
 _FEW = 512  # images, which are decoded sooner than a worker has started
@@ -131,6 +132,11 @@ def _collected(items: list[tuple[int, Tensor | str]]) -> Decoded:
 def available_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def decoding_processes(workers: int | None) -> int:
+    """How many processes decode: one per core unless a number is asked for; 0 for this one."""
+    return available_cores() if workers is None else check_count("workers", workers, 0)
 
 
 def fits_in_memory(size: int, memory: float | None) -> bool:

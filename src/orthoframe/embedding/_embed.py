@@ -1,25 +1,106 @@
-"""Images through a network, shard by shard."""
+"""Lists of images, and their way through a network, shard by shard."""
 
 import hashlib
+import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from orthoframe._files import remove_leftovers
 from orthoframe._processes import LaunchedProcess
-from orthoframe.data import Decoded, Normaliser, Preparation, PreparedFiles, available_cores, decode
+from orthoframe.data import (
+    Columns,
+    Listing,
+    Normaliser,
+    Preparation,
+    PreparedFiles,
+    decode,
+    decoding_processes,
+    find_images,
+    list_files,
+)
 from orthoframe.embedding import _shards
-from orthoframe.embedding._images import ImageList
 from orthoframe.embedding._shards import Manifest
 from orthoframe.encoders import Backbone
-from orthoframe.errors import DataError
-from orthoframe.options import Fit, check_count, check_size
+from orthoframe.errors import DataError, brief
+from orthoframe.options import Fit, check_size, has_files
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ImageList:
+    """Image files in order, before any is opened.
+
+    Attributes:
+        source: The arguments of `list_images`.
+        paths: The files.
+        names: [n], paths relative to the folder or table that lists them.
+        labels: int64, [n]; None without labels.
+        classes: The names of the classes.
+        splits: [n], `train`, `test` or `validation`; None without splits.
+    """
+
+    source: str
+    paths: tuple[Path, ...]
+    names: tuple[str, ...]
+    labels: NDArray[np.int64] | None = None
+    classes: tuple[str, ...] = ()
+    splits: NDArray[np.str_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def digest(self) -> str:
+        """A hash of the names in their order, of labels and splits, and of the sizes of the files."""
+        digest = hashlib.sha256()
+        for row, (path, name) in enumerate(zip(self.paths, self.names, strict=True)):
+            label = "" if self.labels is None else self.classes[self.labels[row]]
+            split = "" if self.splits is None else self.splits[row]
+            digest.update("\0".join((name, str(_size(path)), label, split, "")).encode("utf-8", "backslashreplace"))
+        return digest.hexdigest()
+
+
+def list_images(sources: Sequence[str], columns: Columns | None = None) -> ImageList:
+    """List image files.
+
+    Args:
+        sources: `folder:PATH`, a sub-folder for each class, perhaps with `train`, `test` and `validation` above them;
+            `csv:FILE`, a table of paths and labels; or image files, folders of images and patterns, without labels.
+        columns: The columns of a table, if they are not `path` and `label`.
+
+    Raises:
+        DataError: If something is not there, or has no images in it.
+    """
+    source = sources[0] if sources else ""
+    if ":" in source and has_files(source):
+        if len(sources) > 1:
+            raise DataError(f"{brief(source, 80)} must be given alone, without {brief(sources[1], 80)}")
+        listing = list_files(source, columns)
+        return ImageList(
+            source=source,
+            paths=listing.paths,
+            names=_names(listing.paths, listing.root),
+            labels=listing.labels,
+            classes=listing.classes,
+            splits=_splits(listing) if listing.divided else None,
+        )
+    paths, problems = find_images(sources)
+    if problems:
+        raise DataError(problems[0])
+    if not paths:
+        raise DataError("which images? Name a folder:PATH, a csv:FILE, a folder or image files")
+    missing = next((path for path in paths if not os.path.exists(path)), None)
+    if missing is not None:
+        raise DataError(f"{missing}: no such file or folder")
+    folder = os.path.expanduser(source)
+    only = Path(folder) if len(sources) == 1 and os.path.isdir(folder) else None
+    return ImageList(source=" ".join(sources), paths=paths, names=_names(paths, only))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -118,23 +199,25 @@ def embed(
     process, device = process or LaunchedProcess(), device or torch.device("cpu")
     check_size("batch_size", batch_size)
     check_size("shard_size", shard_size)
-    processes = available_cores() if workers is None else check_count("workers", workers, 0)
-    preparation = Preparation(extractor.image_shape, fit)
+    processes = decoding_processes(workers)
     manifest = _manifest(images, extractor, fit, shard_size)
     _shards.begin(folder, manifest)
     # The shards of a process do not depend on what is written already.
     missing = _shards.missing_shards(folder, manifest)
-    mine = [shard for shard in missing if shard % process.count == process.rank]
+    mine = {shard: manifest.places(shard) for shard in missing if shard % process.count == process.rank}
+    # No batch spans two shards.
+    batches = [
+        places[start : start + batch_size] for places in mine.values() for start in range(0, len(places), batch_size)
+    ]
+    decoded = decode(PreparedFiles(images.paths, Preparation(extractor.image_shape, fit)), batches, processes)
     network, normalise = extractor.network.to(device).eval(), Normaliser(extractor.mean, extractor.std)
-    total, done = sum(len(manifest.places(shard)) for shard in mine), 0
-    loader = _batches(images, preparation, manifest, mine, batch_size, processes)
-    for shard in mine:
+    total, done = sum(map(len, batches)), 0
+    for shard, places in mine.items():
         features: list[Tensor] = []
         rows: list[int] = []
         failed: list[str] = []
-        places = manifest.places(shard)
-        for start in range(places.start, places.stop, batch_size):
-            batch = next(loader)
+        for start in range(0, len(places), batch_size):
+            batch = next(decoded)
             failed += batch.problems
             if batch.positions:
                 with torch.inference_mode():
@@ -146,7 +229,7 @@ def embed(
                         rows.append(row)
                     else:
                         failed.append(f"{images.names[row]}: its features are not finite")
-            done += min(batch_size, places.stop - start)
+            done += min(batch_size, len(places) - start)
             if progress is not None:
                 progress(done, total)
         _shards.write_shard(_shards.shard_path(folder, shard), _arrays(images, extractor.dim, features, rows, failed))
@@ -187,8 +270,8 @@ def _manifest(images: ImageList, extractor: FeatureExtractor, fit: Fit, shard_si
 
 def _arrays(
     images: ImageList, dim: int, features: list[Tensor], rows: list[int], failed: list[str]
-) -> dict[str, np.ndarray[Any, Any]]:
-    arrays: dict[str, np.ndarray[Any, Any]] = {
+) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {
         "features": torch.cat([torch.empty(0, dim), *features]).numpy(),
         "paths": np.array([images.names[row] for row in rows], dtype=str),
         "failed": np.array(failed, dtype=str),
@@ -200,18 +283,21 @@ def _arrays(
     return arrays
 
 
-def _batches(
-    images: ImageList,
-    preparation: Preparation,
-    manifest: Manifest,
-    shards: list[int],
-    batch_size: int,
-    workers: int,
-) -> Iterator[Decoded]:
-    """The batches of one shard after another; no batch spans two shards."""
-    rows = [
-        list(places[start : start + batch_size])
-        for places in map(manifest.places, shards)
-        for start in range(0, len(places), batch_size)
-    ]
-    return decode(PreparedFiles(images.paths, preparation), rows, workers)
+def _splits(listing: Listing) -> NDArray[np.str_]:
+    splits = np.empty(len(listing.paths), dtype="<U10")
+    for part, places in listing.parts.items():
+        splits[places] = part
+    return splits
+
+
+def _names(paths: Sequence[Path], root: Path | None) -> tuple[str, ...]:
+    """Paths relative to a folder, if they are in it, as text that can be printed, whatever the bytes of a file name."""
+    inner = (path.relative_to(root) if root is not None and path.is_relative_to(root) else path for path in paths)
+    return tuple(os.fsencode(path).decode("utf-8", "backslashreplace") for path in inner)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # reading the file will say why
+        return -1

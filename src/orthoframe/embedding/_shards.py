@@ -187,7 +187,7 @@ def read_embedding(folder: str | Path) -> StoredFeatures:
 
 def _arrays(path: Path, required: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
     with reading(path, "a shard that embed wrote", DataError):
-        arrays = {name: array.read() for name, array in named_arrays(path, (*required, *optional)).items()}
+        arrays = named_arrays(path, (*required, *optional))
         for name in required:
             if name not in arrays:
                 raise ValueError(f"there is no array {name!r}")

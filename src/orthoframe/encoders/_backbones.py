@@ -42,20 +42,15 @@ class Backbone(Encoder):
     Made by `load_backbone` and `make_backbone`.
 
     Attributes:
+        name: The name that `load_backbone` got.
         mean: The mean of each channel, on the scale from 0 to 1: images must be (pixel / 255 - mean) / std.
         std: The standard deviation of each channel, on the same scale.
-        config: What `make_backbone` needs to make it again, in types that JSON knows.
     """
 
     def __init__(self, network: nn.Module, description: _Description) -> None:
         super().__init__(description.image_shape, description.out_features, nonnegative=False)
         self.network, self._description = network, description
-        self.mean, self.std = description.mean, description.std
-
-    @property
-    def name(self) -> str:
-        """The name that `load_backbone` got."""
-        return self._description.name
+        self.name, self.mean, self.std = description.name, description.mean, description.std
 
     @property
     def config(self) -> dict[str, Any]:
@@ -63,9 +58,7 @@ class Backbone(Encoder):
         config: dict[str, Any] = json_ready(asdict(self._description))
         return config
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, out_features]` of normalised images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         features: Tensor = self.network(images)
         expected = (images.shape[0], self.out_features)  # not len(), which an export would take for a constant
         if features.shape != expected:
@@ -126,14 +119,14 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
         torch.default_generator.manual_seed(seed)
         if name.startswith(_HUGGING_FACE):
             model = _hugging_face.load_model(rest, pretrained)
-            processing = _hugging_face.read_processing(rest)
+            image_shape, mean, std = _hugging_face.read_processing(rest)
             network: nn.Module = model
             description = _Description(
                 name=name,
-                image_shape=processing.image_shape,
+                image_shape=image_shape,
                 out_features=1,
-                mean=processing.mean,
-                std=processing.std,
+                mean=mean,
+                std=std,
                 model=_hugging_face.model_config(model),
                 pooler=model.pooler,
             )

@@ -42,14 +42,19 @@ class Encoder(nn.Module):
                 Option("model", "mlp"),
             )
 
-    def check(self, images: Tensor) -> None:
-        """Raise for images that the encoder was not made for."""
+    def forward(self, images: Tensor) -> Tensor:
+        """Features `[batch, out_features]` of images `[batch, channels, height, width]`."""
         # A convolution would take [channels, height, width] as one image, and return nonsense instead of an error.
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             expected = ", ".join(map(str, self.image_shape))
             raise ValueError(f"images must have shape [batch, {expected}], not {list(images.shape)}")
         if not images.is_floating_point():
             raise TypeError(f"images must be floating point, not {images.dtype}; use images.float() / 255 for bytes")
+        return self._encode(images)
+
+    def _encode(self, images: Tensor) -> Tensor:
+        """`forward` for images of the right shape and type, which each network defines."""
+        raise NotImplementedError
 
     def fill_buffers(self) -> None:
         """Compute the buffers that no file of weights has, if they are only shapes so far; networks here have none."""

@@ -4,7 +4,6 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from itertools import count
 from pathlib import Path
@@ -51,15 +50,6 @@ class PooledModel(nn.Module):
             return flat
         last: Tensor = output.last_hidden_state
         return last.mean((2, 3)) if last.ndim == 4 else last.mean(1)
-
-
-@dataclass(frozen=True)
-class Processing:
-    """What an image processor does, apart from cropping: the size, and (pixel / 255 - mean) / std."""
-
-    image_shape: tuple[int, int, int]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
 
 
 def load_model(name: str, pretrained: bool) -> PooledModel:
@@ -125,10 +115,10 @@ def _shape_settings(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in config.items() if key not in _IGNORED and not key.startswith("_")}
 
 
-def read_processing(name: str) -> Processing:
-    """Infer what an image processor does from its output for black, white and red images.
+def read_processing(name: str) -> tuple[tuple[int, int, int], tuple[float, ...], tuple[float, ...]]:
+    """The image shape, mean and std of an image processor: apart from cropping, it does (pixel / 255 - mean) / std.
 
-    The settings that say so have too many names.
+    Inferred from its output for black, white and red images, because the settings that say so have too many names.
     """
     from PIL.Image import new
 
@@ -150,7 +140,7 @@ def read_processing(name: str) -> Processing:
     # Seven digits, as many as float32 has: 0.485 instead of 0.48500001.
     std = [float(f"{value:.7g}") for value in (1 / (white - black)).tolist()]
     mean = [float(f"{value:.7g}") + 0.0 for value in (-black / (white - black)).tolist()]
-    return Processing((3, int(pixels.shape[2]), int(pixels.shape[3])), tuple(mean), tuple(std))
+    return (3, int(pixels.shape[2]), int(pixels.shape[3])), tuple(mean), tuple(std)
 
 
 def _image_model(name: str, model: Any) -> Any:

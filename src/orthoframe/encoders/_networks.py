@@ -113,9 +113,7 @@ class ResNet(Encoder):
         self.blocks = nn.Sequential(*blocks)
         _start(self)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, 8 width]` of images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         maps: Tensor = self.blocks(_maps(self.stem, images))
         return maps.mean((2, 3))
 
@@ -173,9 +171,7 @@ class DenseNet(Encoder):
         self.last_relu = last_relu
         _start(self)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, 16 + 36 growth]` of images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         maps: Tensor = self.norm(self.layers(_maps(self.stem, images)))
         return (F.relu(maps, inplace=True) if self.last_relu else maps).mean((2, 3))
 
@@ -218,9 +214,7 @@ class Conv6(Encoder):
         self.last_relu = last_relu
         _start(self)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, 4 width]` of images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         features: Tensor = self.blocks(_maps(self.stem, images)).amax((2, 3))
         return F.relu(features) if self.last_relu else features
 
@@ -250,9 +244,7 @@ class MLP(Encoder):
             nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
             nn.init.zeros_(linear.bias)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, width]` of images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         features: Tensor = self.layers(images)
         return features
 

@@ -86,9 +86,7 @@ class ViT(Encoder):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
 
-    def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, width]` of images `[batch, channels, height, width]`."""
-        self.check(images)
+    def _encode(self, images: Tensor) -> Tensor:
         tokens = self.patches(images).flatten(2).transpose(1, 2) + self.positions
         features: Tensor = self.norm(self.blocks(tokens).mean(1))
         return features

@@ -1,4 +1,4 @@
-"""Pictures of files: descriptions drawn with matplotlib."""
+"""Pictures of files: figures of matplotlib, to be saved with `figure.savefig(path)`."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -37,9 +37,6 @@ def training_figure(run: "Run") -> Figure:
 
     Args:
         run: What `read_run` returned.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path)`.
     """
     figure = Figure(figsize=(14.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
@@ -59,9 +56,6 @@ def geometry_figure(geometry: "Geometry") -> Figure:
 
     Args:
         geometry: What `measure` returned.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path)`.
     """
     figure = Figure(figsize=(13.0, 4.4), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.15, 1.3, 1.0])
@@ -81,9 +75,6 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     Args:
         solution: What `solve_ufm` returned.
         predicted: `[k, k]`, what `predict_gram` returned.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path)`.
     """
     panels = 2 if predicted is None else 3
     figure = Figure(figsize=(5.0 * panels, 4.6), layout="constrained")
@@ -96,9 +87,10 @@ def ufm_figure(solution: "Solution", predicted: "Tensor | None" = None) -> Figur
     above = "the lowest loss" if solution.floor is None else "the floor"
     # A gap that rounding hides is drawn at the smallest one that float64 can tell.
     gaps = tuple(max(loss - lowest, 1e-16) for loss in solution.losses)
-    line = pictures.Curve("gap", tuple(range(len(gaps))), gaps, ACCENT, marked=True)
+    line = pictures.Curve(name="gap", x=tuple(range(len(gaps))), y=gaps, colour=ACCENT, marked=True)
     title = f"loss above {above}, mean over anchors"
-    _draw_curves(axes[-1], pictures.Curves("gap", "", (line,), title, x_title="steps", logarithmic=True))
+    curves = pictures.Curves(name="gap", label="", lines=(line,), y_title=title, x_title="steps", logarithmic=True)
+    _draw_curves(axes[-1], curves)
     figure.suptitle(_name(solution.sentence(), 140), fontsize=11)
     return fit_fonts(figure)
 
@@ -109,9 +101,6 @@ def certificate_figure(certificate: "Certificate", meetings: NDArray[Any]) -> Fi
     Args:
         certificate: What `certify` returned.
         meetings: `[k, k]`, what `meeting_counts` returned.
-
-    Returns:
-        A figure, to be saved with `figure.savefig(path)`.
     """
     k = len(certificate.classes)
     worst = sorted(range(k), key=lambda c: -certificate.classes[c].components)[:_BARS]
@@ -190,7 +179,8 @@ def _draw_ownership(axes: Axes, picture: pictures.OwnershipMap, title: str) -> N
 
 def _cosine_map(geometry: "Geometry", cosines: "Tensor") -> pictures.CosineMap:
     names = pictures.class_names(geometry.names)
-    return pictures.CosineMap("cosines", names, (pictures.Cosines(cosines.numpy()),), geometry.counts)
+    frames = (pictures.Cosines(cosines.numpy()),)
+    return pictures.CosineMap(name="cosines", classes=names, frames=frames, counts=geometry.counts)
 
 
 def _draw_histogram(axes: Axes, geometry: "Geometry") -> None:

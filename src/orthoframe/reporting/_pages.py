@@ -64,8 +64,8 @@ def _subscripts(text: Any) -> Markup:
 
 def markdown(text: Any, *, paragraph: bool = False) -> str:
     """Text as Markdown that shows it and nothing else; a paragraph never becomes a list or a heading."""
-    said = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
+    line = " ".join(str(text).split()).replace("&", "&amp;").replace("<", "&lt;")
     # Brackets make a link only with what follows them.
-    said = re.sub(r"([\\`*|$~]|\](?=[\[(:]))", r"\\\1", said)
-    said = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", said)
-    return re.sub(r"^(?:(\d+)([.)])(?=\s)|()([#>+-]))", r"\1\\\2\4", said) if paragraph else said
+    line = re.sub(r"([\\`*|$~]|\](?=[\[(:]))", r"\\\1", line)
+    line = re.sub(r"(?<![^\W_])_|_(?![^\W_])", r"\\_", line)
+    return re.sub(r"^(?:(\d+)([.)])(?=\s)|()([#>+-]))", r"\1\\\2\4", line) if paragraph else line

@@ -26,7 +26,7 @@ _MARKED = 80  # lines of at most this many points show them
 _POSITIONS, _CELLS = 60, 1_500_000  # limits of the slider: more positions say nothing new, and pages stay small
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curve:
     """One line of `Curves`; `dash` as plotly names it."""
 
@@ -39,7 +39,7 @@ class Curve:
     marked: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Curves:
     """Lines over epochs or steps."""
 
@@ -138,7 +138,7 @@ def loss_curves(runs: Sequence["Run"]) -> Curves:
                 _line(run, "collapsed", "all features equal", GREY, "dot", 1.5),
             ]
         else:
-            colour, dash = _run_style(number)
+            colour, dash = run_style(number)
             lines += [
                 _line(run, "loss", run.name, colour, dash),
                 _line(run, "floor", f"{run.name}: floor", colour, "dash", 1.5),
@@ -176,12 +176,13 @@ def cosine_slider(measurements: Sequence["Measurement"]) -> CosineMap:
     most = max(1, min(_POSITIONS, _CELLS // len(sizes) ** 2, len(measurements)))
     places = np.linspace(len(measurements) - 1, 0, most)[::-1]
     shown = [measurements[place] for place in sorted({round(place) for place in places.tolist()})]
-    return CosineMap("plot-cosines", tuple(sizes), tuple(map(_cosines, shown)), tuple(sizes.values()))
+    frames, counts = tuple(map(_cosines, shown)), tuple(sizes.values())
+    return CosineMap(name="plot-cosines", classes=tuple(sizes), frames=frames, counts=counts)
 
 
 def last_cosines(name: str, measurement: "Measurement") -> CosineMap:
     """A small map of the cosines at one epoch, to stand beside those of other runs."""
-    return CosineMap(name, tuple(_sizes(measurement)), (_cosines(measurement),), small=True)
+    return CosineMap(name=name, classes=tuple(_sizes(measurement)), frames=(_cosines(measurement),), small=True)
 
 
 def ownership_map(classes: Iterable[int | str], owners: Sequence[int], purity: Sequence[float | None]) -> OwnershipMap:
@@ -221,7 +222,7 @@ def compared_accuracy_bars(runs: Sequence["Run"]) -> ClassBars:
     for number, run in enumerate(runs):
         if not run.measurements:
             continue
-        end, (colour, _) = run.measurements[-1], _run_style(number)
+        end, (colour, _) = run.measurements[-1], run_style(number)
         sizes, (_, accuracy) = _sizes(end), run.accuracy
         if accuracy is not None:
             accuracies.append(Series(run.name, colour, _rates(run, accuracy, sizes)))
@@ -256,7 +257,7 @@ def _by_size(sizes: Sequence[dict[str, int]]) -> tuple[str, ...]:
     return tuple(sorted(largest, key=lambda name: -largest[name]))
 
 
-def _run_style(number: int) -> tuple[str, Dash]:
+def run_style(number: int) -> tuple[str, Dash]:
     """Colour and dash of a run among several."""
     return RUN_COLOURS[number % len(RUN_COLOURS)], _DASHES[number // len(RUN_COLOURS) % len(_DASHES)]
 
@@ -269,7 +270,8 @@ def _line(
     if not points:
         return None
     x, y = zip(*points, strict=True)
-    return Curve(name, x, y, colour, dash, width, marked=width == 2.0 and len(points) <= _MARKED)
+    marked = width == 2.0 and len(points) <= _MARKED
+    return Curve(name=name, x=x, y=y, colour=colour, dash=dash, width=width, marked=marked)
 
 
 def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], columns: dict[str, str]) -> Curves:
@@ -279,7 +281,7 @@ def _log_curves(name: str, label: str, y_title: str, runs: Sequence["Run"], colu
             if len(runs) == 1:
                 lines.append(_line(run, column, words, RUN_COLOURS[place], positive=True))
             else:
-                lines.append(_line(run, column, run.name, *_run_style(number), positive=True))
+                lines.append(_line(run, column, run.name, *run_style(number), positive=True))
     return _curves(name, label, lines, y_title, len(runs), logarithmic=True)
 
 
@@ -289,4 +291,6 @@ def _curves(
     drawn = tuple(line for line in lines if line is not None)
     # With several runs the table above has their colours; a legend would take room from the curves.
     legend = runs == 1 and len(drawn) > 1
-    return Curves(f"plot-{name}", label, drawn, y_title, logarithmic=logarithmic, legend=legend)
+    return Curves(
+        name=f"plot-{name}", label=label, lines=drawn, y_title=y_title, logarithmic=logarithmic, legend=legend
+    )

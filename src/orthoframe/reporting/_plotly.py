@@ -18,7 +18,7 @@ from orthoframe.reporting._format import GREY, INK, LINE, MUTED, clipped, rounde
 _MOST_BARS = 240  # more are too thin to tell apart: points instead
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Plot:
     """A plotly figure, and the element it is drawn into."""
 
@@ -64,7 +64,7 @@ def _(picture: pictures.Curves) -> Plot:
         annotations=annotations,
     )
     traces = [_trace(line, picture.x_title) for line in picture.lines]
-    return Plot(picture.name, picture.label, 300, traces, layout)
+    return Plot(name=picture.name, label=picture.label, height=300, data=traces, layout=layout)
 
 
 def _trace(line: pictures.Curve, x_title: str) -> dict[str, Any]:
@@ -96,8 +96,8 @@ def _(picture: pictures.CosineMap) -> Plot:
             yaxis=_class_axis(picture.classes, scaleanchor="x", autorange="reversed", **square, **hidden),
         )
         label = "Cosines of class means at the last epoch"
-        return Plot(picture.name, label, 320, [{**trace, "showscale": False}], layout)
-    trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.5}
+        return Plot(name=picture.name, label=label, height=320, data=[{**trace, "showscale": False}], layout=layout)
+    trace["colorbar"] = _colour_bar(0.8, 0.5)
     labels = picture.labels(_text)
     centred = {"x": 0.5, "xanchor": "center", "y": 0.985, "yanchor": "top", "font": {"size": 15}}
     layout = _layout(
@@ -109,7 +109,8 @@ def _(picture: pictures.CosineMap) -> Plot:
     if len(picture.frames) > 1:
         layout["sliders"] = [_slider(picture.frames)]
     height = 640 if k <= pictures.NAMED else 600
-    return Plot(picture.name, "Cosines of class means at an epoch", height, [trace], layout)
+    label = "Cosines of class means at an epoch"
+    return Plot(name=picture.name, label=label, height=height, data=[trace], layout=layout)
 
 
 def _numbers(cosines: NDArray[np.float64]) -> list[list[float | None]]:
@@ -150,16 +151,15 @@ def _(picture: pictures.OwnershipMap) -> Plot:
     z = [*map(rounded, picture.purity), *([None] * len(empty))]
     trace = _heat_map(x, y, z, 0, pictures.SEQUENTIAL, "dimension %{customdata}: %{y}, purity %{z:.4f}")
     trace["customdata"] = [*picture.dimensions, *([None] * len(empty))]
-    trace["colorbar"] = {"thickness": 12, "len": 0.9, "outlinewidth": 0, "dtick": 0.25}
+    trace["colorbar"] = _colour_bar(0.9, 0.25)
     layout = _layout(
         margin={"l": 20, "r": 10, "t": 12, "b": 44},
         xaxis=_axis("live dimensions, in the order of their owners", showgrid=False, rangemode="nonnegative"),
         yaxis=_class_axis(picture.classes, autorange="reversed", title="owner"),
     )
     height = max(220, 120 + (min(24 * k, 420) if k <= pictures.NAMED else 400))
-    return Plot(
-        "plot-ownership", "Which class owns each dimension, and how pure the dimension is", height, [trace], layout
-    )
+    label = "Which class owns each dimension, and how pure the dimension is"
+    return Plot(name="plot-ownership", label=label, height=height, data=[trace], layout=layout)
 
 
 @plot.register
@@ -174,7 +174,7 @@ def _(picture: pictures.ConfusionMap) -> Plot:
     # A cell without images says nothing, and zeros would hide the others.
     trace["text"] = [[f"{count:,}" if count else "" for count in row] for row in picture.counts.tolist()]
     trace |= {"texttemplate": "%{text}", "textfont": {"size": 11 if k <= pictures.NUMBERED else 9}}
-    trace["colorbar"] = {"thickness": 12, "len": 0.8, "outlinewidth": 0, "dtick": 0.25}
+    trace["colorbar"] = _colour_bar(0.8, 0.25)
     square: dict[str, Any] = {"constrain": "domain", "showline": False}
     labels = [f"{_text(name)} ({rows:,})" for name, rows in zip(picture.classes, picture.rows, strict=True)]
     layout = _layout(
@@ -182,7 +182,8 @@ def _(picture: pictures.ConfusionMap) -> Plot:
         xaxis=_class_axis(picture.classes, turned=k > 5, title="predicted", **square),
         yaxis=_class_axis(picture.classes, labels, scaleanchor="x", autorange="reversed", title="class", **square),
     )
-    return Plot("plot-confusion", "Confusion matrix of the test images", 560, [trace], layout)
+    label = "Confusion matrix of the test images"
+    return Plot(name="plot-confusion", label=label, height=560, data=[trace], layout=layout)
 
 
 @plot.register
@@ -202,7 +203,8 @@ def _(picture: pictures.ClassBars) -> Plot:
         yaxis=_axis("accuracy", domain=[0.36, 1], range=[0, 1.02], dtick=0.2),
         yaxis2=_axis("rows", domain=[0, 0.28], tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks], **scale),
     )
-    return Plot("plot-accuracy", "Accuracy of each class, and its size", 420, data, layout)
+    label = "Accuracy of each class, and its size"
+    return Plot(name="plot-accuracy", label=label, height=420, data=data, layout=layout)
 
 
 def _bars(classes: Sequence[str], series: pictures.Series, hover: str, points: bool = False) -> dict[str, Any]:
@@ -273,6 +275,10 @@ def _heat_map(x: Any, y: Any, z: Any, low: int, colours: Sequence[str], hover: s
     values = {"x": x, "y": y, "z": z, "zmin": low, "zmax": 1, "hoverongaps": False}
     scale = [[number / (len(colours) - 1), colour] for number, colour in enumerate(colours)]
     return {"type": "heatmap", **values, "colorscale": scale, "hovertemplate": f"{hover}<extra></extra>"}
+
+
+def _colour_bar(length: float, tick: float) -> dict[str, Any]:
+    return {"thickness": 12, "len": length, "outlinewidth": 0, "dtick": tick}
 
 
 def _text(name: str, longest: int = 18) -> str:

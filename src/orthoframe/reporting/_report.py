@@ -11,7 +11,7 @@ from typing import IO, Any
 from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._format import NOTHING, RUN_COLOURS
+from orthoframe.reporting._format import NOTHING
 from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
 from orthoframe.runs import Run, VerdictRecord, read_run
@@ -86,7 +86,7 @@ def _several(runs: Sequence[Run]) -> dict[str, Any]:
     differing = [key for key in keys if len({_setting(run.config.get(key), key) for run in runs}) > 1]
     return {
         "runs": runs,
-        "colours": [RUN_COLOURS[number % len(RUN_COLOURS)] for number in range(len(runs))],
+        "colours": [pictures.run_style(number)[0] for number in range(len(runs))],
         "differing": {key: [_setting(run.config.get(key), key) for run in runs] for key in differing},
         "maps": {
             number: plot(pictures.last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
@@ -136,6 +136,8 @@ def _distinct(runs: Sequence[Run]) -> list[Run]:
 
 def _setting(value: Any, name: str = "") -> str:
     """A setting as a person writes it: a size as 32 x 48, a schedule as 0.1 to 0.5."""
+    if value is None:
+        return NOTHING
     if isinstance(value, list) and len(value) == 2:
         return (" x " if name == "size" else " to ").join(map(json.dumps, value))
-    return value if isinstance(value, str) else NOTHING if value is None else json.dumps(value)
+    return value if isinstance(value, str) else json.dumps(value)

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from orthoframe import __version__
 from orthoframe._files import write_atomic
 from orthoframe._rows import unit_rows
-from orthoframe._version import __version__
 from orthoframe.errors import OrthoframeError, TrainingError
 from orthoframe.geometry import NearestCentre
 from orthoframe.runs import RunFolder, TrainedEncoder

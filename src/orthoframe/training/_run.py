@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from orthoframe._version import __version__
+from orthoframe import __version__
 from orthoframe.batches import BatchPlan, RunCertificate
 from orthoframe.data import Data, Progress
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 from typing import cast
 
-from orthoframe._version import __version__
+from orthoframe import __version__
 from orthoframe_studies import _pool, _ray
 from orthoframe_studies._claims import OF
 from orthoframe_studies._decide import decide
