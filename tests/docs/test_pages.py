@@ -23,7 +23,14 @@ from orthoframe.training import Settings, train
 
 ROOT = Path(__file__).parents[2]
 CLUSTERS = ROOT / "docs" / "clusters.md"
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "studies").glob("**/*.md")])
+PAGES = sorted(
+    [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "studies").rglob("*.md"),
+    ]
+)
 NOT_RUN = {
     # Tests have no network, and install nothing.
     "pip install '.[train]' --constraint constraints.txt": "installs",
