@@ -156,28 +156,14 @@ COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
 
 
-def has_data_dir(name: str) -> bool:
-    """Whether data is in the folder of benchmark sets, by its name; True for an unknown name, which may be misspelt.
+def data_kind(name: str) -> DataKind | None:
+    """The kind of data with this name; None if there is no such kind.
 
     Examples:
-        >>> has_data_dir("mnist"), has_data_dir("digits"), has_data_dir("folder:cats")
-        (True, False, False)
+        >>> data_kind("npz:cats.npz").path, data_kind("cats")
+        ('FILE', None)
     """
-    return "folder" in _kind_of(name).takes
-
-
-def has_files(name: str) -> bool:
-    """Whether data is in image files, which must be decoded and may differ in size, by its name.
-
-    Examples:
-        >>> has_files("csv:cats.csv"), has_files("npz:cats.npz")
-        (True, False)
-    """
-    return "size" in _kind_of(name).takes
-
-
-def _kind_of(name: str) -> DataKind:
-    return DATA_KINDS.get(name.partition(":")[0], DataKind(takes=("folder",)))
+    return DATA_KINDS.get(name.partition(":")[0])
 
 
 def check_choice(name: str, value: object, kind: Any) -> None:

@@ -28,7 +28,7 @@ from orthoframe.data import (
 )
 from orthoframe.data._sources import SOURCES
 from orthoframe.errors import DataError, Option, OptionError
-from orthoframe.options import DATA_KINDS, DataKind, has_files
+from orthoframe.options import DATA_KINDS, DataKind, data_kind
 
 RANDOM = np.random.default_rng(0)
 COLOUR = RANDOM.integers(0, 256, (12, 3, 32, 32), dtype=np.uint8)
@@ -322,7 +322,7 @@ def test_a_kind_of_data_takes_the_arguments_of_its_entry(monkeypatch):
     data = load_data("toy:four", size=(2, 3))
     assert (len(data.train), len(data.test), data.train.image_shape) == (6, 4, (1, 2, 3))
     assert data.train.pixels.unique().tolist() == [4]
-    assert has_files("toy:four")
+    assert data_kind("toy:four") is DATA_KINDS["toy"]
     with pytest.raises(OptionError):
         load_data("toy:four", channels=3)
     with pytest.raises(DataError, match="its images are not in files of their own"):

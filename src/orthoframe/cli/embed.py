@@ -10,7 +10,7 @@ import tyro
 from orthoframe.cli._files import writing
 from orthoframe.cli._terminal import Flag, progress
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import DATA_KINDS, Fit
+from orthoframe.options import Fit, data_kind
 
 if TYPE_CHECKING:
     from orthoframe._processes import LaunchedProcess
@@ -66,7 +66,7 @@ class EmbedCommand:
         from orthoframe.embedding import embed, list_images
 
         process = LaunchedProcess.here()
-        kind = DATA_KINDS.get(self.images[0].partition(":")[0])
+        kind = data_kind(self.images[0])
         if len(self.images) > 1 or kind is None or "columns" not in kind.takes:
             for name in ("path_column", "label_column", "split_column"):
                 if getattr(self, name) != getattr(EmbedCommand, name):

@@ -47,16 +47,7 @@ def long_tail_counts(num_classes: int, majority: int, ratio: float) -> list[int]
 
         n_c = int(n_maj R^(-c / (k - 1))), and at least 1
 
-    Args:
-        num_classes: k.
-        majority: n_maj, the size of the first class.
-        ratio: R, the size of the first class over that of the last; 1 is balanced.
-
-    Returns:
-        The size of each class.
-
-    Raises:
-        ValueError: For fewer than one class or sample, or a ratio below 1.
+    Arguments are those of `step_counts`; the first class is the largest.
 
     Examples:
         >>> long_tail_counts(3, 100, 100)

@@ -30,7 +30,7 @@ from orthoframe.embedding import _shards
 from orthoframe.embedding._shards import Manifest
 from orthoframe.encoders import Backbone
 from orthoframe.errors import DataError, brief
-from orthoframe.options import Fit, check_size, has_files
+from orthoframe.options import Fit, check_size, data_kind
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -78,7 +78,8 @@ def list_images(sources: Sequence[str], columns: Columns | None = None) -> Image
         DataError: If something is not there, or has no images in it.
     """
     source = sources[0] if sources else ""
-    if ":" in source and has_files(source):
+    kind = data_kind(source)
+    if ":" in source and kind is not None and "size" in kind.takes:
         if len(sources) > 1:
             raise DataError(f"{brief(source, 80)} must be given alone, without {brief(sources[1], 80)}")
         listing = list_files(source, columns)

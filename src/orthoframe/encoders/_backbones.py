@@ -78,7 +78,7 @@ class Backbone(Encoder):
                 setattr(self.network.get_submodule(place), last, value)
 
 
-def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backbone:
+def load_backbone(name: str, *, seed: int = 0) -> Backbone:
     """Load a pretrained network, to train a frame head on it or to embed images with it.
 
     | name | what |
@@ -94,8 +94,7 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
 
     Args:
         name: One of these.
-        pretrained: Whether a model of transformers gets its weights; a factory decides by itself.
-        seed: Decides the weights that are drawn. The global generators are left as they were.
+        seed: Decides the weights that a factory draws. The global generators are left as they were.
 
     Returns:
         The backbone, on the CPU, in evaluation mode.
@@ -118,7 +117,7 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         if name.startswith(_HUGGING_FACE):
-            model = _hugging_face.load_model(rest, pretrained)
+            model = _hugging_face.load_model(rest)
             image_shape, mean, std = _hugging_face.read_processing(rest)
             network: nn.Module = model
             description = _Description(
@@ -127,7 +126,7 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
                 out_features=1,
                 mean=mean,
                 std=std,
-                model=_hugging_face.model_config(model),
+                model=_hugging_face.shape_settings(model.model.config.to_dict()),
                 pooler=model.pooler,
             )
         else:
@@ -137,13 +136,12 @@ def load_backbone(name: str, *, pretrained: bool = True, seed: int = 0) -> Backb
         return Backbone(network, replace(description, out_features=_dimension(network, description))).eval()
 
 
-def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int = 0, code: bool = False) -> Backbone:
+def make_backbone(config: Mapping[str, Any], *, weights: bool = True, code: bool = False) -> Backbone:
     """Make a backbone from its description, without the folder it came from and without the network.
 
     Args:
         config: The `config` of a backbone.
         weights: Whether to draw weights; otherwise there are only shapes, for weights from a file: see `load_weights`.
-        seed: Decides the weights.
         code: Whether a factory that the description names may be imported and called. It is code, and a file from
             somebody else may name any.
 
@@ -167,7 +165,6 @@ def make_backbone(config: Mapping[str, Any], *, weights: bool = True, seed: int 
         name = brief(description.name, 60)
         raise DataError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
     with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
         return Backbone(_make_network(description), description).eval()
 
 

@@ -52,16 +52,14 @@ class PooledModel(nn.Module):
         return last.mean((2, 3)) if last.ndim == 4 else last.mean(1)
 
 
-def load_model(name: str, pretrained: bool) -> PooledModel:
-    """A model from a folder or the hub, with the weights of its safetensors file or random ones."""
+def load_model(name: str) -> PooledModel:
+    """A model from a folder or the hub, with the weights of its safetensors file."""
     with _quietly(name) as transformers:
         place, local = _place(name)
         config = transformers.AutoConfig.from_pretrained(place, local_files_only=local, trust_remote_code=False)
         config = getattr(config, "vision_config", config)  # the part for images, if there is one for text too
         if type(config) not in transformers.models.auto.modeling_auto.MODEL_MAPPING:
             raise DataError(f"hf:{name}: transformers has no model of the kind {brief(config.model_type, 40)!r}")
-        if not pretrained:
-            return PooledModel(_image_model(name, transformers.AutoModel.from_config(config, dtype=torch.float32)))
         if local and not any(Path(place).glob("*.safetensors")):
             raise DataError(f"hf:{name}: there is no model.safetensors in it; save it with model.save_pretrained")
         model, report = transformers.AutoModel.from_pretrained(
@@ -84,18 +82,13 @@ def load_model(name: str, pretrained: bool) -> PooledModel:
     return PooledModel(model, pooler=not missing)
 
 
-def model_config(model: PooledModel) -> dict[str, Any]:
-    """All that is needed to make the model again."""
-    return _shape_settings(model.model.config.to_dict())
-
-
 def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:
-    """Make a model from its `model_config`, without the folder it came from and without internet access.
+    """Make a model from its `shape_settings`, without the folder it came from and without internet access.
 
     Under `shapes_only` it has shapes only.
     """
     kind = config.get("model_type")
-    settings = _shape_settings(config)
+    settings = shape_settings(config)
     settings.pop("model_type", None)
     if not isinstance(kind, str) or kind.startswith("timm") or any(settings.get(key) for key in _FETCHING):
         raise DataError(f"a model of the kind {brief(kind, 40)!r} cannot be made from its description")
@@ -111,7 +104,8 @@ def make_model(config: Mapping[str, Any], pooler: bool) -> PooledModel:
         return PooledModel(_image_model(kind, model), pooler)
 
 
-def _shape_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+def shape_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a model that are needed to make it again."""
     return {key: value for key, value in config.items() if key not in _IGNORED and not key.startswith("_")}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
-from orthoframe.options import DATA_KINDS, Fit, Imbalance, check_image_size, has_data_dir
+from orthoframe.options import Fit, Imbalance, check_image_size, data_kind
 from orthoframe.training._groups import AUTO, Group, absolute_path, names_of, usual, usual_value
 
 if TYPE_CHECKING:
@@ -153,7 +153,10 @@ class BenchmarkImages(ImageSettings):
 
     def check(self) -> None:
         super().check()
-        if self.data_dir not in (AUTO, None) and not has_data_dir(self.data):
+        if self.data_dir in (AUTO, None):
+            return
+        kind = data_kind(self.data)
+        if kind is not None and "folder" not in kind.takes:
             why = " is for data sets that are downloaded, not for "
             raise OptionError(Option("data_dir"), why, Option("data", self.data))
 
@@ -260,7 +263,7 @@ def image_kind(data: str) -> type[ImageSettings]:
     """
     if not isinstance(data, str):
         raise OptionError(Option("data"), f" must be a string, not {data!r}")
-    kind = DATA_KINDS.get(data.partition(":")[0])
+    kind = data_kind(data)
     if kind is None or not kind.own:
         return BenchmarkImages
     if "columns" in kind.takes:
