@@ -235,14 +235,7 @@ def check_number(
 ) -> float:
     """The number as a `float`; an `OptionError` for one that is not finite, or out of range.
 
-    Args:
-        name: What the value is called.
-        value: The value; an `OptionTypeError` if it is not a number.
-        above: It must be larger than this.
-        least: It must not be smaller than this.
-        most: It must not be larger than this.
-        below: It must be smaller than this.
-        advice: What to do, behind the sentence.
+    The limits `above` and `below` themselves are out of range; `advice` follows the sentence.
 
     Examples:
         >>> check_number("ratio", 0, above=0, advice=("1 is balanced",))

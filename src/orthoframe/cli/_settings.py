@@ -33,14 +33,7 @@ _LOSS_HELP = (
 
 
 def settings_options(usual: Mapping[str, Any]) -> tuple[dict[str, OptionField], dict[str, list[str]]]:
-    """All options of `Settings.of` that describe a run.
-
-    Args:
-        usual: What the help shows as their defaults.
-
-    Returns:
-        Options by name, and the names in each panel.
-    """
+    """All options of `Settings.of` that describe a run, by name, and the names in each panel; `usual` has defaults."""
     losses = Literal[tuple(OBJECTIVES)]  # type: ignore[valid-type]
     options = {"loss": option("loss", losses, _LOSS_HELP, usual["loss"])}
     panels: dict[str, list[str]] = {}
@@ -77,15 +70,7 @@ def typed_options(command: Any) -> dict[str, Any]:
 
 
 def option(name: str, kind: Any, text: str, usual: Any = None, metavar: str | None = None) -> OptionField:
-    """An option: None unless it is on the command line, so that `resolve` decides; a flag has its usual value.
-
-    Args:
-        name: What it is called in Python.
-        kind: Its type.
-        text: Its help.
-        usual: What it is where nothing else is said.
-        metavar: What stands for its value in the help.
-    """
+    """An option: None unless it is on the command line, so that `resolve` decides; a flag has its usual value."""
     needs_hint = "(default" not in text and usual is not AUTO and usual is not None and usual is not False
     hint = f"(default: {_shown(usual)})" if needs_hint else ""
     about = tyro.conf.arg(help=text, help_behavior_hint=hint, metavar=metavar)

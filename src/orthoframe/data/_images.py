@@ -146,12 +146,8 @@ class Data:
                     f"and {part} images of {list(images.image_shape)}; they must have the same size"
                 )
 
-    def read(self, progress: Callable[[int], None] | None = None) -> "Data":
-        """The same with all pixels in memory; each image is read into its place, so that none is there twice.
-
-        Args:
-            progress: Called with the number of images that are read.
-        """
+    def read(self, progress: Callable[[int], None]) -> "Data":
+        """The same with all pixels in memory; each image is read into its place, so that none is there twice."""
         done = 0
 
         def read(images: LabelledImages) -> LabelledImages:
@@ -159,8 +155,7 @@ class Data:
             if isinstance(images.pixels, Tensor):
                 return images
             before, done = done, done + len(images)
-            report = None if progress is None else lambda number: progress(before + number)
-            return replace(images, pixels=images.pixels.held(report))
+            return replace(images, pixels=images.pixels.held(lambda number: progress(before + number)))
 
         validation = None if self.validation is None else read(self.validation)
         return replace(self, train=read(self.train), test=read(self.test), validation=validation)

@@ -68,16 +68,15 @@ class StreamedPixels:
                 raise DataError(part.problems[0])
             yield part.pixels
 
-    def held(self, progress: Callable[[int], None] | None = None) -> Tensor:
-        """All pixels as one tensor."""
+    def held(self, progress: Callable[[int], None]) -> Tensor:
+        """All pixels as one tensor; `progress` is called with the number of images that are read."""
         whole = torch.empty(self.shape, dtype=torch.uint8)
         parts = np.array_split(np.arange(len(whole)), max(1, len(whole) // 64)) if len(whole) else []
         done = 0
         for part in self.batches(parts):
             whole[done : done + len(part)] = part
             done += len(part)
-            if progress is not None:
-                progress(done)
+            progress(done)
         return whole
 
 

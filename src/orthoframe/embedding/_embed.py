@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._files import remove_leftovers
+from orthoframe._files import remove_leftovers, write_atomic
 from orthoframe._processes import LaunchedProcess
 from orthoframe.data import (
     Columns,
@@ -233,7 +234,8 @@ def embed(
             done += min(batch_size, len(places) - start)
             if progress is not None:
                 progress(done, total)
-        _shards.write_shard(_shards.shard_path(folder, shard), _arrays(images, extractor.dim, features, rows, failed))
+        arrays = _arrays(images, extractor.dim, features, rows, failed)
+        write_atomic(_shards.shard_path(folder, shard), partial(np.savez, **arrays))  # type: ignore[arg-type]
     missing = _shards.missing_shards(folder, manifest)
     if not missing:
         remove_leftovers(folder)  # files of processes that were killed: nobody writes any more

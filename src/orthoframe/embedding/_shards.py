@@ -1,6 +1,6 @@
 """The files of an embedding: a manifest that describes them, and shards of features."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe._arrays import named_arrays
-from orthoframe._files import read_small, reading, write_atomic, write_json
+from orthoframe._files import read_small, reading, write_json
 from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit
 
@@ -22,35 +22,20 @@ _MOST_SHARDS = 2**20  # the existence of each is checked
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """Describes the shards of a folder; each has `shard_size` images, in the order of the list.
-
-    Attributes:
-        backbone: Its name.
-        weights: The digest of the backbone.
-        images: The `source` of the list of images.
-        digest: The digest of the list of images.
-        rows: The number of images.
-        dim: The dimension of features.
-        shard_size: Images per shard; the last may have fewer.
-        image_shape: Channels, height and width of the input of the backbone.
-        mean: The mean of each channel, for normalisation.
-        std: The standard deviation of each channel.
-        fit: How images get their size.
-        classes: The names of the classes; None without labels.
-    """
+    """Describes the shards of a folder; each has `shard_size` images, in the order of the list."""
 
     backbone: str
-    weights: str
-    images: str
-    digest: str
+    weights: str  # the digest of the backbone
+    images: str  # the `source` of the list of images
+    digest: str  # of the list of images
     rows: int
     dim: int
     shard_size: int
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, int, int]  # of the input of the backbone
     mean: tuple[float, ...]
     std: tuple[float, ...]
     fit: Fit
-    classes: tuple[str, ...] | None
+    classes: tuple[str, ...] | None  # None without labels
     format: Literal["orthoframe.embedding"] = "orthoframe.embedding"
 
     @property
@@ -122,11 +107,6 @@ def read_manifest(folder: Path) -> Manifest:
         if min(manifest.rows, manifest.dim, manifest.shard_size) < 1 or manifest.shards > _MOST_SHARDS:
             raise ValueError(f"{manifest.rows} rows of {manifest.dim} features, {manifest.shard_size} in each shard")
     return manifest
-
-
-def write_shard(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write a shard, whole or not at all; the same arrays give the same bytes."""
-    write_atomic(path, lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
 
 def remove(folder: Path, manifest: Manifest) -> None:

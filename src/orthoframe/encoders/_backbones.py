@@ -2,8 +2,7 @@
 
 import math
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import reduce
 from importlib import import_module
@@ -176,7 +175,8 @@ def _make_network(description: _Description) -> nn.Module:
 
 def _call_factory(name: str) -> nn.Module:
     place, _, path = name.partition(":")
-    with _current_folder():
+    sys.path.append("")  # modules of the current folder, as with `python -m`: the command would not find them
+    try:
         try:
             module = import_module(place)
         except (Exception, SystemExit) as error:  # a module may fail in any way, and a script ends the program
@@ -191,19 +191,11 @@ def _call_factory(name: str) -> nn.Module:
             network = factory()
         except (Exception, SystemExit) as error:
             raise DataError(f"{name}: called without arguments, it fails ({summary(error)})") from error
+    finally:
+        sys.path.remove("")
     if not isinstance(network, nn.Module):
         raise DataError(f"{name}: it must return an nn.Module, not {type(network).__name__}")
     return network
-
-
-@contextmanager
-def _current_folder() -> Iterator[None]:
-    """Modules of the current folder can be imported, as with `python -m`; the command would not find them."""
-    sys.path.append("")
-    try:
-        yield
-    finally:
-        sys.path.remove("")
 
 
 def _describe(name: str, network: nn.Module) -> _Description:

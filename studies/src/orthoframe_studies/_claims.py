@@ -9,24 +9,12 @@ OF = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most 
 # Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount.
 TIMES = ("epochs_to_of", "time_to_of")
 # Spread over orders of magnitude, or in two clusters, as counts of what went wrong: their median and range are shown.
-UNEVEN = (
+UNEVEN = {
     *TIMES,
-    "delta_of",
-    "live_delta_of",
-    "raw_delta_of",
-    "delta_etf",
-    "delta_predicted",
-    "beta_nc",
-    "gap",
-    "relative_gap",
-    "angle_bound",
-    "excess",
-    "trend",
-    "gap_trend",
-    "dead_rows",
-    "merged_classes",
-    "rate_to_formula",
-)
+    *("delta_of", "live_delta_of", "raw_delta_of", "delta_etf", "delta_predicted", "beta_nc"),
+    *("gap", "relative_gap", "angle_bound", "excess", "trend", "gap_trend"),
+    *("dead_rows", "merged_classes", "rate_to_formula"),
+}
 
 Proof = Literal["none", "learnt", "unmet", "end", "goal"]
 """What a run must have shown before its outcome counts.
