@@ -21,21 +21,13 @@ _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file of numpy, whose header agrees with the number of bytes that follow it.
-
-    Attributes:
-        shape: Its shape.
-        dtype: Numbers, booleans or strings.
-        by_columns: Whether the first index changes fastest.
-        offset: Where the entries start.
-        stream: Opens the file at its start.
-    """
+    """An array in a file of numpy, whose header agrees with the number of bytes that follow it."""
 
     shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    by_columns: bool
-    offset: int
-    stream: Callable[[], IO[bytes]]
+    dtype: np.dtype[Any]  # numbers, booleans or strings
+    by_columns: bool  # whether the first index changes fastest
+    offset: int  # where the entries start
+    stream: Callable[[], IO[bytes]]  # opens the file at its start
 
     def read(self) -> NDArray[Any]:
         """The whole array."""
@@ -67,11 +59,7 @@ class StoredArray:
 
 
 def stored_array(stream: Callable[[], IO[bytes]], size: int) -> StoredArray:
-    """Read the header of an array.
-
-    Args:
-        stream: Opens the `.npy` file, or a member of an archive, at its start.
-        size: The number of bytes of the file or member.
+    """Read the header of an array in a `.npy` file, or a member of an archive, of `size` bytes.
 
     Raises:
         ValueError: If it is not a plain array, or its size is not what the header says; nothing is allocated.

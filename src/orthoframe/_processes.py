@@ -21,17 +21,11 @@ def rank_and_world_size(group: "dist.ProcessGroup | None" = None) -> tuple[int, 
 
 @dataclass(frozen=True)
 class LaunchedProcess:
-    """One of the processes that torchrun or SLURM has launched, known before they meet.
-
-    Attributes:
-        rank: From 0.
-        count: How many processes there are.
-        local: Its rank on this machine, which decides its GPU.
-    """
+    """One of the processes that torchrun or SLURM has launched, known before they meet."""
 
     rank: int = 0
-    count: int = 1
-    local: int = 0
+    count: int = 1  # how many processes there are
+    local: int = 0  # its rank on this machine, which decides its GPU
 
     @classmethod
     def here(cls) -> "LaunchedProcess":

@@ -16,17 +16,13 @@ from typing import Any, Self
 class Option:
     """An argument or setting that a sentence speaks of.
 
-    Attributes:
-        name: Its name in Python.
-        value: A value to give it; None where only the option itself is meant.
-
     Examples:
         >>> str(Option("batch_size")), str(Option("head", "linear"))
         ('batch_size', "head='linear'")
     """
 
-    name: str
-    value: Any = None
+    name: str  # its name in Python
+    value: Any = None  # a value to give it; None where only the option itself is meant
 
     def __str__(self) -> str:
         return self.name if self.value is None else f"{self.name}={self.value!r}"

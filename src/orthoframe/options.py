@@ -99,16 +99,11 @@ MOST_PIXELS = 2**25
 
 @dataclass(frozen=True, kw_only=True)
 class DataKind:
-    """A kind of data that `load_data` reads; its reader is in `orthoframe.data`.
+    """A kind of data that `load_data` reads; its reader is in `orthoframe.data`."""
 
-    Attributes:
-        path: What follows the kind and a colon in a name; empty if the kind is the name.
-        own: Whether the data is the user's own, not a benchmark set.
-        takes: The arguments of `load_data` that have an effect, apart from those that all kinds take.
-    """
-
-    path: str = ""
-    own: bool = False
+    path: str = ""  # what follows the kind and a colon in a name; empty if the kind is the name
+    own: bool = False  # whether the data is the user's own, not a benchmark set
+    # The arguments of `load_data` that have an effect, apart from those that all kinds take.
     takes: tuple[str, ...] = ()
 
 

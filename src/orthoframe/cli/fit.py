@@ -32,19 +32,12 @@ _MOST_CLASSES = 20  # that are printed one by one
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingTable:
-    """Rows of features with their labels.
+    """Rows of features with their labels."""
 
-    Attributes:
-        rows: float32 or float64, [n, dim].
-        labels: [n], numbers or names; None without labels.
-        names: [n], the path of each row; None where rows are numbered.
-        splits: [n], `train`, `test` or `validation`; None if rows are not divided.
-    """
-
-    rows: NDArray[Any]
-    labels: NDArray[Any] | None
-    names: NDArray[Any] | None = None
-    splits: NDArray[Any] | None = None
+    rows: NDArray[Any]  # float32 or float64, [n, dim]
+    labels: NDArray[Any] | None  # [n], numbers or names; None without labels
+    names: NDArray[Any] | None = None  # [n], the path of each row; None where rows are numbered
+    splits: NDArray[Any] | None = None  # [n], `train`, `test` or `validation`; None if rows are not divided
 
 
 @dataclass(frozen=True)

@@ -24,54 +24,31 @@ _SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # usual sizes of squar
 
 @dataclass(frozen=True)
 class Columns:
-    """The names of the columns of a table of images.
-
-    Attributes:
-        path: The file, relative to the table.
-        label: The name of its class.
-        split: `train`, `test` or `validation`; None if the table has no splits.
-        group: Images with the same entry, such as frames of one video, stay together when some are held out.
-    """
+    """The names of the columns of a table of images."""
 
     path: str = "path"
-    label: str = "label"
-    split: str | None = None
+    label: str = "label"  # the name of its class
+    split: str | None = None  # `train`, `test` or `validation`; None if the table has no splits
+    # Images with the same entry, such as frames of one video, stay together when some are held out.
     group: str | None = None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Listing:
-    """Image files, before any is decoded.
-
-    Attributes:
-        paths: The files.
-        labels: int64, [n].
-        classes: The names of the classes.
-        parts: Positions of the images for `train`, `test` and `validation`; all for `train` without splits.
-        divided: Whether the data has splits of its own.
-        root: The folder to which names of files are relative.
-        groups: [n], images that stay together; None if each stands alone.
-        left_out: Files that are not directly in the folder of a class, or not images.
-    """
+    """Image files, before any is decoded."""
 
     paths: tuple[Path, ...]
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # [n]
     classes: tuple[str, ...]
+    # Positions of the images for `train`, `test` and `validation`; all for `train` without splits.
     parts: Mapping[str, NDArray[np.int64]]
-    divided: bool
-    root: Path
-    groups: tuple[str, ...] | None = None
-    left_out: tuple[str, ...] = ()
+    divided: bool  # whether the data has splits of its own
+    root: Path  # the folder to which names of files are relative
+    groups: tuple[str, ...] | None = None  # [n], images that stay together; None if each stands alone
+    left_out: tuple[str, ...] = ()  # files that are not directly in the folder of a class, or not images
 
     def heads(self, progress: Callable[[int], None]) -> list[ImageHead]:
-        """Size and colours of each file.
-
-        Args:
-            progress: Called with the number of files that were looked at.
-
-        Raises:
-            DataError: If some of them cannot be read, when all were tried.
-        """
+        """Size and colours of each file; a `DataError` if some cannot be read, when all were tried."""
         heads, broken = [], []
         for number, path in enumerate(self.paths, 1):
             try:

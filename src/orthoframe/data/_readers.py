@@ -45,19 +45,13 @@ class DataRequest:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DataParts:
-    """The images that a reader returns.
+    """The images that a reader returns."""
 
-    Attributes:
-        parts: `train`, and perhaps `test` and `validation`.
-        groups: [n], the training images that stay together when some are held out; None if each stands alone.
-        left_out: Files in a folder that are not images of a class.
-        test_fraction: The fraction of each class to hold out if there are no test images.
-    """
-
-    parts: Mapping[str, LabelledImages]
+    parts: Mapping[str, LabelledImages]  # `train`, and perhaps `test` and `validation`
+    # [n], the training images that stay together when some are held out; None if each stands alone.
     groups: NDArray[Any] | None = None
-    left_out: tuple[str, ...] = ()
-    test_fraction: float = 0.2
+    left_out: tuple[str, ...] = ()  # files in a folder that are not images of a class
+    test_fraction: float = 0.2  # the fraction of each class to hold out if there are no test images
 
 
 def _read_digits(request: DataRequest) -> DataParts:

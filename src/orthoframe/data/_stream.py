@@ -35,19 +35,12 @@ class PreparedFiles:
 
 @dataclass(frozen=True, eq=False)
 class StreamedPixels:
-    """Some items of a data set, uint8 pixels each, which are decoded again every time.
+    """Some items of a data set, uint8 pixels each, which are decoded again every time."""
 
-    Args:
-        items: Gives the pixels at a position.
-        positions: int64, [n], the positions of these items.
-        image_shape: Channels, height and width of each.
-        workers: Processes that decode; 0 for this one.
-    """
-
-    items: Any
-    positions: NDArray[np.int64]
-    image_shape: tuple[int, int, int]
-    workers: int
+    items: Any  # gives the pixels at a position
+    positions: NDArray[np.int64]  # [n], the positions of these items
+    image_shape: tuple[int, int, int]  # channels, height and width of each
+    workers: int  # processes that decode; 0 for this one
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -90,12 +83,9 @@ class Decoded:
 
 
 def decode(items: Any, batches: Sequence[Sequence[int]], workers: int) -> Iterator[Decoded]:
-    """The pixels of batches, in their order, decoded by other processes.
+    """The pixels of batches of positions, in their order, decoded by other processes; 0 `workers` for this one.
 
-    Args:
-        items: Gives the pixels at a position, or raises a `DataError`.
-        batches: Positions.
-        workers: Processes that decode; 0 for this one, which also decodes a few images sooner than others start.
+    This process also decodes a few images, sooner than others start.
     """
     processes = 0 if sum(map(len, batches)) <= _FEW else min(workers, len(batches))
     yield from DataLoader(

@@ -84,11 +84,7 @@ def shapes_only() -> Iterator[None]:
 
 
 def load_weights(network: nn.Module, file: Any) -> None:
-    """Give a network that was made with `shapes_only` the weights of an open safetensors file.
-
-    Args:
-        network: Its shapes are compared with those in the file.
-        file: As `safetensors.safe_open` opens it; names start with `PREFIX`.
+    """Give a network that was made with `shapes_only` the weights of an open safetensors file, under `PREFIX`.
 
     Raises:
         ValueError: If a tensor is missing, is not expected, or has another shape or dtype.

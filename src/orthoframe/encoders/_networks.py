@@ -1,5 +1,8 @@
 """Networks for small images, and their table: ResNet, DenseNet, six convolutions with max-pooling, MLP.
 
+Each takes the channels, height and width of images, a width that `make_encoder` describes, and `last_relu`: whether
+what it gives passes through a last ReLU.
+
 On a CPU float32 images of 16 pixels or more become `torch.channels_last` inside, which is faster, most of all with
 bfloat16. Weights, their gradients and features keep the usual format.
 """
@@ -82,12 +85,6 @@ class ResNet(Encoder):
     From 96 pixels on the stem divides height and width by four, as for photographs: 7 x 7 with stride 2, and
     max-pooling. The four stages have 1, 2, 4 and 8 times `width` channels, and the last three halve the image.
 
-    Args:
-        image_shape: Channels, height and width; height and width at least 8.
-        depth: 18 or 34.
-        width: Channels of the first stage.
-        last_relu: Whether the last maps pass through a ReLU before they are averaged.
-
     Examples:
         >>> import torch
         >>> encoder = ResNet((1, 28, 28), width=4)
@@ -137,11 +134,8 @@ def _transition(channels: int) -> nn.Module:
 class DenseNet(Encoder):
     """DenseNet-40 as first published for CIFAR: three blocks of twelve layers, no bottleneck, no compression.
 
-    Args:
-        image_shape: Channels, height and width; height and width at least 4, or 8 if the stem halves them.
-        growth: Channels that each layer adds.
-        last_relu: Whether the last maps pass through a ReLU before they are averaged.
-        stem_stride: 1, or 2 for a first convolution that halves the image, with which all else is four times as fast.
+    Its width is its `growth`, the channels that each layer adds. With a `stem_stride` of 2 the first convolution halves
+    the image, and all else is four times as fast.
 
     Examples:
         >>> import torch
@@ -191,11 +185,6 @@ class Conv6(Encoder):
     features are the maxima of the last maps. From 96 pixels on the first layers divide height and width by four, as
     those of the ResNet.
 
-    Args:
-        image_shape: Channels, height and width; height and width at least 8.
-        width: Channels of the first block.
-        last_relu: Whether the features pass through a ReLU, before or after the maximum, which is the same.
-
     Examples:
         >>> import torch
         >>> encoder = Conv6((3, 32, 32), width=8)
@@ -224,11 +213,6 @@ class MLP(Encoder):
 
     Without batch normalisation each image is encoded by itself: splitting a batch over processes changes no features.
 
-    Args:
-        image_shape: Channels, height and width.
-        width: Units of each hidden layer.
-        last_relu: Whether a ReLU follows the second layer.
-
     Examples:
         >>> import torch
         >>> encoder = MLP((1, 8, 8))
@@ -251,18 +235,13 @@ class MLP(Encoder):
 
 @dataclass(frozen=True)
 class EncoderEntry:
-    """How an encoder is made.
+    """How an encoder is made."""
 
-    Attributes:
-        make: From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
-            small for it.
-        width: The default width.
-        has_maps: Whether its features are averages or maxima of maps.
-    """
-
+    # From the image shape, the width, and whether the network ends in its ReLU. It refuses images that are too
+    # small for it.
     make: Callable[[Sequence[int], int, bool], Encoder]
     width: int
-    has_maps: bool = True
+    has_maps: bool = True  # whether its features are averages or maxima of maps
 
 
 ENCODERS: dict[str, EncoderEntry] = {

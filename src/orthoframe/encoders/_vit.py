@@ -53,11 +53,8 @@ class _TransformerBlock(nn.Module):
 class ViT(Encoder):
     """Vision transformer of six blocks with four heads: learned positions, mean of the tokens, a last normalisation.
 
-    Its features have either sign; there is no last ReLU to leave out.
-
-    Args:
-        image_shape: Channels, height and width; it must be possible to cut the image into 16 to 256 square patches.
-        width: The dimension of a token and of the features; a multiple of 4.
+    Its features have either sign; there is no last ReLU to leave out. It must be possible to cut images into 16 to 256
+    square patches, and the width, the dimension of tokens and features, must be a multiple of 4.
 
     Examples:
         >>> import torch

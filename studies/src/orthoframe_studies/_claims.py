@@ -63,31 +63,20 @@ class Claim:
     In each cell that agrees with `where`, a quantity must keep to the thresholds: in most runs (`over="runs"`), or in
     the mean over seeds (`over="mean"`). With `versus` it is the ratio or difference, seed by seed, to the cell with
     these other coordinates that is otherwise alike.
-
-    Attributes:
-        text: The sentence.
-        source: Where it comes from, such as `paper` or `our theory`.
-        quantity: A name in `final` of the results.
-        where: Coordinates of the cells that decide; a tuple allows several values.
-        versus: Coordinates of the cell to compare with.
-        how: Whether to compare by ratio or by difference.
-        at_most: The largest value that is allowed.
-        at_least: The smallest; one of the two is given, or both.
-        over: Whether runs are counted, or their mean is taken: for accuracies, which vary little.
-        proof: What a run must have shown before its outcome counts.
-        pooled: Whether the runs of all cells are counted together, where each cell has too few to be judged alone.
     """
 
     text: str
-    source: str
-    quantity: str
-    where: Mapping[str, Any]
-    versus: Mapping[str, Any] | None = None
-    how: Literal["ratio", "difference"] = "ratio"
-    at_most: float | None = None
-    at_least: float | None = None
+    source: str  # where it comes from, such as `paper` or `our theory`
+    quantity: str  # a name in `final` of the results
+    where: Mapping[str, Any]  # coordinates of the cells that decide; a tuple allows several values
+    versus: Mapping[str, Any] | None = None  # coordinates of the cell to compare with
+    how: Literal["ratio", "difference"] = "ratio"  # whether to compare by ratio or by difference
+    at_most: float | None = None  # the largest value that is allowed
+    at_least: float | None = None  # the smallest; one of the two is given, or both
+    # Whether runs are counted, or their mean is taken: for accuracies, which vary little.
     over: Literal["runs", "mean"] = "runs"
-    proof: Proof = "none"
+    proof: Proof = "none"  # what a run must have shown before its outcome counts
+    # Whether the runs of all cells are counted together, where each cell has too few to be judged alone.
     pooled: bool = False
 
     def __post_init__(self) -> None:

@@ -28,10 +28,6 @@ def decide(claim: Claim, cells: Sequence[CellResult]) -> Finding:
 
     A cell supports it if its own test does; all cells must. It is refuted by a cell whose test stands Holm's correction
     for the number of cells.
-
-    Args:
-        claim: The claim.
-        cells: All cells of the study.
     """
     groups: list[tuple[Mapping[str, Any], dict[int, _Seed], int]] = []
     for cell in cells:

@@ -33,10 +33,6 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
       of what tells it from a frame; and distances no longer move, unless the claim is about the loss.
     - Free features: the solver says so.
     - Others, such as cross-entropy: distances no longer move.
-
-    Args:
-        final: Of the result of a run.
-        quantity: What the claim is about.
     """
     if "converged" in final:
         return bool(final["converged"])
@@ -65,14 +61,7 @@ def is_at_goal(final: Numbers) -> bool:
 
 
 def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
-    """Whether the outcome of a run may be counted.
-
-    Args:
-        final: Of its result.
-        proof: What the claim asks for.
-        kept: Whether the run does what is claimed.
-        quantity: What the claim is about.
-    """
+    """Whether the outcome of a run may be counted, given what the claim asks for; `kept` if it is as claimed."""
     if proof == "none" or (proof == "unmet" and kept):
         return True
     if proof == "learnt":

@@ -13,13 +13,7 @@ _AT_FRAME = 1e-3  # Delta_GM of free features that have ended at a frame
 
 @dataclass(frozen=True)
 class FreeFeatures:
-    """Features without a network: where the loss of a plan's batches leads them.
-
-    Attributes:
-        class_counts: Samples per class.
-        dim: Dimensions of the features.
-        epochs: Epochs of the plan, whose batches are taken together; None for one batch of everything.
-    """
+    """Features without a network: where the loss of a plan's batches leads them."""
 
     class_counts: tuple[int, ...]
     dim: int
@@ -27,7 +21,7 @@ class FreeFeatures:
     temperature: float = 0.1
     denominator: Denominator = "all"
     nonnegative: bool = True
-    epochs: int | None = None
+    epochs: int | None = None  # epochs of the plan, whose batches are taken together; None for one batch of everything
     batch_size: int | None = None
     scheme: Scheme = "reshuffle"
     binding: Binding = "none"
@@ -132,20 +126,15 @@ class FreeClassifier:
     features are unit rows, the mean squared length of features, is minimised by L-BFGS from several random starts.
     For a given classifier all rows of a class have the same problem, so one feature per class, weighted by the class's
     share, has the same optimum. The loss is not convex: the lowest end is kept, and how many starts ended higher.
-
-    Attributes:
-        class_counts: Samples per class.
-        dim: Dimensions of the features.
-        unit: Whether features have length 1.
-        first: Added to the seed of the random starts: this job was designed after a look at those of the seeds alone.
     """
 
     class_counts: tuple[int, ...]
     dim: int
     seed: int
-    unit: bool = False
+    unit: bool = False  # whether features have length 1
     weight_decay: float = 1e-3
     starts: int = 10
+    # Added to the seed of the random starts: this job was designed after a look at those of the seeds alone.
     first: int = 1000
     steps: int = 20_000
 

@@ -29,17 +29,11 @@ class StudyError(OrthoframeError):
 
 @dataclass(frozen=True)
 class JobResult:
-    """What a job computed.
+    """What a job computed."""
 
-    Attributes:
-        final: Numbers at the end, by name; None for a time that was not reached.
-        curve: Numbers along the way, by name, one per measurement.
-        cosines: Of the class means.
-    """
-
-    final: Mapping[str, Number]
-    curve: Mapping[str, Sequence[Number]]
-    cosines: Sequence[Sequence[Number]] | None = None
+    final: Mapping[str, Number]  # numbers at the end, by name; None for a time that was not reached
+    curve: Mapping[str, Sequence[Number]]  # numbers along the way, by name, one per measurement
+    cosines: Sequence[Sequence[Number]] | None = None  # of the class means
 
 
 class Job(Protocol):

@@ -23,15 +23,11 @@ _CLASSES = 10
 
 
 def plan_batches(labels: Sequence[int], plan: PlanName) -> list[list[int]]:
-    """Batches that connect every class, and in which every two classes meet.
+    """Batches of as many samples of each digit that connect every class, and in which every two classes meet.
 
     Half of the batches lack the second class of the pair, and half the first. The pair meets in one more batch, with
     one row each: a class of one row has no term of its own there, so that nothing pushes the two apart. The plan
     `certified` has a second row of the first class in that batch, in place of one of another class.
-
-    Args:
-        labels: Class of each sample, from 0 to 9, as many of each.
-        plan: Which of the two.
     """
     members: list[list[int]] = [[] for _ in range(_CLASSES)]
     for sample, label in enumerate(labels):

@@ -19,19 +19,12 @@ from orthoframe_studies._study import Panel, Scale
 
 @dataclass(frozen=True)
 class CellResult:
-    """A cell with the results of its seeds, without those that failed.
-
-    Attributes:
-        where: Its coordinates.
-        summary: Each quantity over seeds.
-        results: By seed.
-        seeds: How many seeds the design has; some may have no result.
-    """
+    """A cell with the results of its seeds, without those that failed."""
 
     where: Mapping[str, Any]
-    summary: Mapping[str, Interval]
+    summary: Mapping[str, Interval]  # each quantity over seeds
     results: Mapping[int, JobResult]
-    seeds: int
+    seeds: int  # how many seeds the design has; some may have no result
 
     @classmethod
     def of(cls, where: Mapping[str, Any], results: Mapping[int, JobResult], seeds: int | None = None) -> "CellResult":
@@ -72,21 +65,13 @@ class CellResult:
 
 @dataclass(frozen=True)
 class Tally:
-    """The runs, or pairs of runs, of a cell.
+    """The runs, or pairs of runs, of a cell."""
 
-    Attributes:
-        yes: Of which the claim is true.
-        no: Of which it is not.
-        untrained: That have not come far enough to say so.
-        unknown: Whose numbers do not tell, such as two times that are both longer than the runs.
-        missing: That the design has, and that have no result.
-    """
-
-    yes: int = 0
-    no: int = 0
-    untrained: int = 0
-    unknown: int = 0
-    missing: int = 0
+    yes: int = 0  # of which the claim is true
+    no: int = 0  # of which it is not
+    untrained: int = 0  # that have not come far enough to say so
+    unknown: int = 0  # whose numbers do not tell, such as two times that are both longer than the runs
+    missing: int = 0  # that the design has, and that have no result
 
 
 @dataclass(frozen=True)
@@ -135,78 +120,49 @@ class Finding:
 
 @dataclass(frozen=True)
 class Failure:
-    """A run without a result.
+    """A run without a result."""
 
-    Attributes:
-        where: The coordinates of its cell.
-        key: Its folder in the store.
-        sentence: Why it failed.
-    """
-
-    where: Mapping[str, Any]
+    where: Mapping[str, Any]  # the coordinates of its cell
     seed: int
-    key: str
+    key: str  # its folder in the store
     sentence: str
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Where the result of a run is, and how it was made.
+    """Where the result of a run is, and how it was made."""
 
-    Attributes:
-        cell: The number of its cell.
-        seed: Its seed in that cell.
-        seconds: How long it took.
-        commit: The commit of the source that computed it; None if it is not known.
-    """
-
-    cell: int
+    cell: int  # the number of its cell
     seed: int
-    seconds: float
-    commit: str | None
+    seconds: float  # how long it took
+    commit: str | None  # the commit of the source that computed it; None if it is not known
 
 
 @dataclass(frozen=True)
 class StudyResult:
-    """How a study ended.
-
-    Attributes:
-        remark: What a reader should know of the design that was run.
-        seeds: Seeds per cell, as the design has them.
-        first_seed: The smallest seed of any cell.
-        command: What computes these numbers again.
-        commit: The commit of the source that decided the claims; None if it is not known.
-        modified: Whether files differed from that commit.
-        run_commits: The commits of the source that computed the runs, as far as they are known.
-        runs: How many jobs the study has; the same job in two cells is one.
-        reused: How many of them had a result before.
-        missing: How many of them were not run.
-        seconds: What all runs took together, one after the other, whenever they were run.
-        columns: The quantities of the table.
-        cells: In the order of the grid.
-        records: Of the runs that have a result, by the keys of their jobs.
-    """
+    """How a study ended."""
 
     study: str
     question: str
-    remark: str
+    remark: str  # what a reader should know of the design that was run
     scale: Scale
-    seeds: int
-    first_seed: int
-    command: str
+    seeds: int  # seeds per cell, as the design has them
+    first_seed: int  # the smallest seed of any cell
+    command: str  # what computes these numbers again
     version: str
-    commit: str | None
+    commit: str | None  # the commit of the source that decided the claims; None if it is not known
     modified: bool | None
-    run_commits: tuple[str, ...]
-    runs: int
-    reused: int
-    missing: int
-    seconds: float
+    run_commits: tuple[str, ...]  # the commits of the source that computed the runs, as far as they are known
+    runs: int  # how many jobs the study has; the same job in two cells is one
+    reused: int  # how many of them had a result before
+    missing: int  # how many of them were not run
+    seconds: float  # what all runs took together, one after the other, whenever they were run
     columns: tuple[str, ...]
     panels: tuple[Panel, ...]
     findings: tuple[Finding, ...]
-    cells: tuple[CellResult, ...]
+    cells: tuple[CellResult, ...]  # in the order of the grid
     failures: tuple[Failure, ...]
+    # Of the runs that have a result, by the keys of their jobs.
     records: Mapping[str, RunRecord] = field(default_factory=dict)
 
     @property

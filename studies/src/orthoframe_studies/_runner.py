@@ -23,32 +23,20 @@ def _ignore(*_: object) -> None:
 
 @dataclass(frozen=True)
 class StudyListener:
-    """Callbacks of a study.
+    """Callbacks of a study."""
 
-    Attributes:
-        on_plan: Called with the number of jobs, and how many have a result.
-        on_start: Called with the name of a job that starts.
-        on_done: Called with the name of a job that ended, and how it ended.
-    """
-
-    on_plan: Callable[[int, int], None] = _ignore
-    on_start: Callable[[str], None] = _ignore
-    on_done: Callable[[str, Done], None] = _ignore
+    on_plan: Callable[[int, int], None] = _ignore  # called with the number of jobs, and how many have a result
+    on_start: Callable[[str], None] = _ignore  # called with the name of a job that starts
+    on_done: Callable[[str, Done], None] = _ignore  # called with the name of a job that ended, and how it ended
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a study costs at a scale.
-
-    Attributes:
-        runs: How many runs it has.
-        minutes: Core-minutes of the runs of cells that have been run before.
-        unmeasured: How many runs are of other cells.
-    """
+    """What a study costs at a scale."""
 
     runs: int
-    minutes: float
-    unmeasured: int
+    minutes: float  # core-minutes of the runs of cells that have been run before
+    unmeasured: int  # how many runs are of other cells
 
 
 def estimate(study: Study, scale: Scale, earlier: StudyResult | None) -> Cost:

@@ -16,21 +16,14 @@ Bounds = tuple[float, float]  # what is known of a value: the smallest and the l
 
 @dataclass(frozen=True)
 class Interval:
-    """A quantity over seeds.
+    """A quantity over seeds."""
 
-    Attributes:
-        kind: `mean` with Student's interval, `median` with the smallest and largest value, or `share` of the runs of
-            which something is true, with Clopper and Pearson's interval. Each end of an interval holds with 95 %.
-        centre: The mean, the median or the share; None if it is not known.
-        low: None if it is not known, as with one seed.
-        high: None if it is not known, or, where `low` is, if there is no upper bound.
-        values: By seed; None where the value is known by bounds only.
-    """
-
-    centre: float | None
-    low: float | None
-    high: float | None
-    values: Mapping[int, float | None]
+    centre: float | None  # the mean, the median or the share; None if it is not known
+    low: float | None  # None if it is not known, as with one seed
+    high: float | None  # None if it is not known, or, where `low` is, if there is no upper bound
+    values: Mapping[int, float | None]  # by seed; None where the value is known by bounds only
+    # `mean` with Student's interval, `median` with the smallest and largest value, or `share` of the runs of which
+    # something is true, with Clopper and Pearson's interval. Each end of an interval holds with 95 %.
     kind: Literal["mean", "median", "share"] = "mean"
 
     @property
@@ -85,10 +78,7 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def mean_interval(values: Mapping[int, float]) -> Interval:
-    """The mean with Student's interval.
-
-    Args:
-        values: By seed.
+    """The mean over seeds, with Student's interval.
 
     Examples:
         >>> interval = mean_interval({10: 1.0, 11: 2.0, 12: 3.0})

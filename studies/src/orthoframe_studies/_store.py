@@ -21,19 +21,12 @@ _WAIT_SECONDS = 1.0  # for another process that has the job
 
 @dataclass(frozen=True)
 class Done:
-    """How a job ended.
+    """How a job ended."""
 
-    Attributes:
-        result: What it computed; None if it failed.
-        seconds: How long it took.
-        failure: Why it failed, in a sentence; None if it did not.
-        commit: The commit of the source that computed it; None if it is not known.
-    """
-
-    result: JobResult | None
-    seconds: float
-    failure: str | None = None
-    commit: str | None = None
+    result: JobResult | None  # what it computed; None if it failed
+    seconds: float  # how long it took
+    failure: str | None = None  # why it failed, in a sentence; None if it did not
+    commit: str | None = None  # the commit of the source that computed it; None if it is not known
 
 
 def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -56,11 +49,7 @@ class Store:
     path: Path
 
     def check(self) -> None:
-        """Refuse a folder that cannot be written to, before any work.
-
-        Raises:
-            StudyError: If it cannot.
-        """
+        """Raise a `StudyError` for a folder that cannot be written to, before any work."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not os.access(self.path, os.W_OK | os.X_OK):
@@ -80,11 +69,7 @@ class Store:
             return None
 
     def put(self, key: str, job: Job, done: Done) -> None:
-        """Keep a result, but no failure; a reader finds all of it or nothing.
-
-        Raises:
-            OSError: If it cannot be written.
-        """
+        """Keep a result, but no failure; a reader finds all of it or nothing."""
         if done.result is None:
             return
         # NaN is written as `NaN`, which Python reads: a result is the same before and after.
@@ -105,11 +90,7 @@ def _read_done(path: Path) -> Done:
 
 
 def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
-    """Take the result of a job from the store, or run it and keep the result.
-
-    Returns:
-        How it ended; None if another process is at it, and has not ended yet.
-    """
+    """Take the result of a job from the store, or run it and keep the result; None while another process is at it."""
     try:
         with store.claimed(key, _WAIT_SECONDS) as ours:
             if not ours:

@@ -20,41 +20,26 @@ _SEEDS: dict[Scale, int] = {"smoke": 2, "desk": 10, "paper": 5}
 
 @dataclass(frozen=True)
 class Cell:
-    """A point of the grid.
-
-    Attributes:
-        where: Its coordinates.
-        make: The job of a seed.
-        seeds: How many seeds it has at desk scale; None for as many as the study has.
-        first_seed: The smallest of them: a larger one for a claim that results of the usual seeds suggested.
-    """
+    """A point of the grid."""
 
     where: Mapping[str, Any]
     make: Callable[[int], Job]
-    seeds: int | None = None
+    seeds: int | None = None  # how many seeds it has at desk scale; None for as many as the study has
+    # The smallest of them: a larger one for a claim that results of the usual seeds suggested.
     first_seed: int = FIRST_SEED
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A panel of the figure: a quantity against a coordinate, or along the epochs.
-
-    Attributes:
-        quantity: A name in `final`, or in `curve` if x is `epoch` or `time`.
-        x: A coordinate, or `epoch` or `time` for curves.
-        lines: Coordinates whose values have one line (or group of points) each.
-        where: Which cells are shown.
-        level: A level that is drawn across, such as the threshold.
-        log: Axes that are logarithmic.
-    """
+    """A panel of the figure: a quantity against a coordinate, or along the epochs."""
 
     title: str
-    quantity: str
-    x: str
-    lines: tuple[str, ...] = ()
-    where: Mapping[str, Any] = field(default_factory=dict)
-    level: float | None = None
-    log: Literal["", "x", "y", "xy"] = ""
+    quantity: str  # a name in `final`, or in `curve` if x is `epoch` or `time`
+    x: str  # a coordinate, or `epoch` or `time` for curves
+    lines: tuple[str, ...] = ()  # coordinates whose values have one line (or group of points) each
+    where: Mapping[str, Any] = field(default_factory=dict)  # which cells are shown
+    level: float | None = None  # a level that is drawn across, such as the threshold
+    log: Literal["", "x", "y", "xy"] = ""  # axes that are logarithmic
 
 
 def way_to_frame(title: str, *lines: str, **where: Any) -> Panel:
@@ -64,23 +49,17 @@ def way_to_frame(title: str, *lines: str, **where: Any) -> Panel:
 
 @dataclass(frozen=True)
 class Study:
-    """A question that runs decide; it holds no results.
-
-    Attributes:
-        columns: The quantities of the table.
-        remark: What a reader should know of the design.
-        desk_seeds: Seeds per cell at desk scale: ten where a run takes seconds, five otherwise, or as many more as one
-            cell needs to refute a claim about several. The number is part of the design: none is added after a look
-            at results.
-    """
+    """A question that runs decide; it holds no results."""
 
     name: str
     question: str
     claims: tuple[Claim, ...]
     grid: Callable[[Scale], list[Cell]]
-    columns: tuple[str, ...]
+    columns: tuple[str, ...]  # the quantities of the table
     panels: tuple[Panel, ...]
-    remark: str = ""
+    remark: str = ""  # what a reader should know of the design
+    # Seeds per cell at desk scale: ten where a run takes seconds, five otherwise, or as many more as one cell needs
+    # to refute a claim about several. The number is part of the design: none is added after a look at results.
     desk_seeds: int = _SEEDS["desk"]
 
     def seeds(self, scale: Scale, cell: Cell | None = None) -> int:

@@ -27,10 +27,6 @@ def write_study(study: StudyResult, folder: str | os.PathLike[str]) -> None:
     Each is written whole or not at all, and the same study gives the same bytes. A study without runs has no figure.
     Notes on the results, `notes/NAME.md` in the folder, become a part of the page.
 
-    Args:
-        study: The result of a study.
-        folder: Where the files go; it is created if it is missing.
-
     Raises:
         InputError: If the name of the study cannot be that of a file.
     """
@@ -54,12 +50,9 @@ def study_text(study: StudyResult, notes: str = "") -> str:
 def write_claims_page(
     studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str], summary: str = ""
 ) -> None:
-    """Write every claim beside its verdict and numbers, in Markdown: those of the paper first.
+    """Write every claim beside its verdict and numbers, in Markdown, below a summary: those of the paper first.
 
-    Args:
-        studies: Results of studies.
-        file: Where the page goes: a binary file, or a path. Links lead to `NAME.md` and `decisions.md` beside it.
-        summary: All results in short, in Markdown, before the claims.
+    Links lead to `NAME.md` and `decisions.md` beside it.
     """
     findings = [(study, finding) for study in studies for finding in study.findings]
     counts = Counter(finding.decision for _, finding in findings)
@@ -86,11 +79,8 @@ def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:
     """Write the report of studies: their verdicts, and a part for each.
 
-    It is one file that loads nothing else. The same studies give the same bytes.
-
-    Args:
-        studies: Results of studies.
-        file: Where the HTML goes: a binary file, or a path. The whole page is made before anything is written.
+    It is one file that loads nothing else, and is complete before anything is written. The same studies give the same
+    bytes.
 
     Raises:
         InputError: If there is no study.
