@@ -1,10 +1,9 @@
 """The options of a run, in panels: they, their types and their help are those of the settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, fields, is_dataclass, make_dataclass
-from functools import partial
-from typing import Annotated, Any, Literal, Optional, get_args, get_origin
+from typing import Annotated, Any, Literal, Optional, TypeVar, get_args, get_origin
 
 import tyro
 
@@ -12,6 +11,7 @@ from orthoframe.cli._terminal import help_texts
 from orthoframe.options import DATA_KINDS
 from orthoframe.training import AUTO, OBJECTIVES, Ramp, option_groups, type_hints
 
+_N = TypeVar("_N")
 OptionField = tuple[str, Any, Any]
 """Name, type and default, as `make_dataclass` takes them."""
 
@@ -88,55 +88,46 @@ def _shown(value: Any) -> str:
 
 
 def _parser(name: str, kind: Any) -> Any:
-    """How the words of a user become a value, where tyro has no way of its own, or names None among the choices."""
+    """How the word of a user becomes a value, where tyro has no way of its own, or names None among the choices.
+
+    Whether the value is allowed is checked with all settings.
+    """
     if isinstance(kind, type) and issubclass(kind, Ramp):
-        return _spec(_RAMPS.get(name, "WEIGHT[:WEIGHT]"), partial(_parse_ramp, kind=kind))
+        rule = "a number, or a schedule such as 0.1:0.5"
+        return _spec(_RAMPS.get(name, "WEIGHT[:WEIGHT]"), lambda word: kind(*_one_or_two(word, ":", float)), rule)
     if name == "data":
         names = (f"{kind}:{entry.path}" if entry.path else kind for kind, entry in DATA_KINDS.items())
-        return _spec("|".join(name for name in names if name != "dataset"), lambda words: words[0])
+        return _spec("|".join(name for name in names if name != "dataset"), str)
     if name == "size":
-        return _spec("N|HxW", _parse_size)
+        rule = "a number of pixels, or height and width such as 48x64"
+        return _spec("N|HxW", lambda word: _one_or_two(word.lower(), "x", int), rule)
     if name == "adjust":
-        return _spec("fit|LAMBDA", _parse_adjust)
+        return _spec("fit|LAMBDA", lambda word: word if word == "fit" else float(word), "fit, or a number such as 0.25")
     for each in (kind, *get_args(kind)):
         if get_origin(each) is Literal:
-            return _spec(f"{{{','.join(get_args(each))}}}", lambda words: words[0], get_args(each))
+            return _spec(f"{{{','.join(get_args(each))}}}", str, choices=get_args(each))
     return None
 
 
-def _spec(metavar: str, parse: Any, choices: tuple[str, ...] | None = None) -> Any:
+def _spec(metavar: str, parse: Callable[[str], Any], rule: str = "", choices: tuple[str, ...] | None = None) -> Any:
+    def parsed(words: list[str]) -> Any:
+        with suppress(ValueError):
+            return parse(words[0])
+        raise ValueError(f"must be {rule}, not {words[0]!r}")
+
     return tyro.constructors.PrimitiveConstructorSpec(
         nargs=1,
         metavar=metavar,
-        instance_from_str=parse,
+        instance_from_str=parsed,
         is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
         choices=choices,
     )
 
 
-def _parse_ramp(words: list[str], kind: type[Ramp]) -> Ramp:
-    """A number, or the first and the last of a schedule; whether they are allowed is checked with all settings."""
-    with suppress(ValueError):
-        values = [float(part) for part in words[0].split(":")]
-        if len(values) <= 2:
-            return kind(values[0], values[-1])
-    raise ValueError(f"must be a number, or a schedule such as 0.1:0.5, not {words[0]!r}")
-
-
-def _parse_size(words: list[str]) -> tuple[int, int]:
-    """`64` for a square, or `48x64` for height and width."""
-    with suppress(ValueError):
-        sides = [int(part) for part in words[0].lower().split("x")]
-        if len(sides) <= 2:
-            return sides[0], sides[-1]
-    raise ValueError(f"must be a number of pixels, or height and width such as 48x64, not {words[0]!r}")
-
-
-def _parse_adjust(words: list[str]) -> float | Literal["fit"]:
-    """`fit`, or a number; whether that is allowed is checked with all settings."""
-    if words[0] == "fit":
-        return "fit"
-    with suppress(ValueError):
-        return float(words[0])
-    raise ValueError(f"must be fit, or a number such as 0.25, not {words[0]!r}")
+def _one_or_two(word: str, between: str, number: Callable[[str], _N]) -> tuple[_N, _N]:
+    """Two numbers, such as `48x64`, or twice the same one."""
+    values = [number(part) for part in word.split(between)]
+    if len(values) > 2:
+        raise ValueError("there are more than two")
+    return values[0], values[-1]

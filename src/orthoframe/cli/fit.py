@@ -287,10 +287,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
                 rate = "   -  " if entry["accuracy"] is None else f"{entry['accuracy']:.4f}"
                 rows = f"{entry['test_rows']} ({entry['train_rows']} for training)"
                 lines.append(f"  {entry['name']!s:<{width}}  {rate}  of {rows}")
-    for part, geometry in (
-        ("training rows", report["geometry"]["train"]),
-        ("rows held out", report["geometry"]["test"]),
-    ):
+    for part, geometry in zip(("training rows", "rows held out"), report["geometry"].values(), strict=True):
         if geometry is not None:
             delta = "unknown" if math.isnan(geometry["delta_of"]) else f"{geometry['delta_of']:.4f}"
             lines.append(f"{part:<19}Delta_GM {delta}. {geometry['verdict']}")

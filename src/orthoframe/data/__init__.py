@@ -17,7 +17,6 @@ from orthoframe.data._imbalance import step_counts as step_counts
 from orthoframe.data._listing import Columns as Columns
 from orthoframe.data._listing import Listing as Listing
 from orthoframe.data._listing import find_images as find_images
-from orthoframe.data._preparation import IMAGE_ENDINGS as IMAGE_ENDINGS
 from orthoframe.data._preparation import Preparation as Preparation
 from orthoframe.data._readers import READERS as READERS
 from orthoframe.data._readers import DataParts as DataParts

@@ -150,8 +150,7 @@ def as_data(
         if not len(part):
             raise DataError(f"{name}: the data set is empty")
     processes = decoding_processes(workers)
-    first = _checked(train[0], 0, name)[0]
-    shape = _shape(first, size, name)
+    shape = _shape(_item(train, 0, name)[0], size, name)
     preparation = Preparation(shape, fit)
     parts = [_DatasetPixels(train, preparation, name)]
     if test is not None:
@@ -291,20 +290,25 @@ class _DatasetPixels:
         self.items, self.preparation, self.name = items, preparation, name
 
     def labels(self) -> list[str]:
-        """The labels of all items: `targets`, if the data set has them, because items have to be decoded."""
+        """The classes of all items: by `targets`, if the data set has them, because items have to be decoded."""
         targets = getattr(self.items, "targets", None)
         if targets is None:
-            targets = [_checked(self.items[position], position, self.name)[1] for position in range(len(self.items))]
-        return [self._named(_label(label, number, self.name)) for number, label in enumerate(targets)]
+            targets = [_item(self.items, position, self.name)[1] for position in range(len(self.items))]
+        return [self._class(label, position) for position, label in enumerate(targets)]
 
-    def _named(self, label: int | str) -> str:
-        """The name of a class, if the data set has names for numbers, as data sets of torchvision do."""
+    def _class(self, value: Any, position: int) -> str:
+        """A class by its name, if the data set has names for numbers, as data sets of torchvision do."""
+        single = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1)
+        label = value.item() if single else value
+        if isinstance(label, bool) or not isinstance(label, int | str):
+            actual = brief(repr(label), 60)
+            raise DataError(f"{self.name}: label {position} is {actual}, not a whole number or a name")
         names = getattr(self.items, "classes", None)
         has_name = isinstance(names, list | tuple) and isinstance(label, int) and 0 <= label < len(names)
         return str(names[label] if has_name else label)  # type: ignore[index]
 
     def __getitem__(self, position: int) -> Tensor:
-        image, _ = _checked(self.items[position], position, self.name)
+        image, _ = _item(self.items, position, self.name)
         if not isinstance(image, Tensor):
             if image.mode in ("I", "F"):
                 raise DataError(f"{self.name}: image {position} has more than 16 bits per channel (mode {image.mode})")
@@ -318,20 +322,14 @@ class _DatasetPixels:
         return image
 
 
-def _checked(item: Any, position: int, name: str) -> tuple[Any, int | str]:
+def _item(items: Any, position: int, name: str) -> tuple[Any, Any]:
+    """An image and its label."""
     from PIL.Image import Image
 
+    item = items[position]
     if not (isinstance(item, tuple | list) and len(item) == 2 and isinstance(item[0], Tensor | Image)):
         raise DataError(f"{name}: item {position} is not a pair of an image (PIL, or a uint8 tensor) and a label")
-    return item[0], _label(item[1], position, name)
-
-
-def _label(value: Any, position: int, name: str) -> int | str:
-    single = isinstance(value, np.generic) or (isinstance(value, Tensor) and value.numel() == 1)
-    label = value.item() if single else value
-    if isinstance(label, bool) or not isinstance(label, int | str):
-        raise DataError(f"{name}: label {position} is {brief(repr(label), 60)}, not a whole number or a name")
-    return label
+    return item[0], item[1]
 
 
 def _shape(image: Any, size: tuple[int, int] | None, name: str) -> tuple[int, int, int]:
