@@ -26,12 +26,7 @@ def grid(scale: Scale) -> list[Cell]:
             cells.append(trained(scale, where, desk=_BATCHES))
     for activation in SPHERE:
         for temperature in (0.3, 0.5) if scale != "smoke" else (0.5,):
-            where = {
-                "batches": "full",
-                "activation": activation,
-                "ratio": 10,
-                "temperature": temperature,
-            }
+            where = {"batches": "full", "activation": activation, "ratio": 10, "temperature": temperature}
             cells.append(trained(scale, where, desk=LONG, seeds=6, scheme="full", binding="none"))
     return cells
 

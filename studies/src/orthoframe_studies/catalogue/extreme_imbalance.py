@@ -10,9 +10,7 @@ from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
 # At desk scale at least four images are left of 4000.
 _RATIOS: dict[Scale, tuple[int, ...]] = {"smoke": (2, 10), "desk": (10, 1000), "paper": (10, 100, 1000)}
-_BUDGET: dict[str, Any] = {
-    **{"majority": 4000, "batch_size": 128, "epochs": 125, "measure_every": 5, "test_images": 100},
-}
+_BUDGET: dict[str, Any] = {"majority": 4000, "batch_size": 128, "epochs": 125, "measure_every": 5, "test_images": 100}
 _CONSTANT, _RISES, _MARGIN = "0.1", "0.1 to 0.5", "0.1, margin 0.5"
 _WAYS: dict[str, dict[str, Any]] = {
     _CONSTANT: {"temperature": 0.1},

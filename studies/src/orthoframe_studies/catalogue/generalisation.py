@@ -9,7 +9,7 @@ from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, Cell, Panel, Scale
 _SAME = 0.01  # a difference of accuracy that nobody would care about
 # Augmented images first, then images as they are and a temperature that rises: so that the geometry is reached.
 _LONG: dict[str, Any] = {
-    **{"epochs": 160, "clean_fraction": 0.4, "temperature": RISING, "measure_every": 40, "test_images": None},
+    **{"epochs": 160, "clean_fraction": 0.4, "temperature": RISING, "measure_every": 40, "test_images": None}
 }
 # FashionMNIST has a BatchNorm in the head, on both sides: without it two of ten networks with ReLU, of the usual seeds,
 # did not arrive.

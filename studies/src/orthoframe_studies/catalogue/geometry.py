@@ -6,7 +6,7 @@ from typing import Any
 from orthoframe.training import TemperatureSchedule
 from orthoframe_studies._claims import OF, Claim, reaches_frame
 from orthoframe_studies._grids import RISING, trained
-from orthoframe_studies._study import FIRST_SEED, FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
+from orthoframe_studies._study import FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
 
 IMBALANCES = ("step", "long-tail")
 RATIOS = (1, 5, 10, 50, 100)
@@ -57,11 +57,10 @@ def _cell(
     model: str = "mlp",
     imbalance: str = "step",
     ratio: int = 10,
-    seeds: int | None = None,
-    first_seed: int = FIRST_SEED,
+    **seeds: Any,
 ) -> Cell:
     where = {"grid": part, "data": data, "model": model, "imbalance": imbalance, "ratio": ratio}
-    return trained(scale, where, desk=desk, seeds=seeds, first_seed=first_seed)
+    return trained(scale, where, desk=desk, **seeds)
 
 
 def _collapse(text: str, **where: Any) -> Claim:

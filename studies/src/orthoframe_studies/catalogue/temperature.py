@@ -73,12 +73,7 @@ STUDY = Study(
             at_most=1e-3,
             proof="unmet",
         ),
-        reaches_frame(
-            "A network with ReLU ends at the OF at every temperature",
-            "paper",
-            features="network",
-            **_EVERY,
-        ),
+        reaches_frame("A network with ReLU ends at the OF at every temperature", "paper", features="network", **_EVERY),
         reaches_frame(
             "A network with abs, which has no dead units, ends at the OF at every temperature",
             "control",
