@@ -12,7 +12,6 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from orthoframe.cli._terminal import progress
-from orthoframe.reporting._format import lasted
 from orthoframe_studies import SCALES, Cost, Done, Study, StudyListener, StudyResult, estimate, read_result
 from orthoframe_studies.pages import abbreviations, cell_words, finding_words, rule_words
 
@@ -66,7 +65,7 @@ def listening(name: str) -> Iterator[StudyListener]:
         def rest() -> str:
             """The time left, if the rest takes as long as what has ended."""
             has_pace = seconds and left
-            return f"; {lasted(mean(seconds) * left / max(1, len(running)))} left" if has_pace else ""
+            return f"; {_duration(mean(seconds) * left / max(1, len(running)))} left" if has_pace else ""
 
         def show(line: str = "") -> None:
             """Bring the bar up to date; elsewhere print the line."""
@@ -97,6 +96,12 @@ def print_result(result: StudyResult, file: Path) -> None:
         print(f"{finding.decision}: {finding.claim.text} ({finding.claim.source})")
         print(f"  rule: {rule_words(finding.claim, str)}; found: {finding_words(finding)}")
     print(file)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _console() -> Console:
