@@ -130,7 +130,7 @@ def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Prog
     if not allowed and not (source.archive and (folder / source.archive).is_file()):
         raise DataError(_advice(name, source, folder, "download=False"))
     try:
-        with _new_folder(folder / source.folder), _locked(folder / f".{source.folder}.lock"):
+        with _claimed(folder / source.folder):
             missing = source.missing(folder)
             if source.archive is None:
                 for file in missing:
@@ -142,28 +142,23 @@ def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Prog
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[None]:
-    """Make a folder and its parents; remove them in the end if they are new and still empty."""
+def _claimed(folder: Path) -> Iterator[None]:
+    """A folder for one process at a time; in the end its lock is removed, and new folders that are still empty."""
+    from filelock import FileLock
+
     new = [path for path in (folder, *folder.parents) if not path.exists()]
+    lock = folder.with_name(f".{folder.name}.lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        yield
+        with FileLock(lock):
+            try:
+                yield
+            finally:
+                lock.unlink(missing_ok=True)  # which waiting processes notice
     finally:
         with suppress(OSError):  # it is not empty, or another process was faster
             for path in new:
                 path.rmdir()
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """One process at a time; the lock file is removed in the end, which waiting processes notice."""
-    from filelock import FileLock
-
-    with FileLock(path):
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)
 
 
 def _fetch_archive(source: Source, archive: Path, files: list[str], progress: Progress) -> None:

@@ -104,9 +104,9 @@ def misses_frame(text: str, source: str, **where: Any) -> Claim:
     return Claim(text, source, "live_delta_of", where, at_least=OF, proof="end")
 
 
-def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[str, Any], by: float = 1.0) -> Claim:
+def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[str, Any]) -> Claim:
     """A claim that runs need fewer epochs to the frame than those that they are compared with."""
-    return Claim(text, source, "epochs_to_of", where, versus=versus, at_most=by, proof="learnt")
+    return Claim(text, source, "epochs_to_of", where, versus=versus, at_most=1.0, proof="learnt")
 
 
 def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

@@ -55,18 +55,14 @@ def at_frame(final: Numbers) -> bool:
     return distance is not None and distance <= OF
 
 
-def is_at_goal(final: Numbers) -> bool:
-    """Whether a run is at the frame, if its loss leads there; others have no gate, but must have learnt."""
-    return at_frame(final) if final.get("angle_bound") is not None else has_learnt(final)
-
-
 def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:
     """Whether the outcome of a run may be counted, given what the claim asks for; `kept` if it is as claimed."""
     if proof == "none" or (proof == "unmet" and kept):
         return True
-    if proof == "learnt":
-        return has_learnt(final)
-    return is_at_goal(final) if proof == "goal" else has_ended(final, quantity)
+    if proof in ("end", "unmet"):
+        return has_ended(final, quantity)
+    leads_to_frame = final.get("angle_bound") is not None
+    return at_frame(final) if proof == "goal" and leads_to_frame else has_learnt(final)
 
 
 def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
+from typing import cast
 
 from orthoframe import __version__
 from orthoframe_studies import _pool, _ray
+from orthoframe_studies._claims import OF
 from orthoframe_studies._decide import decide
-from orthoframe_studies._jobs import Engine, JobResult, key
+from orthoframe_studies._jobs import Engine, JobResult, crossing, key
 from orthoframe_studies._results import CellResult, Failure, RunRecord, StudyResult
 from orthoframe_studies._store import Done, Store, source_commit
 from orthoframe_studies._study import FIRST_SEED, Panel, Scale, Study
@@ -118,7 +120,7 @@ def run_study(
     for (number, seed), name in keys.items():
         done = ended.get(name)
         if done is not None and done.result is not None:
-            results[number][seed] = done.result
+            results[number][seed] = _timed(done.result)
         elif done is not None:
             failures.append(Failure(cells[number].where, seed, name, done.failure or "it has no result"))
     cell_results = [
@@ -162,6 +164,14 @@ def _runs_of(result: StudyResult) -> dict[str, Done]:
         for name, record in result.records.items()
         if record.cell < len(result.cells) and record.seed in result.cells[record.cell].results
     }
+
+
+def _timed(result: JobResult) -> JobResult:
+    """A result with the time to the frame as it is defined now, whatever it was when the run was kept."""
+    epochs, deltas = (cast(Sequence[float], result.curve.get(name, ())) for name in ("epoch", "delta_of"))
+    if "epochs_to_of" not in result.final or not deltas:
+        return result
+    return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, OF)})
 
 
 def _shown(results: Mapping[int, JobResult], panels: Sequence[Panel]) -> dict[int, JobResult]:

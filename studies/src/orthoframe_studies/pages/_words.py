@@ -65,18 +65,15 @@ def abbreviations(studies: Iterable[StudyResult]) -> str:
 
 
 def title(study: StudyResult) -> str:
-    """The name of a study, as a heading."""
     words = study.study.replace("-", " ").replace("relu", "ReLU")
     return words[:1].upper() + words[1:]
 
 
 def quantity_words(name: str) -> str:
-    """A quantity in words."""
     return _QUANTITIES.get(name) or name.replace("_", " ")
 
 
 def coordinate_words(name: str) -> str:
-    """A coordinate in words."""
     return _COORDINATES.get(name) or name.replace("_", " ")
 
 
@@ -159,7 +156,6 @@ def rule_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str
 
 
 def measured_words(claim: Claim, name: Callable[[str], str] = quantity_words) -> str:
-    """What a claim measures."""
     versus = "" if claim.versus is None else f", {claim.how} to {where_words(claim.versus)}"
     return f"{name(claim.quantity)}{versus}"
 
@@ -222,7 +218,6 @@ def comparison_words(part: Comparison) -> str:
 
 
 def failure_words(failure: Failure) -> str:
-    """A run that failed, and why."""
     return f"{where_words(failure.where)}, seed {failure.seed}: {failure.sentence}"
 
 
