@@ -14,6 +14,7 @@ import torch
 from orthoframe.encoders import ACTIVATIONS
 from orthoframe.errors import OrthoframeError
 from orthoframe.losses import angle_bound, decay_rate
+from orthoframe.options import data_kind
 from orthoframe.runs import CONFIG, RunFolder, summed_rates
 from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, resume, train
 from orthoframe_studies._claims import OF
@@ -58,7 +59,8 @@ def train_or_resume(settings: Settings, run: Path, data_dir: Path | None, plan: 
     if outcome is None:
         shutil.rmtree(run, ignore_errors=True)
         settings = decided(settings) if plan is None else replace(decided(settings), batches=BatchSettings())
-        if data_dir is not None and hasattr(settings.images, "data_dir"):
+        kind = data_kind(settings.images.data)
+        if data_dir is not None and kind is not None and "folder" in kind.takes:
             settings = settings.with_options(data_dir=data_dir)
         outcome = train(settings, run, plan=plan)
     assert outcome is not None  # there is one process
