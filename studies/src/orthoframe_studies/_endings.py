@@ -68,9 +68,7 @@ def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str
 def trend(done: Sequence[float], values: Sequence[float | None]) -> float | None:
     """How a quantity moved in the last fifth of a run: the exponent of its power law, without its sign.
 
-    Args:
-        done: The learning rate summed up to each measurement.
-        values: The quantity; None where it was not measured.
+    By `done`, the learning rate summed up to each measurement.
 
     Examples:
         >>> trend([1.0, 80.0, 100.0], [0.3, 0.25, 0.25])

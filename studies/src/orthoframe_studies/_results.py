@@ -52,10 +52,7 @@ class CellResult:
         return curves
 
     def median_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
-        """Median, smallest and largest over the seeds that have points, y by x.
-
-        None if seeds were not measured at the same places.
-        """
+        """Median, smallest and largest over the seeds that have points; None if they were measured elsewhere."""
         seeds = [points for points in self.curves(x, y, log) if points]
         if len({tuple(points) for points in seeds}) != 1:
             return None
@@ -172,11 +169,7 @@ class StudyResult:
 
 
 def write_result(result: StudyResult, path: Path) -> None:
-    """Write a result as JSON, with six digits of each number, and null for one that is not finite.
-
-    Raises:
-        OSError: If it cannot be written.
-    """
+    """Write a result as JSON, with six digits of each number, and null for one that is not finite."""
     write_json(path, msgspec.to_builtins(result), digits=6, indent=None)
 
 
