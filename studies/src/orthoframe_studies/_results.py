@@ -23,7 +23,7 @@ class CellResult:
 
     where: Mapping[str, Any]
     summary: Mapping[str, Interval]  # each quantity over seeds
-    results: Mapping[int, JobResult]
+    results: Mapping[int, JobResult]  # by seed
     seeds: int  # how many seeds the design has; some may have no result
 
     @classmethod
@@ -52,7 +52,7 @@ class CellResult:
         return curves
 
     def median_curve(self, x: str, y: str, log: str = "") -> dict[float, tuple[float, float, float]] | None:
-        """Median, smallest and largest over the seeds that have points; None if they were measured elsewhere."""
+        """Median, smallest and largest over the seeds that have points; None if their places differ."""
         seeds = [points for points in self.curves(x, y, log) if points]
         if len({tuple(points) for points in seeds}) != 1:
             return None
