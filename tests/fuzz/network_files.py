@@ -90,7 +90,7 @@ def check_backbone(text):
     if not isinstance(given, dict):
         return
     with torch.no_grad():
-        backbone = make_backbone(given, weights=False)
+        backbone = make_backbone(given)
     assert all(value.is_meta for value in backbone.parameters())
     assert json.loads(json.dumps(backbone.config))["out_features"] == backbone.out_features
 

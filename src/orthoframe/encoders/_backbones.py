@@ -135,12 +135,13 @@ def load_backbone(name: str, *, seed: int = 0) -> Backbone:
         return Backbone(network, replace(description, out_features=_dimension(network, description))).eval()
 
 
-def make_backbone(config: Mapping[str, Any], *, weights: bool = True, code: bool = False) -> Backbone:
+def make_backbone(config: Mapping[str, Any], *, code: bool = False) -> Backbone:
     """Make a backbone from its description, without the folder it came from and without the network.
+
+    It has shapes only, for weights from a file: see `load_weights`.
 
     Args:
         config: The `config` of a backbone.
-        weights: Whether to draw weights; otherwise there are only shapes, for weights from a file: see `load_weights`.
         code: Whether a factory that the description names may be imported and called. It is code, and a file from
             somebody else may name any.
 
@@ -163,7 +164,7 @@ def make_backbone(config: Mapping[str, Any], *, weights: bool = True, code: bool
     if description.model is None and not code:
         name = brief(description.name, 60)
         raise DataError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
-    with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
+    with shapes_only(), torch.random.fork_rng(devices=[]):
         return Backbone(_make_network(description), description).eval()
 
 

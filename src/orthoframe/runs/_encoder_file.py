@@ -44,7 +44,7 @@ class Architecture:
         """The encoder without weights, which takes memory when its shapes have been compared with those of a file."""
         shape = {each.name: getattr(self, each.name) for each in fields(Architecture)}
         if self.backbone is not None:
-            shape["backbone"] = make_backbone(self.backbone, weights=False, code=code)
+            shape["backbone"] = make_backbone(self.backbone, code=code)
         return make_frame_encoder(image_shape=image_shape, weights=False, **shape)
 
 
