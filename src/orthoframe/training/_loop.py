@@ -177,10 +177,8 @@ class Loop:
 
     def any_process(self, answer: bool) -> bool:
         """Whether any process says yes; each must ask."""
-        if self.fabric.world_size == 1:
-            return answer
-        answers = self.fabric.all_reduce(torch.tensor(float(answer), device=self.fabric.device), reduce_op="sum")
-        return float(answers) > 0  # type: ignore[arg-type]
+        strategy: Any = self.fabric.strategy
+        return answer if self.fabric.world_size == 1 else strategy.reduce_boolean_decision(answer, all=False)
 
     def evaluate(self) -> Evaluation:
         """The geometry and the accuracies as they are now; at the end those of all images, once."""

@@ -132,8 +132,8 @@ def train(
         for name in settings.batches.asked():
             raise OptionError(Option(name), " has no effect, because the plan decides it; leave it out")
     settings = settings.absolute()  # it may be resumed from elsewhere
-    start = _Start(settings=settings, folder=RunFolder(Path(out)), resumed=False, data=data, plan=plan, code=code)
-    return _run(start, listener or RunListener(), report, save_seconds, time.monotonic() - spent)
+    make = functools.partial(make_task, settings, data=data, plan=plan, code=code)
+    return _run(settings, RunFolder(Path(out)), make, listener, report, save_seconds, spent=spent)
 
 
 def resume(
@@ -158,20 +158,8 @@ def resume(
     """
     folder = RunFolder(Path(out))
     settings = folder.read_config(functools.partial(Settings.from_dict, objective=objective))
-    start = _Start(settings=settings, folder=folder, resumed=True, data=data, plan=plan, code=code)
-    return _run(start, listener or RunListener(), report, save_seconds, time.monotonic())
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Start:
-    """What a run starts from."""
-
-    settings: Settings
-    folder: RunFolder
-    resumed: bool
-    data: Data | None
-    plan: BatchPlan | None
-    code: bool
+    make = functools.partial(make_task, settings, data=data, plan=plan, code=code, resumed=True)
+    return _run(settings, folder, make, listener, report, save_seconds, resumed=True)
 
 
 def _with_data(settings: Settings, data: Data) -> Settings:
@@ -188,14 +176,18 @@ def _with_data(settings: Settings, data: Data) -> Settings:
 
 
 def _run(
-    start: _Start,
-    listener: RunListener,
+    settings: Settings,
+    folder: RunFolder,
+    make: Callable[..., Task],
+    listener: RunListener | None,
     report: Callable[[Path], None] | None,
     save_seconds: float,
-    begun: float,
+    *,
+    resumed: bool = False,
+    spent: float = 0.0,
 ) -> RunResult | None:
-    """From the settings to the verdict, in each of the processes that share the run."""
-    settings, folder, resumed = start.settings, start.folder, start.resumed
+    """From the settings to the verdict, in each of the processes that share the run; `make` makes its task."""
+    begun, listener = time.monotonic() - spent, listener or RunListener()
     before = folder.environment() if resumed else None
     devices, precision = (getattr(settings.machine.with_usual(), name) for name in ("devices", "precision"))
     processes = find_processes(devices if before is None else before.processes, resumed)
@@ -209,15 +201,7 @@ def _run(
             check_precision(precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
                 folder.load_checkpoint(lambda each: check_settings(each, settings))
-            task = make_task(
-                settings,
-                processes.count,
-                listener.on_data,
-                start.data,
-                plan=start.plan,
-                code=start.code,
-                resumed=resumed,
-            )
+            task = make(processes=processes.count, progress=listener.on_data)
             if processes.first:
                 stack.enter_context(folder.opened(resumed))
             if resumed:

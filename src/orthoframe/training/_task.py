@@ -304,25 +304,16 @@ def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> t
     dim, block = linear.out_features, trained.dimensions_per_class
     added = num_new * block
     wider = FrameHead(linear.in_features, dim + added, trained.architecture.activation, trained.architecture.head_norm)
-    assert wider.linear is not None
-    weights = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
-    with torch.no_grad():
-        wider.linear.weight.copy_(torch.cat([linear.weight, weights * (_SCALE * linear.weight.std())]))
-        for module, extended in ((linear, wider.linear), (trained.encoder.head.norm, wider.norm)):
-            _extend(module, extended, dim)
+    weights = wider.state_dict()
+    for name, value in trained.encoder.head.state_dict().items():
+        if value.ndim:  # new dimensions of biases and of a normalisation start as they are made
+            weights[name][:dim] = value
+    random = torch.randn(added, linear.in_features, generator=torch.Generator().manual_seed(seed))
+    weights["linear.weight"][dim:] = random * (_SCALE * linear.weight.detach().std())
     directions = torch.zeros(num_classes, dim + added, dtype=torch.float64)
     directions[:num_old, :dim] = means
     directions[num_old:, dim:] = torch.eye(num_new).repeat_interleave(block, dim=1) * block**-0.5
     return FrameEncoder(trained.encoder.backbone, wider), directions.float()
-
-
-def _extend(module: nn.Module | None, wider: nn.Module | None, dim: int) -> None:
-    """Give a wider layer what a layer has of each of its dimensions; new dimensions start as they are made."""
-    if module is None or wider is None:
-        return
-    for name, value in module.state_dict().items():
-        if value.ndim == 1:  # biases, and what a normalisation has
-            wider.state_dict()[name][:dim] = value
 
 
 def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
