@@ -16,7 +16,7 @@ def test_the_classes_that_predict_says(finished_run, tmp_path, monkeypatch, capf
     monkeypatch.chdir(tmp_path)
     assert main(["export", str(finished_run), "--onnx", "out.onnx"]) == 0
     said = capfd.readouterr()
-    assert said.out.startswith("out.onnx: compared with torch on 32 random and 64 real images: the same classes")
+    assert said.out.startswith("out.onnx: compared with torch on 32 random images: the same classes")
     assert said.err == ""
     pixels = load_data("digits").test.pixels[:30]
     names = [f"{number}.png" for number in range(30)]

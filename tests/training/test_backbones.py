@@ -12,7 +12,7 @@ from tests.training.runs import interrupt, json_of, noted, same
 
 from orthoframe.errors import OrthoframeError
 from orthoframe.runs import load_encoder
-from orthoframe.training import Settings, export_onnx, images_of_run, resume, train
+from orthoframe.training import Settings, export_onnx, resume, train
 
 RANDOM = np.random.default_rng(0)
 
@@ -47,7 +47,7 @@ def test_a_run_from_start_to_export(kind, pictures, tmp_path):
     file = next(Path(pictures.partition(":")[2]).glob("a/*.png"))
     pixels = trained.preparation(file)[None]
     assert torch.allclose(trained.features(pixels).norm(dim=1), torch.ones(1))
-    said = export_onnx(trained, tmp_path / "run.onnx", images_of_run(tmp_path / "run", trained))
+    said = export_onnx(trained, tmp_path / "run.onnx")
     assert "the same classes" in said
 
 

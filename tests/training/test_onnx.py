@@ -15,7 +15,7 @@ from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
 from orthoframe.options import Activation
 from orthoframe.runs import Architecture, TrainedEncoder, load_encoder
-from orthoframe.training import _onnx, export_onnx, images_of_run
+from orthoframe.training import _onnx, export_onnx
 
 OTHERS = [name for name in get_args(Activation) if name not in ("relu", "none")]
 
@@ -84,7 +84,7 @@ def agrees(path, trained, pixels):
 def test_the_same_classes_and_scores(model, shape, options, tmp_path):
     trained = made(model, shape, **options)
     said = export_onnx(trained, tmp_path / "out.onnx")
-    assert said.startswith("compared with torch on 32 random and 0 real images: the same classes, scores to ")
+    assert said.startswith("compared with torch on 32 random images: the same classes, scores to ")
     pixels = torch.randint(0, 256, (40, *shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     agrees(tmp_path / "out.onnx", trained, pixels)
 
@@ -93,9 +93,7 @@ def test_the_same_classes_and_scores(model, shape, options, tmp_path):
 def exported(undisturbed, tmp_path_factory):
     """The file of an MLP with ReLU that was trained."""
     trained, path = load_encoder(undisturbed), tmp_path_factory.mktemp("exported") / "out.onnx"
-    images = images_of_run(undisturbed, trained)
-    assert images.shape == (64, 1, 8, 8)
-    assert "32 random and 64 real images" in export_onnx(trained, path, images)
+    assert "32 random images" in export_onnx(trained, path)
     assert [left.name for left in path.parent.iterdir()] == ["out.onnx"]
     return path
 
@@ -117,17 +115,6 @@ def test_what_the_file_says(undisturbed, exported):
     assert [size.dim_value for size in kind.shape.dim] == [0, 1, 8, 8]  # any number of images
     assert b".py" not in exported.read_bytes()  # no path of this machine
     assert _onnx._graph(load_encoder(undisturbed)) == exported.read_bytes()  # the same bytes
-
-
-def test_real_images_only_where_they_are(undisturbed, tmp_path):
-    trained = load_encoder(undisturbed)
-    assert images_of_run(tmp_path, trained) is None
-    assert images_of_run(undisturbed / "encoder.safetensors", trained) is None
-    config = json.loads((undisturbed / "config.json").read_text())
-    for changed in ({"data": "mnist", "data_dir": str(tmp_path)}, {"data": 3}, {"data": "npz:missing.npz"}):
-        (tmp_path / "config.json").write_text(json.dumps(config | changed))
-        assert images_of_run(tmp_path, trained) is None
-    assert images_of_run(undisturbed, replace(trained, preparation=Preparation((3, 8, 8)))) is None
 
 
 def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, monkeypatch):

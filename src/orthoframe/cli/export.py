@@ -33,11 +33,11 @@ class ExportCommand:
     def run(self) -> int:
         """Write the graph, and print how close it is to torch."""
         from orthoframe.runs import load_encoder
-        from orthoframe.training import export_onnx, images_of_run
+        from orthoframe.training import export_onnx
 
         check_output(self.onnx, "onnx", ".onnx")
         trained = load_encoder(self.run_folder, code=self.code)
         with writing(self.onnx, "onnx"):
-            comparison = export_onnx(trained, self.onnx, images_of_run(self.run_folder, trained))
+            comparison = export_onnx(trained, self.onnx)
         print(f"{self.onnx}: {comparison}")
         return 0

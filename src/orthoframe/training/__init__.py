@@ -38,6 +38,6 @@ else:
         "_loop": "Loop",
         "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
         "_diagnosis": "diagnose Diagnosis LikelyCause",
-        "_onnx": "export_onnx images_of_run",
+        "_onnx": "export_onnx",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")
