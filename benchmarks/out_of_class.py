@@ -115,7 +115,7 @@ def run(data: Data, model: str, split: int, epochs: int, folder: Path) -> dict[s
         "held_out": [data.train.classes[c] for c in held],
         "seconds": seconds,
         "delta_of": result.evaluation.geometry.delta_of,
-        "accuracy": result.evaluation.tested.balanced,
+        "accuracy": result.diagnosis.test.accuracy.balanced,
         "median_outside": {
             "trained": float(scores["outside"][torch.from_numpy(~foreign)].median()),
             "held_out": float(scores["outside"][torch.from_numpy(foreign)].median()),

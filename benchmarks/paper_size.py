@@ -52,7 +52,7 @@ def main() -> None:
     task = make_task(result.settings)
     rows = sum(len(batch) for epoch in range(task.settings.schedule.epochs) for batch in task.plan.batches(epoch))
     flops = rows * flops_per_row(Loop(task, Fabric(accelerator="cpu", devices=1)))
-    minutes, tested = sum(record.seconds for record in result.records) / 60, result.evaluation.tested
+    minutes, tested = sum(record.seconds for record in result.records) / 60, result.diagnosis.test.accuracy
     found: dict[str, Any] = {
         "minutes": minutes,
         "delta": result.evaluation.geometry.delta_of,

@@ -63,7 +63,7 @@ def test_the_images_are_taken_as_they_are(settings, tmp_path):
     first, last = rows_of(tmp_path / "run")
     assert "test_balanced_accuracy" not in first  # it is looked at once
     assert "validation_balanced_accuracy" in first
-    assert last["test_balanced_accuracy"] == outcome.evaluation.tested.balanced
+    assert last["test_balanced_accuracy"] == outcome.diagnosis.test.accuracy.balanced
     trained = load_encoder(tmp_path / "run")
     assert trained.preparation.fit == "pad"
     assert trained.image_shape == (3, 16, 16)

@@ -4,7 +4,7 @@ import torch
 from tests.training.runs import small
 
 from orthoframe.geometry import Confusion, NearestCentre, accuracy_of, measure
-from orthoframe.runs import EpochRecord
+from orthoframe.runs import EpochRecord, TestRecord
 from orthoframe.training import OBJECTIVES, Evaluation, diagnose, make_task
 
 FAST = 0.5  # a temperature at which features near the frame move
@@ -34,14 +34,9 @@ def verdict(features=None, deltas=(0.9, 0.9), spread=0.0, tilt=0.0, records=None
     if records is None:
         records = [record(10 * (number + 1), delta_of=delta) for number, delta in enumerate(deltas)]
     test = accuracy_of(torch.arange(10), torch.arange(10), range(10))
-    confusion = Confusion.of(torch.arange(10), torch.arange(10), range(10))
-    evaluation = Evaluation(
-        geometry=geometry,
-        test=test,
-        rule=NearestCentre(geometry.means),
-        centres=geometry.means,
-        confusion=confusion,
-    )
+    final_test = TestRecord(test, Confusion.of(torch.arange(10), torch.arange(10), range(10)))
+    rule = NearestCentre(geometry.means)
+    evaluation = Evaluation(geometry=geometry, test=test, rule=rule, centres=geometry.means, final_test=final_test)
     diagnosis = diagnose(task, task.certificate(), records, evaluation)
     said = diagnosis.record()
     assert said.reached == diagnosis.reached

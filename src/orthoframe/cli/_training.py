@@ -154,8 +154,8 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
 
 
 def _print_result(result: training.RunResult) -> None:
-    evaluation, last, test = result.evaluation, result.records[-1], result.evaluation.tested
-    geometry = evaluation.geometry
+    evaluation, last, final = result.evaluation, result.records[-1], result.diagnosis.test
+    geometry, test = evaluation.geometry, final.accuracy
     verdict = result.diagnosis.record(flag)
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
@@ -172,22 +172,20 @@ def _print_result(result: training.RunResult) -> None:
             "balanced validation accuracy", f"{evaluation.validation.balanced:.4f}{evaluation.validation.over()}"
         )
     table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
-    if evaluation.calibration_error is not None:
-        table.add_row("expected calibration error", f"{evaluation.calibration_error:.4f} (0: perfectly calibrated)")
+    if final.calibration_error is not None:
+        table.add_row("expected calibration error", f"{final.calibration_error:.4f} (0: perfectly calibrated)")
     table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
     table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
     table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
     why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
     print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
-    _print_classes(test, evaluation.confusion)
+    _print_classes(test, final.confusion)
     print(f"report: {result.folder / 'report.html'}")
 
 
-def _print_classes(test: Accuracy, confusion: Confusion | None) -> None:
+def _print_classes(test: Accuracy, confusion: Confusion) -> None:
     """Test accuracies of all classes, or of the worst ones of many; and the largest confusions."""
-    if confusion is None:
-        return
     rows = list(zip(confusion.names, test.by_class, confusion.rows, strict=True))
     title = "test accuracy of each class"
     if len(rows) > _ALL:

@@ -158,18 +158,13 @@ def diagnose(
     ending = None
     if signature is not Signature.FRAME:
         causes, ending = _explanation(task, certified, records, geometry)
-    assert evaluation.confusion is not None  # it is the last evaluation
+    assert evaluation.final_test is not None  # it is the last evaluation
     return Diagnosis(
         signature=signature,
         ending=ending,
         causes=tuple(causes),
         geometry=geometry,
-        test=TestRecord(
-            accuracy=evaluation.tested,
-            confusion=evaluation.confusion,
-            calibration_error=evaluation.calibration_error,
-            classifier=evaluation.classifier,
-        ),
+        test=evaluation.final_test,
         settling=_settling(task.settings, records),
     )
 

@@ -20,7 +20,7 @@ from orthoframe.geometry import (
     fit_adjustment,
     measure_parts,
 )
-from orthoframe.runs import Architecture, TrainedEncoder
+from orthoframe.runs import Architecture, TestRecord, TrainedEncoder
 
 if TYPE_CHECKING:
     from orthoframe.training._task import Task
@@ -45,32 +45,25 @@ class Evaluation:
     centres: Tensor  # [k, dim], prototypes or class means; NaN for a class without either
     validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
-    confusion: Confusion | None = None  # of the test images, at the end, as is the next
-    calibration_error: float | None = None  # None without a calibration
+    final_test: TestRecord | None = None  # at the end
     classes: tuple[str, ...] = ()  # all of the run; the geometry has those with training images
     raw_delta_of: float | None = None  # of features that are not normalised; for losses of a linear classifier
     adjust: float = 0.0  # what scores were adjusted by, for class sizes
 
     @property
-    def classifier(self) -> str:
-        """What classifies, in words."""
-        return "linear classifier" if isinstance(self.rule, LinearClassifier) else "nearest centre"
-
-    @property
-    def tested(self) -> Accuracy:
-        """The accuracy of the test images, at the end of a run."""
-        assert self.test is not None
-        return self.test
+    def others(self) -> dict[str, Accuracy]:
+        """Accuracies of images that were not trained on, by what they are."""
+        accuracies = {"validation": self.validation, "test": self.test}
+        return {part: accuracy for part, accuracy in accuracies.items() if accuracy is not None}
 
     def measurement(self, epoch: int) -> dict[str, Any]:
         """A line of `geometry.jsonl`."""
         line: dict[str, Any] = {"epoch": epoch, "train": self.geometry.to_dict()}
         measured = {str(each) for each in self.geometry.names}  # classes with training images
-        for name, accuracy in (("validation", self.validation), ("test", self.test)):
-            if accuracy is not None:
-                rates = zip(self.classes, accuracy.by_class, strict=True)
-                kept = tuple(rate for name_of_class, rate in rates if name_of_class in measured)
-                line[name] = asdict(replace(accuracy, by_class=kept))
+        for part, accuracy in self.others.items():
+            rates = zip(self.classes, accuracy.by_class, strict=True)
+            kept = tuple(rate for name, rate in rates if name in measured)
+            line[part] = asdict(replace(accuracy, by_class=kept))
         return line
 
     def columns(self) -> dict[str, Any]:
@@ -84,8 +77,8 @@ class Evaluation:
             "beta_nc": geometry.beta_nc,
             "balanced_accuracy": accuracy.balanced,
             "worst_accuracy": accuracy.worst,
-            **_accuracies("validation", self.validation),
-            **_accuracies("test", self.test),
+            **{f"{part}_balanced_accuracy": accuracy.balanced for part, accuracy in self.others.items()},
+            **{f"{part}_worst_accuracy": accuracy.worst for part, accuracy in self.others.items()},
             "dead_rows": geometry.dead_rows,
             "live_dimensions": geometry.dim - geometry.ownership.dead,
         }
@@ -109,12 +102,6 @@ class Evaluation:
             adjust=adjust,
             classifier=rule if isinstance(rule, LinearClassifier) else None,
         )
-
-
-def _accuracies(part: str, accuracy: Accuracy | None) -> dict[str, float]:
-    if accuracy is None:
-        return {}
-    return {f"{part}_balanced_accuracy": accuracy.balanced, f"{part}_worst_accuracy": accuracy.worst}
 
 
 def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
@@ -156,13 +143,14 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         validation = accuracy_of(scores, truth, classes, counts)
         calibration = Calibration.fitted(scores, truth) if final else None
     rule = _adjusted(rule, sizes, adjust)
-    test, confusion, error = None, None, None
+    test, final_test = None, None
     if final or task.validation is None:
         scores, truth = rule.scores(encode(network, task.test, task.normaliser)), task.test.labels.cpu()
         test = accuracy_of(scores, truth, classes, counts)
-        confusion = Confusion.of(scores, truth, classes) if final else None
-        if calibration is not None:
-            error = calibration_error(calibration.confidences(scores), truth)
+        if final:
+            error = None if calibration is None else calibration_error(calibration.confidences(scores), truth)
+            classifier = "linear classifier" if isinstance(rule, LinearClassifier) else "nearest centre"
+            final_test = TestRecord(test, Confusion.of(scores, truth, classes), error, classifier)
     return Evaluation(
         geometry=geometry,
         test=test,
@@ -170,8 +158,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         centres=centres,
         validation=validation,
         calibration=calibration,
-        confusion=confusion,
-        calibration_error=error,
+        final_test=final_test,
         classes=classes,
         raw_delta_of=raw,
         adjust=adjust,

@@ -87,7 +87,7 @@ def numbers_of(outcome: RunResult) -> tuple[dict[str, Number], dict[str, list[Nu
     from orthoframe.batches import epochs_to_certify
 
     settings, geometry = outcome.settings, outcome.evaluation.geometry
-    test, last = outcome.evaluation.tested, outcome.records[-1]
+    test, last = outcome.diagnosis.test.accuracy, outcome.records[-1]
     measured = [record for record in outcome.records if record.delta_of is not None]
     curve = {name: [getattr(record, name) for record in measured] for name in _CURVES}
     final: dict[str, Number] = {
