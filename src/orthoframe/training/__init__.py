@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orthoframe._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from orthoframe.training._causes import *
     from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
@@ -37,7 +38,8 @@ else:
         "_criteria": "Criterion Outputs Problem",
         "_loop": "Loop",
         "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
-        "_diagnosis": "diagnose Diagnosis LikelyCause",
+        "_causes": "LikelyCause",
+        "_diagnosis": "diagnose Diagnosis",
         "_onnx": "export_onnx",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

@@ -45,7 +45,7 @@ class Criterion:
         loss: From unit features and labels to the loss: the mean over all processes is what counts.
         problem: What it works on.
         schedules: Values that change from epoch to epoch; each function sets its own.
-        keys: Prototypes and their classes, with which every batch is compared.
+        keys: Prototypes `[k, dim]`, with which every batch is compared.
         classifier: The weight of a linear classifier beside the loss.
 
     Attributes:
@@ -59,10 +59,11 @@ class Criterion:
         problem: Problem,
         schedules: tuple[tuple[Ramp, Callable[[float], None]], ...] = (),
         *,
-        keys: tuple[Tensor, ...] = (),
+        keys: Tensor | None = None,
         classifier: Ramp = NOTHING,
     ) -> None:
-        self._loss, self._problem, self._schedules, self._keys = loss, problem, schedules, keys
+        self._loss, self._problem, self._schedules = loss, problem, schedules
+        self._keys = () if keys is None else (keys.to(problem.device), torch.arange(len(keys), device=problem.device))
         self._classifier, self._weight = classifier, 0.0
         self.meter = GapMeter(loss) if isinstance(loss, SupConLoss | FrameLoss) else GapMeter()
         self.has_floor = isinstance(loss, SupConLoss | FrameLoss)
@@ -95,7 +96,7 @@ class Criterion:
 
     def key_labels(self) -> range | None:
         """The classes of the prototypes that every batch is compared with."""
-        return range(len(self._keys[0])) if self._keys else None
+        return range(self._problem.num_classes) if self._keys else None
 
     def is_cold(self, loss: float, rows: Tensor, labels: Tensor) -> tuple[float, float] | None:
         """Whether training has not begun: the loss of identical features, and the mean cosine of two rows.

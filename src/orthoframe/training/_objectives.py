@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import COLDEST, HOTTEST, TEMPERATURE, Binding, Denominator, check_margin
-from orthoframe.training._groups import AUTO, BEYOND, NOTHING, Group, Ramp, TemperatureSchedule, usual
+from orthoframe.training._groups import AUTO, BEYOND, NOTHING, BatchSettings, Group, Ramp, TemperatureSchedule, usual
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from orthoframe.losses import FrameLoss, SupConLoss
+    from orthoframe.training._causes import LikelyCause
     from orthoframe.training._criteria import Criterion, Problem
-    from orthoframe.training._diagnosis import LikelyCause
 
 _USUAL = TemperatureSchedule(TEMPERATURE, TEMPERATURE)
 
@@ -87,14 +87,14 @@ class Objective(Group):
         """What of it keeps features from the frame."""
         return []
 
-    def certificate_advice(self, binding: Binding, bound_classes: int | None, bound_examples: int) -> tuple[Part, ...]:
+    def certificate_advice(self, batches: BatchSettings) -> tuple[Part, ...]:
         """What to do about batches that do not guarantee the frame."""
-        if binding != "fixed":
+        if batches.binding != "fixed":
             why = ", which guarantees the frame at the cost of one row per class in every batch"
             return Option("binding", "fixed"), why
-        if bound_classes is not None:
+        if batches.bound_classes is not None:
             return "no ", Option("bound_classes"), ", so that every class is bound"
-        return (Option("bound_examples", bound_examples + 1),)
+        return (Option("bound_examples", batches.bound_examples + 1),)
 
     def cold_start_remedy(self, has_batch_norm: bool) -> Option | None:
         """What avoids the plateau at identical features; `has_batch_norm`: or cannot have, in its head."""
@@ -147,7 +147,7 @@ class _Comparison(Objective):
         if not self.classifier.last:
             return []
         from orthoframe.runs import Cause
-        from orthoframe.training._diagnosis import LikelyCause
+        from orthoframe.training._causes import LikelyCause
 
         settling = (Option("recipe", "accurate"), " with ", Option("goal", "frame"), ", which settles onto the frame")
         return [LikelyCause(Cause.CLASSIFIER, settling)]
@@ -155,25 +155,18 @@ class _Comparison(Objective):
     def accelerations(self) -> list[tuple[Part, ...]]:
         return [(Option("margin", 0.5),)] if self.margin.last == 0 else []
 
-    def _keys(self, problem: "Problem") -> "tuple[Tensor, ...]":
-        """Prototypes that every batch is compared with, and their classes."""
-        if not self.prototypes or problem.prototypes is None:
-            return ()
-        import torch
-
-        return problem.prototypes.to(problem.device), torch.arange(problem.num_classes, device=problem.device)
-
     def _criterion(
         self, loss: "SupConLoss | FrameLoss", contrastive: "SupConLoss", problem: "Problem", *more: Any
     ) -> "Criterion":
         from orthoframe.training._criteria import Criterion
 
+        keys = problem.prototypes if self.prototypes else None
         schedules = (
             (self.temperature, lambda value: setattr(contrastive, "temperature", value)),
             (self.margin, lambda value: setattr(contrastive, "margin", value)),
             *more,
         )
-        return Criterion(loss, problem, schedules, keys=self._keys(problem), classifier=self.classifier)
+        return Criterion(loss, problem, schedules, keys=keys, classifier=self.classifier)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -254,7 +247,7 @@ class FrameTerm(_Comparison):
     def certificate_options(self) -> dict[str, Any]:
         return {**super().certificate_options(), "frame": True}
 
-    def certificate_advice(self, binding: Binding, bound_classes: int | None, bound_examples: int) -> tuple[Part, ...]:
+    def certificate_advice(self, batches: BatchSettings) -> tuple[Part, ...]:
         """Only images that are in no batch can be missing."""
         return "more ", Option("epochs")
 
@@ -283,7 +276,7 @@ class CrossEntropy(Objective):
 
     def hindrances(self) -> "list[LikelyCause]":
         from orthoframe.runs import Cause
-        from orthoframe.training._diagnosis import LikelyCause
+        from orthoframe.training._causes import LikelyCause
 
         return [LikelyCause(Cause.FREE_LENGTHS, (Option("loss", FrameTerm.name), f" or {Contrastive.name}"))]
 
