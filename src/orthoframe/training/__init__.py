@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
+    from orthoframe.training._group import *
     from orthoframe.training._groups import *
     from orthoframe.training._images import *
     from orthoframe.training._loop import *
@@ -27,8 +28,8 @@ else:
     _NAMES = {
         "_run": "train resume RunResult RunListener SAVE_SECONDS",
         "_settings": "Settings option_groups option_names",
-        "_groups": "AUTO Group Ramp TemperatureSchedule usual type_hints EncoderSettings BatchSettings "
-        "ScheduleSettings EvaluationSettings MachineSettings",
+        "_group": "AUTO Group Ramp TemperatureSchedule usual type_hints",
+        "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
         "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages "
         "image_kind IMAGE_KINDS",
         "_recipes": "RECIPES RecipeValues resolve",

@@ -7,16 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
-from orthoframe.training._groups import (
-    AUTO,
-    BatchSettings,
-    EncoderSettings,
-    EvaluationSettings,
-    Ramp,
-    ScheduleSettings,
-    TemperatureSchedule,
-    usual_value,
-)
+from orthoframe.training._group import AUTO, Ramp, TemperatureSchedule, usual_value
+from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
 from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:

@@ -7,18 +7,13 @@ from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice
+from orthoframe.training._group import AUTO, Group, Ramp, names_of, type_hints, usual_value
 from orthoframe.training._groups import (
-    AUTO,
     BatchSettings,
     EncoderSettings,
     EvaluationSettings,
-    Group,
     MachineSettings,
-    Ramp,
     ScheduleSettings,
-    names_of,
-    type_hints,
-    usual_value,
 )
 from orthoframe.training._images import IMAGE_KINDS, ImageSettings, image_kind
 from orthoframe.training._objectives import OBJECTIVES, Objective
