@@ -127,7 +127,7 @@ def _chosen(arguments: Sequence[str]) -> Settings:
 def _free_folder(settings: Settings) -> Path:
     """A name that says what the run is, with a number if it is taken."""
     images, encoder, objective = settings.images, settings.encoder, settings.objective
-    decided = images.decided()
+    decided = images.with_usual()
     imbalance = [] if decided.imbalance == "none" else [f"{decided.imbalance}{decided.ratio:g}"]
     kind, _, path = images.data.partition(":")
     choices = {name: value for name, value in encoder.asked().items() if value is not None}

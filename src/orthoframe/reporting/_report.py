@@ -44,7 +44,7 @@ def write_run_report(folder: Path) -> None:
     from orthoframe.reporting._figures import training_figure
 
     run = read_run(folder)
-    write_atomic(folder / "report.html", lambda file: write_report([run], file))
+    write_report([run], folder / "report.html")
     (folder / "figures").mkdir(exist_ok=True)
     figure = training_figure(run)
     write_atomic(folder / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))

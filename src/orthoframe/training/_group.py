@@ -126,6 +126,11 @@ class Group:
         """The same, with the usual value of each field that is not decided."""
         return self.filled({name: usual_value(type(self), name) for name in names_of(self)})
 
+    def absolute(self) -> Self:
+        """The same with absolute paths."""
+        paths = {name: value for name, value in self.asked().items() if isinstance(value, Path)}
+        return replace(self, **{name: Path(absolute_path(path)) for name, path in paths.items()})
+
     def check(self) -> None:
         """Refuse values that are not allowed, or that contradict others of the group.
 

@@ -69,13 +69,10 @@ class EncoderSettings(Group):
         return {name: getattr(self, name) for name in self.SHAPE}
 
     def absolute(self) -> Self:
-        """The same with absolute paths."""
-        init, backbone = self.init, self.backbone
-        if init not in (AUTO, None):
-            init = Path(absolute_path(init))
-        if isinstance(backbone, str) and backbone.startswith("hf:") and os.path.isdir(os.path.expanduser(backbone[3:])):
-            backbone = f"hf:{absolute_path(backbone[3:])}"
-        return replace(self, init=init, backbone=backbone)
+        """The same with absolute paths, also of a folder that a backbone is in."""
+        settings, (kind, _, path) = super().absolute(), str(self.backbone).partition(":")
+        is_folder = kind == "hf" and os.path.isdir(os.path.expanduser(path))
+        return replace(settings, backbone=f"hf:{absolute_path(path)}") if is_folder else settings
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

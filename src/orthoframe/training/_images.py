@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import Fit, Imbalance, check_image_size, data_kind
-from orthoframe.training._group import AUTO, Group, absolute_path, names_of, usual, usual_value
+from orthoframe.training._group import AUTO, Group, absolute_path, usual, usual_value
 
 if TYPE_CHECKING:
     from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Progress
@@ -21,16 +21,14 @@ class ImageSettings(Group):
 
     is_own: ClassVar[bool]
     """Whether they are the user's own, which are taken as they are, and not a benchmark set."""
-    usual_validation: ClassVar[float]
-    usual_imbalance: ClassVar[Imbalance]
     examples: ClassVar[tuple[Part, ...]]
     """Data of this kind, as the option is written."""
 
     data: str = usual("digits")
     """A benchmark set, or images of your own: a folder with one sub-folder per class, a table of files, or arrays."""
-    validation: float = usual(least=0, below=1)
+    validation: float = usual(0.0, least=0, below=1)
     """Fraction of training images held out for validation (default: 0.1 of your own, none of others)."""
-    imbalance: Imbalance = usual()
+    imbalance: Imbalance = usual("step")
     """Imbalance profile of the classes (default: none for your own images, step for the benchmark sets)."""
     ratio: float = usual(10.0, least=1)
     """Imbalance ratio: size of the largest class divided by the size of the smallest."""
@@ -48,7 +46,7 @@ class ImageSettings(Group):
         data = usual_value(ImageSettings, "data") if self.data is AUTO else self.data
         if image_kind(data) is not type(self):
             raise OptionError(Option("data", data), f" is of {image_kind(data).__name__}, not {type(self).__name__}")
-        imbalance = self.usual_imbalance if self.imbalance is AUTO else self.imbalance
+        imbalance = usual_value(type(self), "imbalance") if self.imbalance is AUTO else self.imbalance
         if imbalance == "none" and self.ratio not in (AUTO, 1.0, usual_value(ImageSettings, "ratio")):
             if self.imbalance is AUTO:
                 why = ", because your own images are taken as they are"
@@ -56,15 +54,6 @@ class ImageSettings(Group):
             raise OptionError(Option("imbalance", "none"), " has no ", Option("ratio"), "; leave one of them out")
         if self.augment is False and self.flip is True:
             raise OptionError(Option("flip"), " is a part of augmentation; leave one of them out")
-
-    def decided(self) -> Self:
-        """The same, with everything decided."""
-        kinds = {"validation": self.usual_validation, "imbalance": self.usual_imbalance}
-        return self.filled(kinds).with_usual()
-
-    def absolute(self) -> Self:
-        """The same with absolute paths."""
-        return self
 
     def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
         """Arguments of `load_data` that this kind of data has, for images of a shape that an encoder needs."""
@@ -81,7 +70,7 @@ class ImageSettings(Group):
         """Read the images, before some of them are chosen; files in a shape that an encoder needs."""
         from orthoframe.data import load_data
 
-        settings = self.decided()
+        settings = self.with_usual()
         return load_data(
             settings.data,
             validation=settings.validation,
@@ -144,8 +133,6 @@ class BenchmarkImages(ImageSettings):
 
     is_own = False
     examples = Option("data", "mnist"), " or another set that is downloaded"
-    usual_validation = 0.0
-    usual_imbalance = "step"
 
     data_dir: Path | None = usual(None)
     """Folder of the benchmark sets, and where missing ones are downloaded to (default: ORTHOFRAME_DATA, or the user's
@@ -160,9 +147,6 @@ class BenchmarkImages(ImageSettings):
             why = " is for data sets that are downloaded, not for "
             raise OptionError(Option("data_dir"), why, Option("data", self.data))
 
-    def absolute(self) -> Self:
-        return self if self.data_dir in (AUTO, None) else replace(self, data_dir=Path(absolute_path(self.data_dir)))
-
     def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
         return {"folder": self.data_dir}
 
@@ -172,12 +156,14 @@ class OwnImages(ImageSettings):
     """The user's own images, which are taken as they are."""
 
     is_own = True
-    usual_validation = 0.1
-    usual_imbalance = "none"
+
+    validation: float = usual(0.1, least=0, below=1)
+    imbalance: Imbalance = usual("none")
 
     def absolute(self) -> Self:
-        kind, _, path = self.data.partition(":")
-        return replace(self, data=f"{kind}:{absolute_path(path)}") if path else self
+        name, _, path = self.data.partition(":")
+        kind = data_kind(name)
+        return replace(self, data=f"{name}:{absolute_path(path)}") if kind is not None and kind.path else self
 
     def normaliser(self, train: "LabelledImages") -> "Normaliser":
         """Of many images a part is enough, and the same part whether they are held in memory or not."""
@@ -196,9 +182,6 @@ class ArrayImages(OwnImages):
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PythonImages(OwnImages):
     """Images that were passed from Python."""
-
-    def absolute(self) -> Self:
-        return self
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -275,9 +258,3 @@ def image_kind(data: str) -> type[ImageSettings]:
 
 IMAGE_KINDS = (BenchmarkImages, ImageFiles, TableImages, ArrayImages, PythonImages)
 """Settings of all kinds of images."""
-
-
-def reading_options(kind: type[ImageSettings]) -> set[str]:
-    """Settings that decide how images are read, and so have no effect on images from Python."""
-    of_kind = {*names_of(kind)} - {*names_of(ImageSettings)}
-    return of_kind | {"validation"}

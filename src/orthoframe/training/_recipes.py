@@ -159,7 +159,7 @@ def resolve(
         objective=settings.objective.with_usual(),
         batches=settings.batches.with_usual(),
         machine=settings.machine.with_usual(),
-        images=settings.images.decided(),
+        images=settings.images.with_usual(),
     )
     settings = replace(settings, encoder=_encoder(settings, data))
     settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))

@@ -20,8 +20,8 @@ from orthoframe.errors import Option, OptionError, OrthoframeError, Part
 from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._evaluation import Evaluation, encode
-from orthoframe.training._group import AUTO
-from orthoframe.training._images import image_kind, reading_options
+from orthoframe.training._group import AUTO, names_of
+from orthoframe.training._images import ImageSettings, image_kind
 from orthoframe.training._loop import Loop, check_checkpoint, check_settings
 from orthoframe.training._objectives import Objective
 from orthoframe.training._processes import (
@@ -167,7 +167,8 @@ def _with_data(settings: Settings, data: Data) -> Settings:
     images = settings.images
     if images.data not in (data_of(settings.recipe), data.name):
         raise OptionError(Option("data", images.data), " and images from Python; leave one of them out")
-    for name in sorted(reading_options(type(images))):
+    of_kind = {*names_of(images)} - {*names_of(ImageSettings)}
+    for name in sorted(of_kind | {"validation"}):  # which decide how images are read
         if getattr(images, name) is not AUTO:
             where = ", because the images from Python are ready; give it to load_data or as_data"
             raise OptionError(Option(name), " has no effect", where)
@@ -241,7 +242,11 @@ def _run(
         save_encoder(folder.path, evaluation.trained_encoder(task))
         folder.write_verdict(diagnosis.record())
         if report is not None:
-            _write_report(report, folder.path)
+            try:
+                report(folder.path)
+            except Exception as error:  # of any kind: an import without memory does not always end with a MemoryError
+                kept = f"everything else is in {folder.path}"
+                raise stopped(folder.path, "the report cannot be written", error, kept) from error
         return RunResult(
             folder=folder.path,
             settings=task.settings,
@@ -380,10 +385,3 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
                 folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
                 raise NonFiniteLoss(error.batch, folder.write_non_finite(error.batch)) from None
         save()
-
-
-def _write_report(report: Callable[[Path], None], path: Path) -> None:
-    try:
-        report(path)
-    except Exception as error:  # of any kind: an import without memory does not always end with a MemoryError
-        raise stopped(path, "the report cannot be written", error, f"everything else is in {path}") from error

@@ -192,7 +192,7 @@ class Settings:
 
     def absolute(self) -> "Settings":
         """The same settings with absolute paths."""
-        return replace(self, images=self.images.absolute(), encoder=self.encoder.absolute())
+        return replace(self, **{name: group.absolute() for name, group in self.groups().items()})
 
     def with_epochs(self, epochs: int) -> "Settings":
         """The same for another number of epochs, which is now decided."""
