@@ -91,13 +91,7 @@ class RunFolder:
     def write_start(
         self, config: dict[str, Any] | None, environment: RunEnvironment, certificate: RunCertificate | None
     ) -> None:
-        """Write what is known before the first step.
-
-        Args:
-            config: The settings; None for a run that is resumed, which has them already.
-            environment: What the run uses.
-            certificate: What its batches guarantee; None for a loss that compares no rows with each other.
-        """
+        """Write what is known before the first step: settings, unless the run has them already; and a certificate."""
         if config is not None:
             write_json(self.path / CONFIG, config)
         write_json(self.path / ENVIRONMENT, asdict(environment))

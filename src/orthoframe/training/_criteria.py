@@ -99,15 +99,11 @@ class Criterion:
         return range(self._problem.num_classes) if self._keys else None
 
     def is_cold(self, loss: float, rows: Tensor, labels: Tensor) -> tuple[float, float] | None:
-        """Whether training has not begun: the loss of identical features, and the mean cosine of two rows.
-
-        Args:
-            loss: Of a batch.
-            rows: Features of the batch, or of a part of it.
-            labels: Of the whole batch.
+        """Whether training has not begun, by the loss of a batch, features of a part of it, and all of its labels.
 
         Returns:
-            Both numbers if the loss is about the loss of identical features, and rows are nearly parallel.
+            The loss of identical features and the mean cosine of two rows, if the loss is about the former, and rows
+            are nearly parallel.
         """
         if not self.has_floor:
             return None

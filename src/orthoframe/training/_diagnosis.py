@@ -89,14 +89,7 @@ class Diagnosis:
 def diagnose(
     task: Task, certified: RunCertificate, records: Sequence[EpochRecord], evaluation: Evaluation
 ) -> Diagnosis:
-    """Say whether the frame is reached; if not, what shows, why that may be, and what to try.
-
-    Args:
-        task: What was trained.
-        certified: What its batches guarantee.
-        records: The rows of `metrics.csv`.
-        evaluation: The last one, of all images.
-    """
+    """Say whether the frame is reached; if not, what shows, why that may be, and what to try."""
     geometry = evaluation.geometry
     signature = {
         (True, True): Signature.FRAME,

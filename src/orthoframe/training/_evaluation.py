@@ -209,15 +209,11 @@ def encode(encoder: nn.Module, images: LabelledImages, normaliser: Normaliser) -
 
 
 def fit_probe(num_classes: int, train: Rows, validation: Rows | None = None) -> LinearClassifier:
-    """Fit a logistic regression in which all classes count the same.
+    """Fit a logistic regression to features before the head, in which all classes count the same.
 
     Settling onto a frame can cost classes of a few images at the head, and not before it: there this classifier still
-    tells them apart.
-
-    Args:
-        num_classes: k; a class without training rows is never predicted.
-        train: Features before the head, and labels.
-        validation: Others, on which the strength of its penalty is chosen.
+    tells them apart. The strength of its penalty is chosen on validation images. A class without training rows is never
+    predicted.
     """
     from sklearn.linear_model import LogisticRegression  # a second to load
 

@@ -158,7 +158,9 @@ class OwnImages(ImageSettings):
     is_own = True
 
     validation: float = usual(0.1, least=0, below=1)
+    """Fraction of training images held out for validation."""
     imbalance: Imbalance = usual("none")
+    """Imbalance profile of the classes."""
 
     def absolute(self) -> Self:
         name, _, path = self.data.partition(":")

@@ -115,7 +115,7 @@ class Loop:
             epoch=epoch, seconds=seconds, lr=rates[-1], temperature=temperature, loss=gap.loss, **columns
         )
         self.state.records.append(record)
-        return self.state.records[-1]
+        return record
 
     def step(self, batch: Integers, pixels: Tensor, epoch: int, number: int, *, look: bool = False) -> Tensor:
         """Draw, encode, compare, update; the loss before the update, over all processes.
@@ -288,11 +288,7 @@ def check_settings(checkpoint: Checkpoint, settings: Settings) -> None:
 
 
 def changed_settings(then: dict[str, Any], now: Settings) -> str:
-    """What the settings of a run say now that they did not say then; empty if a run may go on with them.
-
-    Args:
-        then: As a checkpoint has them.
-        now: As `config.json` has them, or with all of them decided.
+    """How the settings of a run differ from those in a checkpoint; empty if a run may go on with them.
 
     Examples:
         >>> changed_settings({"lr": 0.1, "devices": 1}, Settings.of(lr=0.2, devices=2))

@@ -178,15 +178,8 @@ def make_task(
 ) -> Task:
     """Load the data, decide what was left open, choose images, plan the batches and make the encoder.
 
-    Args:
-        asked: What to do.
-        processes: How many processes share each batch.
-        progress: Called while data is downloaded or read; see `load_data`.
-        data: Images from Python, in place of those that the settings name.
-        plan: Batches from Python, in place of those that the settings describe.
-        code: Whether a Python function may be called that a file names as its backbone: that of a trained encoder to
-            start from, or the settings of a run that is resumed.
-        resumed: Whether the settings come from a file, and not from the caller.
+    Arguments are those of `train`. With `resumed`, the settings come from a file and not from the caller, so that a
+    Python function that they name as their backbone is called only with `code`.
 
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
