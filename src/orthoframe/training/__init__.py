@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orthoframe.training._criteria import *
     from orthoframe.training._diagnosis import *
     from orthoframe.training._evaluation import *
-    from orthoframe.training._group import *
+    from orthoframe.training._fields import *
     from orthoframe.training._groups import *
     from orthoframe.training._images import *
     from orthoframe.training._loop import *
@@ -28,7 +28,7 @@ else:
     _NAMES = {
         "_run": "train resume RunResult RunListener SAVE_SECONDS",
         "_settings": "Settings option_groups option_names",
-        "_group": "AUTO Group Ramp TemperatureSchedule usual type_hints",
+        "_fields": "AUTO Group Ramp TemperatureSchedule usual type_hints",
         "_groups": "EncoderSettings BatchSettings ScheduleSettings EvaluationSettings MachineSettings",
         "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages "
         "image_kind IMAGE_KINDS",

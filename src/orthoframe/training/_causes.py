@@ -14,7 +14,7 @@ from orthoframe.geometry import Geometry
 from orthoframe.options import TEMPERATURE
 from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_rates
 from orthoframe.training._criteria import PARALLEL
-from orthoframe.training._group import usual_value
+from orthoframe.training._fields import usual_value
 from orthoframe.training._groups import ScheduleSettings
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task

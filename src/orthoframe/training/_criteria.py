@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from orthoframe.losses import FrameLoss, GapMeter, SupConLoss
-from orthoframe.training._group import NOTHING, Ramp, TemperatureSchedule
+from orthoframe.training._fields import NOTHING, Ramp, TemperatureSchedule
 
 PARALLEL = 0.9
 """The mean cosine of two rows above which features are nearly all alike."""

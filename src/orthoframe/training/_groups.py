@@ -18,7 +18,7 @@ from orthoframe.options import (
     Scheme,
     check_number,
 )
-from orthoframe.training._group import AUTO, BEYOND, Group, absolute_path, usual, usual_value
+from orthoframe.training._fields import AUTO, BEYOND, Group, absolute_path, usual, usual_value
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan

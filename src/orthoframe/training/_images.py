@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import Fit, Imbalance, check_image_size, data_kind
-from orthoframe.training._group import AUTO, Group, absolute_path, usual, usual_value
+from orthoframe.training._fields import AUTO, Group, absolute_path, usual, usual_value
 
 if TYPE_CHECKING:
     from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Progress

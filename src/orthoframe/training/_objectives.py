@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from orthoframe.errors import Option, OptionError, Part
 from orthoframe.options import COLDEST, HOTTEST, TEMPERATURE, Binding, Denominator, check_margin
-from orthoframe.training._group import AUTO, BEYOND, NOTHING, Group, Ramp, TemperatureSchedule, usual
+from orthoframe.training._fields import AUTO, BEYOND, NOTHING, Group, Ramp, TemperatureSchedule, usual
 from orthoframe.training._groups import BatchSettings
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Recipe
-from orthoframe.training._group import AUTO, Ramp, TemperatureSchedule, usual_value
+from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
 from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
 from orthoframe.training._images import ImageSettings
 

@@ -20,7 +20,7 @@ from orthoframe.errors import Option, OptionError, OrthoframeError, Part
 from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._evaluation import Evaluation, encode
-from orthoframe.training._group import AUTO, names_of
+from orthoframe.training._fields import AUTO, names_of
 from orthoframe.training._images import ImageSettings, image_kind
 from orthoframe.training._loop import Loop, check_checkpoint, check_settings
 from orthoframe.training._objectives import Objective

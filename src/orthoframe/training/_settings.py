@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
 from orthoframe.options import Goal, Recipe, check_choice
-from orthoframe.training._group import AUTO, Group, Ramp, names_of, type_hints, usual_value
+from orthoframe.training._fields import AUTO, Group, Ramp, names_of, type_hints, usual_value
 from orthoframe.training._groups import (
     BatchSettings,
     EncoderSettings,

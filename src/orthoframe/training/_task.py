@@ -17,7 +17,7 @@ from orthoframe.encoders import Backbone, FrameEncoder, FrameHead, load_backbone
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
 from orthoframe.training._criteria import Criterion, Outputs, Problem
-from orthoframe.training._group import AUTO
+from orthoframe.training._fields import AUTO
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 

@@ -1,4 +1,4 @@
-"""Groups of settings: fields with a usual value and a range, open until a user or `resolve` decides them."""
+"""Fields of settings, with a usual value and a range, open until a user or `resolve` decides them; and their groups."""
 
 import math
 import os
