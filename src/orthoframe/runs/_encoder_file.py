@@ -42,7 +42,7 @@ class Architecture:
 
     def make(self, image_shape: tuple[int, int, int], code: bool) -> FrameEncoder:
         """The encoder without weights, which takes memory when its shapes have been compared with those of a file."""
-        shape = {each.name: getattr(self, each.name) for each in fields(Architecture)}
+        shape = asdict(self)
         if self.backbone is not None:
             shape["backbone"] = make_backbone(self.backbone, code=code)
         return make_frame_encoder(image_shape=image_shape, weights=False, **shape)

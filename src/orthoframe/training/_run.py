@@ -278,16 +278,16 @@ def _epochs_in(seconds: float, task: Task, fabric: "Fabric", *, has_report: bool
     """
     trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
     start = time.perf_counter()
-    step, look = _seconds_per_step(Loop(trial, fabric), _TRIAL * seconds), _seconds_per_look(trial)
-    # There is another look at the end, with all training images and the test images.
-    last = look * (len(task.train) + len(task.test)) / max(1, len(task.measured_subset())) + _REPORT * has_report
+    epoch = len(task.plan.batches(0)) * _seconds_per_step(Loop(trial, fabric), _TRIAL * seconds)
+    measurement = _seconds_per_measurement(trial)
+    # There is another one at the end, of all training images and the test images.
+    last = measurement * (len(task.train) + len(task.test)) / len(task.measured_subset()) + _REPORT * has_report
     left = _SPARE * (seconds - (time.perf_counter() - start))
-    steps = len(task.plan.batches(0))
-    epochs = max(1, int((left - last) / (steps * step)))
+    epochs = max(1, int((left - last) / epoch))
 
     def needed() -> float:
-        looks = epochs // task.settings.with_epochs(epochs).measured_every + 1
-        return epochs * steps * step + looks * look + last
+        measurements = epochs // task.settings.with_epochs(epochs).measured_every + 1
+        return epochs * epoch + measurements * measurement + last
 
     while epochs > 1 and needed() > left:
         epochs -= max(1, epochs // 50)
@@ -308,13 +308,12 @@ def _seconds_per_step(loop: Loop, most: float) -> float:
     return (time.perf_counter() - start) / max(1, done)
 
 
-def _seconds_per_look(task: Task) -> float:
-    """Of encoding all images that a measurement looks at."""
-    number = min(_ENCODED, len(task.train))
-    few, start = task.train.subset(np.arange(number)), time.perf_counter()
+def _seconds_per_measurement(task: Task) -> float:
+    """Seconds to encode all images of a measurement before the last."""
+    few, start = task.train.subset(np.arange(min(_ENCODED, len(task.train)))), time.perf_counter()
     encode(task.encoder, few, task.normaliser)
-    others = len(task.test) if task.validation is None else len(task.validation)
-    return (time.perf_counter() - start) / number * (len(task.measured_subset()) + others)
+    others = task.test if task.validation is None else task.validation
+    return (time.perf_counter() - start) / len(few) * (len(task.measured_subset()) + len(others))
 
 
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
