@@ -113,26 +113,44 @@ class TrainedEncoder:
         return scores, scores.argmax(1)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _EncoderDescription(Architecture):
+    """What the file says beside its tensors."""
+
+    image_shape: tuple[int, int, int]
+    fit: Fit = "stretch"  # of files that were written before there was a choice
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    calibration: Calibration | None = None
+    shares: tuple[float, ...] | None = None
+    adjust: float = 0.0
+
+    @property
+    def architecture(self) -> Architecture:
+        return Architecture(**{each.name: getattr(self, each.name) for each in fields(Architecture)})
+
+
 def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
     """Write the encoder to the folder of its run."""
-    about = {
+    about = _EncoderDescription(
         **asdict(trained.architecture),
-        "image_shape": list(trained.image_shape),
-        "fit": trained.preparation.fit,
-        "classes": list(trained.classes),
-        "mean": list(trained.normaliser.mean),
-        "std": list(trained.normaliser.std),
-        "calibration": None if trained.calibration is None else asdict(trained.calibration),
-        "shares": trained.shares,
-        "adjust": trained.adjust,
-    }
+        image_shape=trained.image_shape,
+        fit=trained.preparation.fit,
+        classes=trained.classes,
+        mean=trained.normaliser.mean,
+        std=trained.normaliser.std,
+        calibration=trained.calibration,
+        shares=trained.shares,
+        adjust=trained.adjust,
+    )
     weights = trained.encoder.state_dict().items()
     tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
     tensors[_CENTRES] = trained.centres.contiguous()
     if trained.classifier is not None:
         tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
     # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(about)}))
+    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(asdict(about))}))
 
 
 def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
@@ -174,24 +192,6 @@ def _unfinished(folder: Path) -> tuple[Part, ...]:
     if verdict.ending is Ending.NON_FINITE:
         resumption = ("; start a new one",)
     return f"{folder}: {verdict.sentence.rstrip('.')}", *resumption
-
-
-@dataclass(frozen=True, kw_only=True)
-class _EncoderDescription(Architecture):
-    """What the file says beside its tensors."""
-
-    image_shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-    fit: Fit = "stretch"  # of files that were written before there was a choice
-    calibration: Calibration | None = None
-    shares: tuple[float, ...] | None = None
-    adjust: float = 0.0
-
-    @property
-    def architecture(self) -> Architecture:
-        return Architecture(**{field.name: getattr(self, field.name) for field in fields(Architecture)})
 
 
 def _read_encoder(path: Path, code: bool) -> TrainedEncoder:

@@ -65,7 +65,6 @@ class ImageSettings(Group):
         *,
         image_shape: tuple[int, int, int] | None = None,
         seed: int,
-        download: bool = True,
     ) -> "Data":
         """Read the images, before some of them are chosen; files in a shape that an encoder needs."""
         from orthoframe.data import load_data
@@ -75,7 +74,6 @@ class ImageSettings(Group):
             settings.data,
             validation=settings.validation,
             seed=seed,
-            download=download,
             progress=progress,
             **settings.reading(image_shape),
         )

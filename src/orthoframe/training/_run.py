@@ -190,8 +190,8 @@ def _run(
     """From the settings to the verdict, in each of the processes that share the run; `make` makes its task."""
     begun, listener = time.monotonic() - spent, listener or RunListener()
     before = folder.environment() if resumed else None
-    devices, precision = (getattr(settings.machine.with_usual(), name) for name in ("devices", "precision"))
-    processes = find_processes(devices if before is None else before.processes, resumed)
+    machine = settings.machine.with_usual()
+    processes = find_processes(machine.devices if before is None else before.processes, resumed)
     with refusals_named(folder.path), ExitStack() as stack:
         # What a process can do alone comes before others are started, so that a refusal needs none of them.
         task, checkpoint, refusal = None, None, None
@@ -199,7 +199,7 @@ def _run(
         try:
             if not resumed:
                 folder.check_free()
-            check_precision(precision)
+            check_precision(machine.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
                 folder.load_checkpoint(lambda each: check_settings(each, settings))
             task = make(processes=processes.count, progress=listener.on_data)
@@ -209,7 +209,7 @@ def _run(
                 checkpoint, complaints = folder.load_checkpoint(functools.partial(check_checkpoint, task=task))
         except OrthoframeError as error:
             refusal = error
-        fabric = start_processes(processes, precision, refusal)
+        fabric = start_processes(processes, machine.precision, refusal)
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
 
@@ -225,7 +225,7 @@ def _run(
         if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
             folder.restore_previous()
         versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
-        environment = RunEnvironment(processes.count, fabric.device.type, precision, versions)
+        environment = RunEnvironment(processes.count, fabric.device.type, machine.precision, versions)
         for note in _notes(loop, before, environment):
             listener.on_note(note)
         if fabric.global_rank == 0:  # not earlier: a start that failed leaves no run behind
