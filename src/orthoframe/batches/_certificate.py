@@ -94,7 +94,7 @@ class Certificate:
 
     def piece_sizes(self) -> dict[int | str, list[int]]:
         """Sizes of the components of each class, the largest first."""
-        labels, roots = self._scan.labels, self._scan.components.roots()
+        labels, roots = self._scan.labels, self._scan.components.numbers()
         _, first, sizes = np.unique(roots, return_index=True, return_counts=True)
         owners = labels.classes[first]
         return {name: sorted(sizes[owners == c].tolist(), reverse=True) for c, name in enumerate(labels.names)}
@@ -121,7 +121,7 @@ class Certificate:
             a, b = np.argwhere(~result.met)[0]
             axes[b] = _COSINE * axes[a] + _SINE * axes[b]
             return axes[classes]
-        roots = result.components.roots()
+        roots = result.components.numbers()
         leaning = _leaning_components(result, roots)
         features = np.pad(axes[classes], ((0, 0), (0, len(leaning))))
         for extra, piece in enumerate(leaning, start=k):
@@ -278,7 +278,7 @@ def _certificate(
     if by_frame:
         result.hold_by_frame()
     pieces = result.components.pieces()
-    smallest = _smallest_components(labels, pieces, result.components.roots())
+    smallest = _smallest_components(labels, pieces, result.components.numbers())
     counts = labels.counts
     reports = (
         ClassReport(
