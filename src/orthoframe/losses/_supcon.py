@@ -110,10 +110,11 @@ def supcon_loss(
     """
     _check_options(denominator, singletons, compare, margin, reduction)
     batch = checked_batch(features, labels, keys, key_labels, compare, temperature)
-    if class_weights is not None:
-        batch = batch._replace(class_weights=checked_weights(class_weights, "class_weights", batch.features.device))
-    if anchor_weights is not None:
-        batch = batch._replace(anchor_weights=checked_weights(anchor_weights, "anchor_weights", batch.features.device))
+    device = batch.features.device
+    batch = batch._replace(
+        class_weights=checked_weights(class_weights, "class_weights", device),
+        anchor_weights=checked_weights(anchor_weights, "anchor_weights", device),
+    )
     spec = batch.spec(denominator, float(margin), compare, normalize)
     return _single_loss(batch.inputs(), spec, singletons, reduction)
 
@@ -196,8 +197,7 @@ class SupConLoss(nn.Module):
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
         self._shared = _Shared(group)
         for name, values in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True):
-            weights = None if values is None else checked_weights(values, name, torch.device("cpu"))
-            self.register_buffer(name, weights)
+            self.register_buffer(name, checked_weights(values, name, torch.device("cpu")))
 
     @property
     def group(self) -> dist.ProcessGroup | None:
