@@ -292,7 +292,7 @@ def _certificate(
         for c, name in enumerate(labels.names)
     )
     return Certificate(
-        holds=bool(result.seen.all() if by_frame else (pieces <= 1).all() and result.met.all()),
+        holds=bool((pieces <= 1).all() and result.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
         classes=tuple(reports),
         num_batches=result.num_batches,

@@ -39,7 +39,8 @@ def exchange_headers(features: Tensor, labels: Tensor, numbers: list[float], wor
     for its rows. `numbers` and `words` are the options of the loss.
     """
     learns = features.requires_grad and torch.is_grad_enabled()
-    return _exchange(features.detach(), labels, learns, numbers, words, _name(group))
+    headers: Tensor = _exchange(features.detach(), labels, learns, numbers, words, _name(group))
+    return headers
 
 
 @torch.library.custom_op("orthoframe::exchange_headers", mutates_args=(), tags=_UNSAFE)
@@ -77,7 +78,8 @@ def refuse_batch(features: Any, group: Group) -> None:
 
 def gather_others(features: Tensor, labels: Tensor, headers: Tensor, group: Group) -> tuple[Tensor, Tensor]:
     """Rows and labels of all other processes, in the order of ranks; batches may differ in size."""
-    return _gather(features, labels, headers, _name(group))
+    rows, row_labels = _gather(features, labels, headers, _name(group))
+    return rows, row_labels
 
 
 @torch.library.custom_op("orthoframe::gather_others", mutates_args=(), tags=_UNSAFE)
@@ -133,7 +135,8 @@ def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = No
 
     NaN says that a process refuses its batch, and raises on the others, where that can be seen without waiting.
     """
-    return _sum(values.detach(), headers, _name(group))
+    total: Tensor = _sum(values.detach(), headers, _name(group))
+    return total
 
 
 @torch.library.custom_op("orthoframe::sum_over_processes", mutates_args=(), tags=_UNSAFE)
@@ -159,19 +162,15 @@ def _group(name: str) -> Group:
     """The group of that name; without a name, all processes are supposed to share a batch."""
     if name:
         return next(group for group in _groups() if group.group_name == name)
-    if smaller := _sub_groups():
+    sizes = {group.size() for group in _groups()}
+    smaller = sorted(size for size in sizes if 1 < size < dist.get_world_size())
+    if smaller:
         _warn_once(
             f"this process is also in groups of {smaller} processes, and the loss compares the rows of all "
             f"{dist.get_world_size()}; if gradients are averaged over one of these groups, give it as group=... to the "
             "loss, else torch.distributed.group.WORLD, which says that all share a batch"
         )
     return None
-
-
-def _sub_groups() -> list[int]:
-    """Sizes of the groups of several, but not all processes that this process is in."""
-    sizes = {group.size() for group in _groups()}
-    return sorted(size for size in sizes if 1 < size < dist.get_world_size())
 
 
 def _groups() -> list[dist.ProcessGroup]:

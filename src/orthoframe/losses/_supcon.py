@@ -273,11 +273,8 @@ class SupConLoss(nn.Module):
         names = ("temperature", "denominator", "singletons", "margin", "compare", "reduction", "normalize", "gather")
         usual = {"margin": 0.0, "compare": "all", "reduction": "mean", "normalize": True}
         options = {name: getattr(self, name) for name in names if getattr(self, name) != usual.get(name)}
-        return ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
-
-
-def _shown(value: object) -> str:
-    return "'tensor'" if isinstance(value, Tensor) else repr(value)
+        shown = {name: "tensor" if isinstance(value, Tensor) else value for name, value in options.items()}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 def _check_options(denominator: str, singletons: str, compare: str, margin: float, reduction: str) -> None:
