@@ -21,16 +21,20 @@ _DENSE = 8
 
 
 class Components:
-    """Which samples of each class are connected: the number of its component for every sample."""
+    """Which samples of each class are connected.
+
+    Attributes:
+        numbers: `[samples]`, equal for samples in one component.
+    """
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
         self._classes, self._num_classes = classes, num_classes
         self._count = len(classes)
-        self._numbers = np.arange(len(classes), dtype=np.int32 if len(classes) < 2**31 else np.int64)
+        self.numbers: Integers = np.arange(len(classes), dtype=np.int32)
 
     def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
         """Unite the samples that have the same group number; a group lies within one class."""
-        numbers = self._numbers[samples]
+        numbers = self.numbers[samples]
         of_group = np.empty(num_groups, dtype=numbers.dtype)  # one component of each group, to which the others go
         of_group[groups] = numbers
         others = of_group[groups]
@@ -39,17 +43,12 @@ class Components:
             edges = np.ones(np.count_nonzero(apart), dtype=bool), (numbers[apart], others[apart])
             graph = csr_array(edges, shape=(self._count, self._count))
             self._count, renumbered = connected_components(graph, directed=False)
-            self._numbers = renumbered[self._numbers]
-
-    def numbers(self, samples: Integers | slice = slice(None)) -> Integers:
-        """A number per sample that is equal for samples in one component."""
-        numbers: Integers = self._numbers[samples]
-        return numbers
+            self.numbers = renumbered[self.numbers]
 
     def pieces(self) -> Integers:
         """`[k]`, number of components of each class."""
         class_of = np.empty(self._count, dtype=self._classes.dtype)
-        class_of[self._numbers] = self._classes
+        class_of[self.numbers] = self._classes
         return np.bincount(class_of, minlength=self._num_classes)
 
 
@@ -81,7 +80,7 @@ class Scan:
         if self.by_single_class is None:
             return self.components
         connected, everything = deepcopy(self.by_single_class), np.arange(len(self.labels.classes))
-        connected.join(everything, self.components.numbers(), len(everything))
+        connected.join(everything, self.components.numbers, len(everything))
         return connected
 
     def hold_by_frame(self) -> None:
@@ -114,7 +113,7 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
         _scan_chunk(result, chunk, views, single_class_acts)
     close(result.components, result.single.values())
     for content, batch in list(result.single.items()):
-        if len(np.unique(result.components.numbers(batch.samples))) == 1:
+        if len(np.unique(result.components.numbers[batch.samples])) == 1:
             del result.single[content]
     return result
 
@@ -200,9 +199,9 @@ def close_rows(components: Components, samples: Integers, batches: Integers) -> 
     """`close` for the rows of batches of a single class, end to end, and the number of the batch of each."""
     while len(samples):
         _, batches = np.unique(batches, return_inverse=True)
-        roots = components.numbers(samples)
-        order = np.lexsort((roots, batches))
-        same = (np.diff(roots[order]) == 0) & (np.diff(batches[order]) == 0)
+        numbers = components.numbers[samples]
+        order = np.lexsort((numbers, batches))
+        same = (np.diff(numbers[order]) == 0) & (np.diff(batches[order]) == 0)
         fires = np.zeros(int(batches.max()) + 1, dtype=bool)
         fires[batches[order][1:][same]] = True
         if not fires.any():
