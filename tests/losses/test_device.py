@@ -78,9 +78,8 @@ def test_a_step_on_a_gpu_without_values(options, compare):
             )
             spec = LossSpec(None if learnt is not None else tau, options["denominator"], options["margin"], compare)
             spec = spec._replace(key_gradient=True)
-            *_, row_gradient, temperature_gradient = _SupConTotal.forward(
-                *inputs, spec, mean=True, skip=True, learns=True
-            )
+            mean, skip, learns = True, True, True
+            *_, row_gradient, temperature_gradient = _SupConTotal.forward(*inputs, spec, mean, skip, learns)
             assert row_gradient.shape == (11, 4)
             assert temperature_gradient.shape == ((0,) if learnt is None else learnt.shape)
             values, _, sums = _SupConTerms.forward(*inputs, spec)

@@ -94,8 +94,8 @@ class Certificate:
 
     def piece_sizes(self) -> dict[int | str, list[int]]:
         """Sizes of the components of each class, the largest first."""
-        labels, roots = self._scan.labels, self._scan.components.roots()
-        _, first, sizes = np.unique(roots, return_index=True, return_counts=True)
+        labels, numbers = self._scan.labels, self._scan.components.numbers
+        _, first, sizes = np.unique(numbers, return_index=True, return_counts=True)
         owners = labels.classes[first]
         return {name: sorted(sizes[owners == c].tolist(), reverse=True) for c, name in enumerate(labels.names)}
 
@@ -121,12 +121,12 @@ class Certificate:
             a, b = np.argwhere(~result.met)[0]
             axes[b] = _COSINE * axes[a] + _SINE * axes[b]
             return axes[classes]
-        roots = result.components.roots()
-        leaning = _leaning_components(result, roots)
+        numbers = result.components.numbers
+        leaning = _leaning_components(result, numbers)
         features = np.pad(axes[classes], ((0, 0), (0, len(leaning))))
         for extra, piece in enumerate(leaning, start=k):
-            features[roots == piece] *= _COSINE
-            features[roots == piece, extra] = _SINE
+            features[numbers == piece] *= _COSINE
+            features[numbers == piece, extra] = _SINE
         return features
 
     def sentence(self) -> str:
@@ -278,7 +278,7 @@ def _certificate(
     if by_frame:
         result.hold_by_frame()
     pieces = result.components.pieces()
-    smallest = _smallest_components(labels, pieces, result.components.roots())
+    smallest = _smallest_components(labels, pieces, result.components.numbers)
     counts = labels.counts
     reports = (
         ClassReport(
@@ -292,7 +292,7 @@ def _certificate(
         for c, name in enumerate(labels.names)
     )
     return Certificate(
-        holds=bool(result.seen.all() if by_frame else (pieces <= 1).all() and result.met.all()),
+        holds=bool((pieces <= 1).all() and result.met.all()),
         holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
         classes=tuple(reports),
         num_batches=result.num_batches,
@@ -310,23 +310,23 @@ def _frame_acts(frame: bool, labels: Labels) -> bool:
     return bool(frame) and len(labels.names) > 1
 
 
-def _smallest_components(labels: Labels, pieces: Integers, roots: Integers) -> list[tuple[tuple[int, ...], ...]]:
+def _smallest_components(labels: Labels, pieces: Integers, numbers: Integers) -> list[tuple[tuple[int, ...], ...]]:
     """A few samples of the smallest components of the first hundred disconnected classes."""
     smallest: list[tuple[tuple[int, ...], ...]] = [()] * len(pieces)
     for c in np.flatnonzero(pieces > 1)[:100].tolist():
         members = np.flatnonzero(labels.classes == c)
-        class_roots, sizes = np.unique(roots[members], return_counts=True)
-        chosen = class_roots[np.argsort(sizes, kind="stable")[:_SHOWN]]
-        smallest[c] = tuple(tuple(members[roots[members] == root][:_SHOWN].tolist()) for root in chosen)
+        class_numbers, sizes = np.unique(numbers[members], return_counts=True)
+        chosen = class_numbers[np.argsort(sizes, kind="stable")[:_SHOWN]]
+        smallest[c] = tuple(tuple(members[numbers[members] == number][:_SHOWN].tolist()) for number in chosen)
     return smallest
 
 
-def _leaning_components(result: Scan, roots: Integers) -> list[int]:
+def _leaning_components(result: Scan, numbers: Integers) -> list[int]:
     """The smallest set of components of a class that no batch of that class alone ties to its other components."""
     broken = (result.components.pieces() > 1)[result.labels.classes]
-    tied = {piece: {piece} for piece in np.unique(roots[broken]).tolist()}
+    tied = {piece: {piece} for piece in np.unique(numbers[broken]).tolist()}
     for batch in result.single.values():
         if len(batch.samples) > 2:  # two rows are free
-            together = set().union(*(tied[root] for root in roots[batch.samples].tolist()))
+            together = set().union(*(tied[number] for number in numbers[batch.samples].tolist()))
             tied |= dict.fromkeys(together, together)
     return min((sorted(pieces) for pieces in tied.values()), key=len)

@@ -1,6 +1,7 @@
 """The probability that epochs of reshuffling certify: estimated without drawing a batch, or simulated."""
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -144,11 +145,8 @@ def epochs_to_certify(
             sentence = f"not even {most} epochs are enough with batches of this size; use a larger "
             raise OptionError(sentence, Option("batch_size"), ", or bind the classes")
         last = min(2 * last, most)
-    first = last // 2  # not enough, or 0
-    while last - first > 1:
-        middle = (first + last) // 2
-        first, last = (first, middle) if enough(middle) else (middle, last)
-    return last
+    between = range(last // 2 + 1, last)
+    return between.start + bisect_left(between, True, key=enough)
 
 
 def _checked(class_counts: Counts) -> Integers:

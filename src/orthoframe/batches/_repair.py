@@ -111,7 +111,7 @@ def _mends(components: Components, single: Iterable[SingleClass]) -> Iterator[Si
 def _clusters(components: Components, single: list[SingleClass]) -> tuple[Integers, Integers]:
     """The number of pieces in each batch, and the number of its cluster."""
     samples, owners, _ = end_to_end([batch.samples for batch in single])
-    _, pieces = np.unique(components.roots(samples), return_inverse=True)
+    _, pieces = np.unique(components.numbers[samples], return_inverse=True)
     holds = csr_array((np.ones(len(samples), dtype=bool), (owners, pieces)))
     graph = block_array([[None, holds], [holds.T, None]])
     return np.diff(holds.indptr), connected_components(graph, directed=False)[1][: len(single)]
@@ -156,14 +156,14 @@ def _ties(
     labels: Labels, batches: list[Integers], views: int, components: Components, representatives: Integers | None
 ) -> Iterator[tuple[int, int]]:
     """Additions of a representative of each class to one batch of each of its other pieces."""
-    roots = components.roots()
+    numbers = components.numbers
     # Every batch of two or more rows now holds two classes or rows that coincide, so an added row joins them.
-    batch_of = np.full(int(roots.max(initial=0)) + 1, -1)
+    batch_of = np.full(int(numbers.max(initial=0)) + 1, -1)
     for number, batch in enumerate(batches):
         if len(batch) * views > 1:
-            batch_of[roots[batch]] = number
+            batch_of[numbers[batch]] = number
     for c, members in enumerate(labels.members()):
-        pieces, first, sizes = np.unique(roots[members], return_index=True, return_counts=True)
+        pieces, first, sizes = np.unique(numbers[members], return_index=True, return_counts=True)
         if len(pieces) < 2:
             continue
         somewhere = batch_of[pieces] >= 0
@@ -172,7 +172,7 @@ def _ties(
             representative = int(members[first[centre]])
         else:
             representative = int(representatives[c])
-            centre = int(np.flatnonzero(pieces == roots[representative])[0])
+            centre = int(np.flatnonzero(pieces == numbers[representative])[0])
         base = int(batch_of[pieces[centre if somewhere[centre] else int(np.argmax(somewhere))]])
         for piece in range(len(pieces)):
             if piece == centre:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
 from orthoframe.batches._lists import Chunk, chunks, end_to_end
@@ -20,49 +21,35 @@ _DENSE = 8
 
 
 class Components:
-    """Which samples of each class are connected: a union-find over all samples that does many unions at a time.
+    """Which samples of each class are connected.
 
-    A parent always has a smaller number than its child, so many groups can be united at once, in any order, without
-    making a cycle.
+    Attributes:
+        numbers: `[samples]`, equal for samples in one component.
     """
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
         self._classes, self._num_classes = classes, num_classes
-        self._parents = np.arange(len(classes), dtype=np.int32 if len(classes) < 2**31 else np.int64)
+        self._count = len(classes)
+        self.numbers: Integers = np.arange(len(classes), dtype=np.int32)
 
     def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
         """Unite the samples that have the same group number; a group lies within one class."""
-        parents = self._parents
-        while len(samples):
-            roots = self.roots(samples)
-            lowest = np.full(num_groups, len(parents), dtype=parents.dtype)
-            np.minimum.at(lowest, groups, roots)
-            targets = lowest[groups]
-            lower = targets < roots
-            if not lower.any():
-                return
-            # A root that is in two groups takes the lower of their targets; the other group is processed again.
-            np.minimum.at(parents, roots[lower], targets[lower])
-            again = np.zeros(num_groups, dtype=bool)
-            again[groups[lower]] = True
-            rest = again[groups]
-            samples, groups = samples[rest], groups[rest]
-
-    def roots(self, samples: Integers | None = None) -> Integers:
-        """A number per sample (of all samples by default) that is equal for samples in one component."""
-        if samples is None:
-            samples = np.arange(len(self._parents), dtype=self._parents.dtype)
-        roots: Integers = self._parents[samples]
-        above = self._parents[roots]
-        while not np.array_equal(roots, above):
-            # Written at once, so that a chain of samples is as many steps shorter in the next round.
-            self._parents[samples] = above
-            roots, above = above, self._parents[above]
-        return roots
+        numbers = self.numbers[samples]
+        of_group = np.empty(num_groups, dtype=numbers.dtype)  # one component of each group, to which the others go
+        of_group[groups] = numbers
+        others = of_group[groups]
+        apart = numbers != others
+        if apart.any():
+            edges = np.ones(np.count_nonzero(apart), dtype=bool), (numbers[apart], others[apart])
+            graph = csr_array(edges, shape=(self._count, self._count))
+            self._count, renumbered = connected_components(graph, directed=False)
+            self.numbers = renumbered[self.numbers]
 
     def pieces(self) -> Integers:
         """`[k]`, number of components of each class."""
-        return np.bincount(self._classes[self.roots() == np.arange(len(self._classes))], minlength=self._num_classes)
+        class_of = np.empty(self._count, dtype=self._classes.dtype)
+        class_of[self.numbers] = self._classes
+        return np.bincount(class_of, minlength=self._num_classes)
 
 
 class SingleClass(NamedTuple):
@@ -93,7 +80,7 @@ class Scan:
         if self.by_single_class is None:
             return self.components
         connected, everything = deepcopy(self.by_single_class), np.arange(len(self.labels.classes))
-        connected.join(everything, self.components.roots(), len(everything))
+        connected.join(everything, self.components.numbers, len(everything))
         return connected
 
     def hold_by_frame(self) -> None:
@@ -126,7 +113,7 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
         _scan_chunk(result, chunk, views, single_class_acts)
     close(result.components, result.single.values())
     for content, batch in list(result.single.items()):
-        if len(np.unique(result.components.roots(batch.samples))) == 1:
+        if len(np.unique(result.components.numbers[batch.samples])) == 1:
             del result.single[content]
     return result
 
@@ -212,9 +199,9 @@ def close_rows(components: Components, samples: Integers, batches: Integers) -> 
     """`close` for the rows of batches of a single class, end to end, and the number of the batch of each."""
     while len(samples):
         _, batches = np.unique(batches, return_inverse=True)
-        roots = components.roots(samples)
-        order = np.lexsort((roots, batches))
-        same = (np.diff(roots[order]) == 0) & (np.diff(batches[order]) == 0)
+        numbers = components.numbers[samples]
+        order = np.lexsort((numbers, batches))
+        same = (np.diff(numbers[order]) == 0) & (np.diff(batches[order]) == 0)
         fires = np.zeros(int(batches.max()) + 1, dtype=bool)
         fires[batches[order][1:][same]] = True
         if not fires.any():

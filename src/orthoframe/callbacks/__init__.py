@@ -1,6 +1,5 @@
 """Geometry and gap of a training loop of somebody else; the callbacks for Lightning and Hugging Face share this."""
 
-from orthoframe.callbacks._gap import GapListener
-from orthoframe.callbacks._recorder import GeometryRecorder, evaluating, shared_rows
+from orthoframe.callbacks._recorder import GapListener, GeometryRecorder, evaluating, shared_rows
 
 __all__ = ["GapListener", "GeometryRecorder", "evaluating", "shared_rows"]

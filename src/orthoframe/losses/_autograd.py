@@ -48,29 +48,21 @@ def refuse_singletons(values: Tensor, missing: Tensor, labels: Tensor, spec: Los
     return values
 
 
+# The arguments of these Functions are the fields of `LossInputs`, a `LossSpec`, and what follows it.
+
+
 class _SupConTotal(torch.autograd.Function):
     """The sum or mean. Its gradient is computed in the forward pass, up to a factor."""
 
     @staticmethod
-    def forward(
-        rows: Tensor,
-        temperatures: Tensor | None,
-        labels: Tensor,
-        class_weights: Tensor | None,
-        anchor_weights: Tensor | None,
-        num_anchors: int,
-        spec: LossSpec,
-        mean: bool,
-        skip: bool,
-        learns: bool,
-    ) -> tuple[Tensor, ...]:
+    def forward(*arguments: Any) -> tuple[Tensor, ...]:
         """The total, the sum of weights, which anchors have no term, and the gradients of rows and temperatures."""
-        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
+        inputs, (spec, mean, skip, learns) = LossInputs(*arguments[:-4]), arguments[-4:]
         values, batch, denominators = forward_terms(inputs, spec, _symmetric.KEEP_BYTES if learns else 0)
         total = values.sum()
-        if batch.complete and anchor_weights is None:
-            count = total.new_full((), num_anchors)
-            weight = 1.0 / max(1, num_anchors) if mean else 1.0
+        if batch.complete and inputs.anchor_weights is None:
+            count = total.new_full((), inputs.num_anchors)
+            weight = 1.0 / max(1, inputs.num_anchors) if mean else 1.0
             total *= weight
             weights = torch.full_like(values, weight)
         else:
@@ -117,17 +109,9 @@ class _SupConTerms(torch.autograd.Function):
     """The term of each anchor, which anchors have none, and the denominators."""
 
     @staticmethod
-    def forward(
-        rows: Tensor,
-        temperatures: Tensor | None,
-        labels: Tensor,
-        class_weights: Tensor | None,
-        anchor_weights: Tensor | None,
-        num_anchors: int,
-        spec: LossSpec,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
-        values, batch, denominators = forward_terms(inputs, spec, keep_bytes=0)
+    def forward(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+        *inputs, spec = arguments
+        values, batch, denominators = forward_terms(LossInputs(*inputs), spec, keep_bytes=0)
         return values, batch.missing, denominators.sums
 
     @staticmethod
@@ -168,19 +152,9 @@ class _SupConGradients(_Gradients):
     """Gradients of rows and temperatures (empty if those are no tensor), given the gradient of the terms."""
 
     @staticmethod
-    def forward(
-        grad: Tensor,
-        sums: Tensor,
-        rows: Tensor,
-        temperatures: Tensor | None,
-        labels: Tensor,
-        class_weights: Tensor | None,
-        anchor_weights: Tensor | None,
-        num_anchors: int,
-        spec: LossSpec,
-    ) -> tuple[Tensor, Tensor]:
-        inputs = LossInputs(rows, temperatures, labels, class_weights, anchor_weights, num_anchors)
-        row_gradient, temperature_gradient = backward_terms(inputs, spec, grad, sums)
+    def forward(grad: Tensor, sums: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
+        *inputs, spec = arguments
+        row_gradient, temperature_gradient = backward_terms(LossInputs(*inputs), spec, grad, sums)
         return row_gradient, _or_empty(temperature_gradient, grad)
 
     @staticmethod
@@ -200,8 +174,8 @@ class _Constant(_Gradients):
         return row_gradient.clone(), temperature_gradient.clone()
 
 
-# torch asks for the signature at every call, to bind the arguments; binding them to their names takes longer than many
-# an operation of a small batch.
+# torch asks for the signature at every call, to bind the arguments; making one takes longer than many an operation of a
+# small batch.
 _functions: tuple[Any, ...] = (_SupConTotal, _SupConTerms, _SupConGradients)
 for _function in _functions:
     _function.forward.__signature__ = inspect.signature(lambda *arguments: None)

@@ -157,8 +157,10 @@ def checked_temperature(temperature: float | Tensor, labels: Tensor) -> float | 
     return temperature
 
 
-def checked_weights(values: Weights, name: str, device: torch.device) -> Tensor:
-    """Weights of classes as a tensor; their values are read only if that does not wait for a device."""
+def checked_weights(values: Weights | None, name: str, device: torch.device) -> Tensor | None:
+    """Weights of classes as a tensor, if there are any; they are read only if that does not wait for a device."""
+    if values is None:
+        return None
     try:
         weights = (
             values if isinstance(values, Tensor) else torch.from_numpy(np.array(values, dtype=np.float64)).to(device)

@@ -1,7 +1,7 @@
 """Rows of the other processes; their gradients return to the process that owns them.
 
-For torch.compile, what talks to other processes is an operator, so that it does not look inside: the number of rows of
-the others has to be read. Without it, the same functions are called directly, which takes less time.
+What talks to other processes is an operator, so that torch.compile does not look inside: the number of rows of the
+others has to be read.
 """
 
 import functools
@@ -39,11 +39,11 @@ def exchange_headers(features: Tensor, labels: Tensor, numbers: list[float], wor
     for its rows. `numbers` and `words` are the options of the loss.
     """
     learns = features.requires_grad and torch.is_grad_enabled()
-    run = _exchange_operator if torch.compiler.is_compiling() else _exchange
-    headers: Tensor = run(features.detach(), labels, learns, numbers, words, _name(group))
+    headers: Tensor = _exchange(features.detach(), labels, learns, numbers, words, _name(group))
     return headers
 
 
+@torch.library.custom_op("orthoframe::exchange_headers", mutates_args=(), tags=_UNSAFE)
 def _exchange(features: Tensor, labels: Tensor, learns: bool, numbers: list[float], words: str, group: str) -> Tensor:
     checksum = zlib.crc32(repr((numbers, words)).encode())
     total = (features.sum(dtype=torch.float64) + labels.sum()).nan_to_num(0.0, 0.0, 0.0)
@@ -63,10 +63,7 @@ def _exchange(features: Tensor, labels: Tensor, learns: bool, numbers: list[floa
     return gathered
 
 
-_exchange_operator = torch.library.custom_op("orthoframe::exchange_headers", _exchange, mutates_args=(), tags=_UNSAFE)
-
-
-@_exchange_operator.register_fake
+@_exchange.register_fake
 def _(features: Tensor, labels: Tensor, learns: bool, numbers: list[float], words: str, group: str) -> Tensor:
     return torch.empty(dist.get_world_size(_group(group)), len(Header._fields), dtype=torch.int64)
 
@@ -81,11 +78,11 @@ def refuse_batch(features: Any, group: Group) -> None:
 
 def gather_others(features: Tensor, labels: Tensor, headers: Tensor, group: Group) -> tuple[Tensor, Tensor]:
     """Rows and labels of all other processes, in the order of ranks; batches may differ in size."""
-    run = _gather_operator if torch.compiler.is_compiling() else _Gather.apply
-    gathered: tuple[Tensor, Tensor] = run(features, labels, headers, _name(group))  # type: ignore[no-untyped-call]
-    return gathered
+    rows, row_labels = _gather(features, labels, headers, _name(group))
+    return rows, row_labels
 
 
+@torch.library.custom_op("orthoframe::gather_others", mutates_args=(), tags=_UNSAFE)
 def _gather(features: Tensor, labels: Tensor, headers: Tensor, group: str) -> tuple[Tensor, Tensor]:
     among, sizes = _group(group), headers[:, 0].tolist()
     padding = max(sizes) - len(features)
@@ -96,15 +93,13 @@ def _gather(features: Tensor, labels: Tensor, headers: Tensor, group: str) -> tu
     return torch.cat(other_rows), torch.cat(other_labels)
 
 
-_gather_operator = torch.library.custom_op("orthoframe::gather_others", _gather, mutates_args=(), tags=_UNSAFE)
-
-
-@_gather_operator.register_fake
+@_gather.register_fake
 def _(features: Tensor, labels: Tensor, headers: Tensor, group: str) -> tuple[Tensor, Tensor]:
     others = torch.library.get_ctx().new_dynamic_size()
     return features.new_empty(others, features.shape[1]), labels.new_empty(others)
 
 
+@torch.library.custom_op("orthoframe::return_gradients", mutates_args=(), tags=_UNSAFE)
 def _return_gradients(grad: Tensor, headers: Tensor, rows: int, group: str) -> Tensor:
     """Each gradient to the owner of its row: `[rows, dim]`, sums over the other processes."""
     among, sizes = _group(group), headers[:, 0].tolist()
@@ -118,12 +113,7 @@ def _return_gradients(grad: Tensor, headers: Tensor, rows: int, group: str) -> T
     return sent[this_rank, :rows].clone()
 
 
-_return_gradients_operator = torch.library.custom_op(
-    "orthoframe::return_gradients", _return_gradients, mutates_args=(), tags=_UNSAFE
-)
-
-
-@_return_gradients_operator.register_fake
+@_return_gradients.register_fake
 def _(grad: Tensor, headers: Tensor, rows: int, group: str) -> Tensor:
     return grad.new_empty(rows, grad.shape[1])
 
@@ -134,20 +124,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> N
     ctx.rows = features.shape[0]
 
 
-_gather_operator.register_autograd(
-    lambda ctx, grad, _: (_return_gradients_operator(grad, *ctx.saved_tensors, ctx.rows, ctx.group), None, None, None),
+_gather.register_autograd(
+    lambda ctx, grad, _: (_return_gradients(grad, *ctx.saved_tensors, ctx.rows, ctx.group), None, None, None),
     setup_context=_save,
 )
-
-
-class _Gather(torch.autograd.Function):
-    forward = staticmethod(_gather)
-    setup_context = staticmethod(_save)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-        (headers,) = ctx.saved_tensors
-        return _return_gradients(grad, headers, ctx.rows, ctx.group), None, None, None
 
 
 def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = None) -> Tensor:
@@ -155,11 +135,11 @@ def sum_over_processes(values: Tensor, group: Group, headers: Tensor | None = No
 
     NaN says that a process refuses its batch, and raises on the others, where that can be seen without waiting.
     """
-    run = _sum_operator if torch.compiler.is_compiling() else _sum
-    summed: Tensor = run(values.detach(), headers, _name(group))
-    return summed
+    total: Tensor = _sum(values.detach(), headers, _name(group))
+    return total
 
 
+@torch.library.custom_op("orthoframe::sum_over_processes", mutates_args=(), tags=_UNSAFE)
 def _sum(values: Tensor, headers: Tensor | None, group: str) -> Tensor:
     total = values.clone()
     dist.all_reduce(total, group=_group(group))
@@ -168,10 +148,7 @@ def _sum(values: Tensor, headers: Tensor | None, group: str) -> Tensor:
     return total
 
 
-_sum_operator = torch.library.custom_op("orthoframe::sum_over_processes", _sum, mutates_args=(), tags=_UNSAFE)
-
-
-@_sum_operator.register_fake
+@_sum.register_fake
 def _(values: Tensor, headers: Tensor | None, group: str) -> Tensor:
     return torch.empty_like(values)
 
@@ -185,19 +162,15 @@ def _group(name: str) -> Group:
     """The group of that name; without a name, all processes are supposed to share a batch."""
     if name:
         return next(group for group in _groups() if group.group_name == name)
-    if smaller := _sub_groups():
+    sizes = {group.size() for group in _groups()}
+    smaller = sorted(size for size in sizes if 1 < size < dist.get_world_size())
+    if smaller:
         _warn_once(
             f"this process is also in groups of {smaller} processes, and the loss compares the rows of all "
             f"{dist.get_world_size()}; if gradients are averaged over one of these groups, give it as group=... to the "
             "loss, else torch.distributed.group.WORLD, which says that all share a batch"
         )
     return None
-
-
-def _sub_groups() -> list[int]:
-    """Sizes of the groups of several, but not all processes that this process is in."""
-    sizes = {group.size() for group in _groups()}
-    return sorted(size for size in sizes if 1 < size < dist.get_world_size())
 
 
 def _groups() -> list[dist.ProcessGroup]:

@@ -218,7 +218,8 @@ class BatchClasses(NamedTuple):
     keys: Integers
     class_weights: NDArray[np.float64]
     anchor_weights: NDArray[np.float64]
-    labels: Labels | None  # numbered, if labels were given, not counts
+    names: Sequence[Any]  # labels
+    entries: Integers  # the class of each label, or of each count, that was given
 
 
 def classes_of_labels(
@@ -234,7 +235,8 @@ def classes_of_labels(
         keys=numbered.counts - anchors,
         class_weights=_weights_of(numbered.names, class_weights, "class_weights"),
         anchor_weights=_weights_of(numbered.names, anchor_weights, "anchor_weights", where=anchors > 0),
-        labels=numbered,
+        names=numbered.names,
+        entries=numbered.classes[: len(rows)],
     )
 
 
@@ -251,7 +253,8 @@ def _classes_of_counts(
         keys=keys,
         class_weights=_weights_of(names, class_weights, "class_weights"),
         anchor_weights=_weights_of(names, anchor_weights, "anchor_weights", where=rows > 0),
-        labels=None,
+        names=names,
+        entries=np.arange(len(rows)),
     )
 
 
@@ -278,7 +281,6 @@ def _reduced_terms(
     batch: BatchClasses, log_push: float, compare: str, denominator: str, singletons: str, reduction: str
 ) -> Tensor:
     """Reduce the terms of classes whose negatives weigh e^log_push, relative to their positives."""
-    labels = batch.labels
     anchors, keys = torch.from_numpy(batch.rows).double(), torch.from_numpy(batch.keys).double()
     class_weights, anchor_weights = torch.from_numpy(batch.class_weights), torch.from_numpy(batch.anchor_weights)
     compared, positives = (keys, keys) if compare == "keys" else (anchors + keys, anchors + keys - 1)
@@ -294,12 +296,10 @@ def _reduced_terms(
     refused = missing & (anchors > 0)
     if singletons == "error" and bool(refused.any()):
         number = int(refused.nonzero()[0, 0])
-        name = number if labels is None else labels.names[number]
         reason = 'has no positive or no negative in the batch, and singletons="error"'
-        raise ValueError(f'class {name} {reason}; use "skip", or bind the class')
+        raise ValueError(f'class {batch.names[number]} {reason}; use "skip", or bind the class')
     if reduction == "none":
-        # The numbers of the keys are behind those of the rows.
-        return terms if labels is None else terms[labels.classes[: int(anchors.sum())]]
+        return terms[batch.entries]
     loss = (terms * anchors).sum()
     averaged = anchor_weights * (anchors if singletons == "count" else anchors.masked_fill(missing, 0.0))
     return loss if reduction == "sum" or not bool((averaged > 0).any()) else loss / averaged.sum()

@@ -88,12 +88,11 @@ def decay_rate(
 
     Args:
         positives: P, rows of the anchor's class without the anchor.
-        negatives: M, rows of other classes, or the sum of their weights; for `class-average` the number of other
-            classes, or the sum of their weights.
-        temperature: tau, from 0.001 to 1e6.
-        denominator: Which loss it is.
-        margin: m, as in `supcon_loss`.
-        own_weight: w, the class weight of the anchor's class.
+        negatives: As in `angle_bound`.
+        temperature: As in `angle_bound`.
+        denominator: As in `angle_bound`.
+        margin: As in `angle_bound`.
+        own_weight: As in `angle_bound`.
         fixed: Whether the positives stay where they are: a row of a fixed frame, or keys.
 
     Returns:
@@ -127,12 +126,11 @@ def fastest_temperature(
     Without negatives there is no force, and the limit of the formula, 1 - m, is returned.
 
     Args:
-        positives: P, rows and keys of the anchor's class without the anchor.
-        negatives: M, rows and keys of other classes, or the sum of their weights; for `class-average` the number of
-            other classes, or the sum of their weights.
-        denominator: Which loss it is.
-        margin: m, as in `supcon_loss`, below 1.
-        own_weight: w, the class weight of the anchor's class.
+        positives: As in `angle_bound`.
+        negatives: As in `angle_bound`.
+        denominator: As in `angle_bound`.
+        margin: As in `angle_bound`; below 1.
+        own_weight: As in `angle_bound`.
 
     Returns:
         The temperature, float64.

@@ -110,10 +110,11 @@ def supcon_loss(
     """
     _check_options(denominator, singletons, compare, margin, reduction)
     batch = checked_batch(features, labels, keys, key_labels, compare, temperature)
-    if class_weights is not None:
-        batch = batch._replace(class_weights=checked_weights(class_weights, "class_weights", batch.features.device))
-    if anchor_weights is not None:
-        batch = batch._replace(anchor_weights=checked_weights(anchor_weights, "anchor_weights", batch.features.device))
+    device = batch.features.device
+    batch = batch._replace(
+        class_weights=checked_weights(class_weights, "class_weights", device),
+        anchor_weights=checked_weights(anchor_weights, "anchor_weights", device),
+    )
     spec = batch.spec(denominator, float(margin), compare, normalize)
     return _single_loss(batch.inputs(), spec, singletons, reduction)
 
@@ -196,8 +197,7 @@ class SupConLoss(nn.Module):
         self.margin, self.compare, self.reduction, self.normalize = float(margin), compare, reduction, normalize
         self._shared = _Shared(group)
         for name, values in zip(_WEIGHTS, (class_weights, anchor_weights), strict=True):
-            weights = None if values is None else checked_weights(values, name, torch.device("cpu"))
-            self.register_buffer(name, weights)
+            self.register_buffer(name, checked_weights(values, name, torch.device("cpu")))
 
     @property
     def group(self) -> dist.ProcessGroup | None:
@@ -273,11 +273,8 @@ class SupConLoss(nn.Module):
         names = ("temperature", "denominator", "singletons", "margin", "compare", "reduction", "normalize", "gather")
         usual = {"margin": 0.0, "compare": "all", "reduction": "mean", "normalize": True}
         options = {name: getattr(self, name) for name in names if getattr(self, name) != usual.get(name)}
-        return ", ".join(f"{name}={_shown(value)}" for name, value in options.items())
-
-
-def _shown(value: object) -> str:
-    return "'tensor'" if isinstance(value, Tensor) else repr(value)
+        shown = {name: "tensor" if isinstance(value, Tensor) else value for name, value in options.items()}
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 def _check_options(denominator: str, singletons: str, compare: str, margin: float, reduction: str) -> None:

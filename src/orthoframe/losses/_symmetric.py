@@ -236,8 +236,8 @@ class Grid:
         """
         step, factor = self.tile_rows, math.exp(-self.spec.margin / self.temperature)
         for c in range(len(self._anchor_starts) - 1):
-            anchors = _cut(self._anchor_starts[c], self._anchor_starts[c + 1], step)
-            keys = _cut(self.anchors + self._key_starts[c], self.anchors + self._key_starts[c + 1], step)
+            anchors = slices(self._anchor_starts[c], self._anchor_starts[c + 1], step)
+            keys = slices(self.anchors + self._key_starts[c], self.anchors + self._key_starts[c + 1], step)
             for rows in anchors:
                 for columns in keys if self.spec.compare == "keys" else anchors + keys:
                     piece = self._exponentials(self.rows[rows], self.rows[columns])
@@ -275,7 +275,8 @@ def _sincere_backward(total: Tensor, grid: Grid, weights: Tensor, sums: Tensor) 
             total[columns].addmm_(share.T, grid.rows[rows], alpha=scale)
 
 
-def _cut(start: int, stop: int, step: int) -> list[slice]:
+def slices(start: int, stop: int, step: int) -> list[slice]:
+    """Consecutive slices from start to stop, of step entries at most."""
     return [slice(i, min(i + step, stop)) for i in range(start, stop, step)]
 
 

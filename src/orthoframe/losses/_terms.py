@@ -195,8 +195,7 @@ def _parts(batch: Batch) -> list[slice]:
     """The anchors of each block."""
     columns = batch.rows.shape[0] - batch.first_column
     elements = BLOCK if batch.rows.device.type == "cpu" else _GPU_BLOCK
-    height, anchors = max(1, elements // max(1, columns)), batch.num_anchors
-    return [slice(i, min(i + height, anchors)) for i in range(0, anchors, height)]
+    return _symmetric.slices(0, batch.num_anchors, max(1, elements // max(1, columns)))
 
 
 def _logits(batch: Batch, part: slice, spec: LossSpec, scales: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,17 +24,7 @@ _RIGHT_ANGLE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class FreeLoss:
-    """The loss that free features minimise: options of `solve_ufm`.
-
-    Attributes:
-        temperature: tau.
-        denominator: As in `supcon_loss`.
-        margin: As in `supcon_loss`, and in the frame term.
-        class_weights: `[k]`, or None.
-        anchor_weights: `[k]`, or None.
-        frame: Whether there is a frame term.
-        supcon: The weight of the contrastive loss.
-    """
+    """The loss that free features minimise: options of `solve_ufm`, which describes them."""
 
     temperature: float = TEMPERATURE
     denominator: Denominator = "all"
