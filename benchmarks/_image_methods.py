@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from orthoframe.training import Criterion, Loop, Outputs, Problem, Task
+from orthoframe.training import Criterion, Loop, NetworkOutputs, Problem, Task
 
 LR = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 """Learning rates that are tried for each method."""
@@ -66,7 +66,7 @@ class LdamDrw(_HeadCriterion):
 
     LARGEST, BETA, DEFERRED = 0.5, 0.9999, 0.8
 
-    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: NetworkOutputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
         assert outputs.scores is not None
         margins = self.counts**-0.25
@@ -105,7 +105,7 @@ class Bcl(_HeadCriterion):
 
     TEMPERATURE, CLASSIFY, CONTRAST = 0.1, 2.0, 0.6
 
-    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: NetworkOutputs, labels: Tensor, rows: int) -> Tensor:
         """The loss of a batch."""
         assert outputs.scores is not None
         k = len(self.counts)

@@ -145,7 +145,7 @@ def test_a_reader_of_images(monkeypatch, tmp_path):
         return DataParts(parts={"train": LabelledImages(pixels, labels, ("a", "b", "c"))}, test_fraction=0.5)
 
     monkeypatch.setitem(READERS, "made", read)
-    monkeypatch.setitem(DATA_KINDS, "made", DataKind(path="NUMBER", own=True))
+    monkeypatch.setitem(DATA_KINDS, "made", DataKind(path="NUMBER", is_own=True))
     result, run = trained(tmp_path, data="made:200", majority=None, ratio=None, validation=0.0)
     assert run.config["data"].startswith("made:")
     assert result.evaluation.geometry.counts == (10, 10, 10)
@@ -171,7 +171,7 @@ def test_a_reader_of_lists_of_image_files(monkeypatch, tmp_path):
     (tmp_path / "images.list").write_text("\n".join(f"{number}.png" for number in range(40)))
     name = f"list:{tmp_path / 'images.list'}"
     monkeypatch.setitem(READERS, "list", read)
-    monkeypatch.setitem(DATA_KINDS, "list", DataKind(path="FILE", own=True, takes=DATA_KINDS["folder"].takes))
+    monkeypatch.setitem(DATA_KINDS, "list", DataKind(path="FILE", is_own=True, takes=DATA_KINDS["folder"].takes))
     _, run = trained(tmp_path, data=name, size=(8, 8), majority=None, ratio=None, memory=0.0)
     assert run.config["size"] == [8, 8]
     assert list_images([name]).names[:2] == ("0.png", "1.png")

@@ -102,7 +102,7 @@ class DataKind:
     """A kind of data that `load_data` reads; its reader is in `orthoframe.data`."""
 
     path: str = ""  # what follows the kind and a colon in a name; empty if the kind is the name
-    own: bool = False  # whether the data is the user's own, not a benchmark set
+    is_own: bool = False  # whether the data is the user's own, not a benchmark set
     # The arguments of `load_data` that have an effect, apart from those that all kinds take.
     takes: tuple[str, ...] = ()
 
@@ -115,10 +115,10 @@ DATA_KINDS = {
     "fashion-mnist": DataKind(takes=("folder",)),
     "cifar10": DataKind(takes=("folder",)),
     "cifar100": DataKind(takes=("folder",)),
-    "folder": DataKind(path="PATH", own=True, takes=_FOR_IMAGE_FILES),
-    "csv": DataKind(path="FILE", own=True, takes=(*_FOR_IMAGE_FILES, "columns")),
-    "npz": DataKind(path="FILE", own=True),
-    "dataset": DataKind(own=True),  # images from Python, see `as_data`
+    "folder": DataKind(path="PATH", is_own=True, takes=_FOR_IMAGE_FILES),
+    "csv": DataKind(path="FILE", is_own=True, takes=(*_FOR_IMAGE_FILES, "columns")),
+    "npz": DataKind(path="FILE", is_own=True),
+    "dataset": DataKind(is_own=True),  # images from Python, see `as_data`
 }
 """The kinds of data by name, or by the part of the name before a colon."""
 

@@ -24,7 +24,7 @@ STUDY = Study(
     claims=(
         Claim("They come near it.", "nobody", "delta_of", {"data": "digits"}, at_most=0.001, over="mean"),
         Claim("They never come there.", "nobody", "epochs_to_of", {"ratio": 2}, at_least=3),
-        Claim("Balance helps.", "nobody", "delta_of", {"ratio": 1}, {"ratio": 2}, at_most=10),
+        Claim("Balance helps.", "nobody", "delta_of", {"ratio": 1}, versus={"ratio": 2}, at_most=10),
         Claim("Letters are worse.", "nobody", "delta_of", {"data": "letters"}, at_most=1),
     ),
     grid=_grid,

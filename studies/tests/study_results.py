@@ -40,7 +40,9 @@ def panel(quantity, x, lines=(), title=None, **more):
 
 
 def comparison(where, mean, low, high, decision="supported"):
-    return Comparison(where, Decision(decision), Interval(mean, low, high, {0: low, 1: mean, 2: high}), Tally())
+    return Comparison(
+        where, Decision(decision), Interval(centre=mean, low=low, high=high, values={0: low, 1: mean, 2: high}), Tally()
+    )
 
 
 def finding(text, comparisons, decision="supported", quantity="delta_of", at_most=0.1, at_least=None):

@@ -128,7 +128,7 @@ def test_means():
     assert decide(MEAN, [cell({}, [0.01, 0.5, 0.01])]).decision == "inconclusive"
     assert decide(MEAN, [cell({}, [0.01])]).decision == "inconclusive"  # one seed has no interval
     assert decide(MEAN, [cell({}, [0.1, 0.1])]).decision == "supported"  # the limit is allowed
-    near = Claim("", "us", "x", {"a": 1}, {"a": 2}, "difference", at_most=0.05, at_least=-0.05, over="mean")
+    near = Claim("", "us", "x", {"a": 1}, versus={"a": 2}, how="difference", at_most=0.05, at_least=-0.05, over="mean")
     for shift, decision in ((0.0, "supported"), (0.5, "not supported"), (-0.5, "not supported")):
         cells = [cell({"a": 1}, [0.2 + shift, 0.21 + shift, 0.23 + shift], "x"), cell({"a": 2}, [0.2, 0.22, 0.22], "x")]
         assert decide(near, cells).decision == decision
@@ -199,7 +199,9 @@ def test_comparisons_are_seed_by_seed():
     assert found.decision == "supported"
     ratios = {10: 1 / 2, 11: 10 / 21, 12: 100 / 199, 13: 0.5, 14: 0.5}
     assert found.comparisons[0].interval.values == pytest.approx(ratios)
-    less = Claim("less", "us", "delta_of", {"binding": "fixed"}, {"binding": "none"}, "difference", at_most=0.0)
+    less = Claim(
+        "less", "us", "delta_of", {"binding": "fixed"}, versus={"binding": "none"}, how="difference", at_most=0.0
+    )
     assert decide(less, [theirs, mine]).comparisons[0].interval.values[12] == -99
 
 
@@ -254,7 +256,7 @@ def test_a_run_that_was_thrown_away_from_the_frame_was_not_slow():
 def test_what_has_not_learnt_is_not_slow():
     curve = {"epoch": [1, 40]}
     fast = cell({"way": "a"}, [10] * 5, "epochs_to_of", curve, relative_gap=0.01)
-    slower = Claim("", "us", "epochs_to_of", {"way": "b"}, {"way": "a"}, at_least=1.0, proof="learnt")
+    slower = Claim("", "us", "epochs_to_of", {"way": "b"}, versus={"way": "a"}, at_least=1.0, proof="learnt")
     for left, decision in ((0.3, "supported"), (0.9, "not converged")):
         slow = cell({"way": "b"}, [None] * 5, "epochs_to_of", curve, relative_gap=left)
         assert decide(slower, [fast, slow]).decision == decision

@@ -212,8 +212,9 @@ def test_free_features_of_any_sign_are_below_the_floor_of_others(tmp_path):
 
 def test_only_the_contrastive_loss_has_bound_batches():
     """Bound rows would make classes that cross-entropy sees less imbalanced than R says."""
-    jobs = [job.settings for job in STUDIES["cross-entropy"].jobs("desk").values() if isinstance(job, Training)]
-    assert {(job.objective.name, job.batches.binding) for job in jobs} == {
+    jobs = [job for job in STUDIES["cross-entropy"].jobs("desk").values() if isinstance(job, Training)]
+    runs = [decided(job.settings) for job in jobs]
+    assert {(run.objective.name, run.batches.binding) for run in runs} == {
         ("supcon", "fixed"),
         ("cross-entropy", "none"),
     }
@@ -258,7 +259,7 @@ def test_cross_entropy_of_free_features_is_the_formula(tmp_path):
     from scipy.optimize import minimize_scalar
 
     k, decay = 4, 1e-3
-    found = FreeClassifier((3,) * k, 8, 0, True, decay).run(tmp_path, None).final
+    found = FreeClassifier((3,) * k, 8, 0, True, weight_decay=decay).run(tmp_path, None).final
 
     def loss(scale):
         """Rows of the classifier are scale times (e_c - 1/k), the shortest that tell classes of a frame apart."""

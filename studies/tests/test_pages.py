@@ -270,7 +270,9 @@ def test_the_page_of_claims():
 def test_how_sure_a_claim_about_runs_is():
     """Nine of ten runs: Clopper and Pearson's interval; nothing where runs are missing or have not converged."""
     finding, low = STUDIES["imbalance"].findings[0], beta(9, 2).ppf(0.05)
-    share = Interval(0.9, low, beta(10, 1).ppf(0.95), dict.fromkeys(range(10), 0.01), "share")
+    share = Interval(
+        centre=0.9, low=low, high=beta(10, 1).ppf(0.95), values=dict.fromkeys(range(10), 0.01), kind="share"
+    )
     part = Comparison({}, Decision.SUPPORTED, share, Tally(yes=9, no=1))
     assert sure_words(replace(finding, comparisons=(part,))) == "61 to 99 % of runs"
     for decision in (Decision.NOT_RUN, Decision.NOT_CONVERGED):

@@ -17,7 +17,7 @@ from orthoframe_studies import (
     STUDIES,
     CellResult,
     Decision,
-    Done,
+    JobOutcome,
     JobResult,
     Store,
     Study,
@@ -38,7 +38,7 @@ def filled(study, folder, result, seeds=2):
     store = Store(folder)
     for (number, seed), job in study.jobs("smoke", seeds).items():
         if (made := result(number, seed)) is not None:
-            store.put(key(job), job, Done(made, 2.0))
+            store.put(key(job), job, JobOutcome(made, 2.0))
     return store
 
 
@@ -222,15 +222,15 @@ def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(
     log = tmp_path / "log"
     first = run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "store"), seeds=2)
     write_result(first, tmp_path / "first.json")
-    known = read_result(tmp_path / "first.json")
-    assert len(log.read_text().splitlines()) == len(known.records) == 4
+    stored = read_result(tmp_path / "first.json")
+    assert len(log.read_text().splitlines()) == len(stored.records) == 4
     # One cell more, and an empty store: only what is new is run.
-    again = run_study(noted_study(log, ("", "", "")), "smoke", Store(tmp_path / "empty"), seeds=2, earlier=known)
+    again = run_study(noted_study(log, ("", "", "")), "smoke", Store(tmp_path / "empty"), seeds=2, earlier=stored)
     assert len(log.read_text().splitlines()) == 6
     assert (again.reused, again.missing) == (4, 0)
-    assert [dict(cell.results) for cell in again.cells[:2]] == [dict(cell.results) for cell in known.cells]
-    assert again.records.keys() > known.records.keys()
+    assert [dict(cell.results) for cell in again.cells[:2]] == [dict(cell.results) for cell in stored.cells]
+    assert again.records.keys() > stored.records.keys()
     # What the records do not have a result for is run.
-    broken = replace(known, cells=known.cells[:1])
+    broken = replace(stored, cells=stored.cells[:1])
     run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "other"), seeds=2, earlier=broken)
     assert len(log.read_text().splitlines()) == 8

@@ -10,7 +10,7 @@ from studies.tests.jobs import Noted, by_key, numbers, until
 from tests.training.runs import interrupt, small, started
 
 from orthoframe.training import Loop
-from orthoframe_studies import Done, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
+from orthoframe_studies import JobOutcome, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
 
 
 @pytest.fixture
@@ -165,5 +165,5 @@ def test_a_process_that_dies_lets_go(store, tmp_path, monkeypatch):
 
 def test_keys_are_folders(store, job):
     (name,) = by_key(job)
-    store.put(name, job, Done(JobResult({}, {}), 1.0))
+    store.put(name, job, JobOutcome(JobResult({}, {}), 1.0))
     assert [path.name for path in store.path.iterdir()] == [name]

@@ -318,7 +318,7 @@ def test_a_kind_of_data_takes_the_arguments_of_its_entry(monkeypatch):
         return DataParts(parts={"train": LabelledImages(pixels, torch.arange(10) % 2, ("a", "b"))}, test_fraction=0.4)
 
     monkeypatch.setitem(READERS, "toy", read)
-    monkeypatch.setitem(DATA_KINDS, "toy", DataKind(path="PATH", own=True, takes=("size",)))
+    monkeypatch.setitem(DATA_KINDS, "toy", DataKind(path="PATH", is_own=True, takes=("size",)))
     data = load_data("toy:four", size=(2, 3))
     assert (len(data.train), len(data.test), data.train.image_shape) == (6, 4, (1, 2, 3))
     assert data.train.pixels.unique().tolist() == [4]

@@ -36,7 +36,7 @@ else:
         "_task": "Task make_task Network",
         "_evaluation": "Evaluation encode",
         "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
-        "_criteria": "Criterion Outputs Problem",
+        "_criteria": "Criterion NetworkOutputs Problem",
         "_loop": "Loop",
         "_processes": "is_first_process Interrupted Stopped NonFiniteLoss",
         "_causes": "LikelyCause",

@@ -18,7 +18,7 @@ PARALLEL = 0.9
 _COLD = 0.95  # of the way from the floor to the loss of identical features
 
 
-class Outputs(NamedTuple):
+class NetworkOutputs(NamedTuple):
     """What a network makes of a batch."""
 
     rows: Tensor  # [batch, dim], unit features
@@ -79,13 +79,13 @@ class Criterion:
             temperature = value if isinstance(schedule, TemperatureSchedule) else temperature
         return temperature
 
-    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: NetworkOutputs, labels: Tensor, rows: int) -> Tensor:
         """This process's part of the loss, whose mean over processes is the loss; `rows`: of the whole batch."""
         # All prototypes are in every process: the loss gathers rows, but not keys.
         loss: Tensor = self._loss(outputs.rows, labels, *self._keys)
         return loss
 
-    def minimised(self, loss: Tensor, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def minimised(self, loss: Tensor, outputs: NetworkOutputs, labels: Tensor, rows: int) -> Tensor:
         """The loss, and beside it that of a linear classifier, if there is one.
 
         Also in epochs in which its weight is zero: processes wait for the gradient of every weight.
@@ -121,7 +121,7 @@ class ClassifierCriterion(Criterion):
         super().__init__(nn.Identity(), problem)
         self._priors = _log_shares(problem) if balanced else None
 
-    def loss(self, outputs: Outputs, labels: Tensor, rows: int) -> Tensor:
+    def loss(self, outputs: NetworkOutputs, labels: Tensor, rows: int) -> Tensor:
         return _classified(outputs, labels, rows, self._problem, self._priors)
 
 
@@ -136,7 +136,7 @@ def mean_cosine(rows: Tensor) -> float:
     return float((unit.sum(0).square().sum() - unit.square().sum()) / (len(rows) * (len(rows) - 1)))
 
 
-def _classified(outputs: Outputs, labels: Tensor, rows: int, problem: Problem, priors: Tensor | None) -> Tensor:
+def _classified(outputs: NetworkOutputs, labels: Tensor, rows: int, problem: Problem, priors: Tensor | None) -> Tensor:
     """This process's part of the cross-entropy of the linear classifier."""
     assert outputs.scores is not None
     scores = outputs.scores.float() if priors is None else outputs.scores.float() + priors

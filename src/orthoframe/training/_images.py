@@ -247,7 +247,7 @@ def image_kind(data: str) -> type[ImageSettings]:
     if not isinstance(data, str):
         raise OptionError(Option("data"), f" must be a string, not {data!r}")
     kind = data_kind(data)
-    if kind is None or not kind.own:
+    if kind is None or not kind.is_own:
         return BenchmarkImages
     if "columns" in kind.takes:
         return TableImages

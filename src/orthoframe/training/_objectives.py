@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from orthoframe.training._causes import LikelyCause
     from orthoframe.training._criteria import Criterion, Problem
 
-_USUAL = TemperatureSchedule(TEMPERATURE, TEMPERATURE)
+_USUAL_TEMPERATURE = TemperatureSchedule(TEMPERATURE, TEMPERATURE)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -123,7 +123,9 @@ class _Comparison(Objective):
 
     has_certificate = True
 
-    temperature: TemperatureSchedule = usual(_USUAL, least=COLDEST, most=HOTTEST, advice=(f"{TEMPERATURE:g} is usual",))
+    temperature: TemperatureSchedule = usual(
+        _USUAL_TEMPERATURE, least=COLDEST, most=HOTTEST, advice=(f"{TEMPERATURE:g} is usual",)
+    )
     """Temperature of the loss: a number, or START:END for a schedule."""
     margin: Ramp = usual(NOTHING)
     """Margin subtracted from same-class cosines; same optimum, reached sooner. A number, or START:END."""

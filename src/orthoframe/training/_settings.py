@@ -96,7 +96,7 @@ class Settings:
         for option in options:
             if not any(option in names_of(group) for group in groups.values()):
                 raise self._misplaced(option)
-        changed = {name: replace(group, **_part(options, group)) for name, group in groups.items()}
+        changed = {name: replace(group, **_options_of(options, group)) for name, group in groups.items()}
         return replace(self, **changed)
 
     def _misplaced(self, option: str) -> OptionError:
@@ -270,7 +270,7 @@ def option_names() -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _part(options: Mapping[str, Any], group: Group) -> dict[str, Any]:
+def _options_of(options: Mapping[str, Any], group: Group) -> dict[str, Any]:
     """The options that a group has."""
     return {name: options[name] for name in names_of(group) if name in options}
 

@@ -16,7 +16,7 @@ from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparati
 from orthoframe.encoders import Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
-from orthoframe.training._criteria import Criterion, Outputs, Problem
+from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
@@ -32,12 +32,12 @@ class Network(nn.Module):
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
 
-    def forward(self, images: Tensor) -> Outputs:
+    def forward(self, images: Tensor) -> NetworkOutputs:
         """Unit features, and the scores of the classifier."""
         if self.classifier is None:
-            return Outputs(self.encoder(images), None)
+            return NetworkOutputs(self.encoder(images), None)
         features = self.encoder.backbone(images)
-        return Outputs(self.encoder.head(features), self.classifier(features))
+        return NetworkOutputs(self.encoder.head(features), self.classifier(features))
 
 
 @dataclass(frozen=True, kw_only=True)

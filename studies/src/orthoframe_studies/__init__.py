@@ -28,17 +28,17 @@ else:
         "catalogue": "STUDIES",
         "_study": "Scale SCALES FIRST_SEED FRESH_SEED Study Cell Panel way_to_frame",
         "_grids": "trained free network coordinate",
-        "_claims": "OF Claim Decision Proof agrees reaches_frame misses_frame faster",
+        "_claims": "FRAME_LIMIT Claim Decision Proof agrees reaches_frame misses_frame faster",
         "_jobs": "Engine Job JobResult StudyError crossing key",
         "_training_job": "Training",
         "_planned_job": "PlannedTraining",
         "_free_jobs": "FreeFeatures FreeClassifier GradientFlow",
-        "_statistics": "ALPHA MOST Interval clopper_pearson chance_of_most chance_of_mean holm mean_interval "
+        "_statistics": "ALPHA HALF Interval clopper_pearson chance_of_most chance_of_mean holm mean_interval "
         "median_range",
         "_decide": "decide",
-        "_endings": "PROVEN at_frame has_ended has_learnt trend",
+        "_endings": "PROVEN_BOUND at_frame has_ended has_learnt trend",
         "_results": "CellResult Comparison Tally Finding Failure StudyResult read_result write_result",
         "_runner": "Cost StudyListener estimate run_study",
-        "_store": "Store Done store_folder compute",
+        "_store": "Store JobOutcome store_folder compute",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-OF = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most this
+FRAME_LIMIT = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most this
 # Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount.
-TIMES = ("epochs_to_of", "time_to_of")
+TIME_QUANTITIES = ("epochs_to_of", "time_to_of")
 # Spread over orders of magnitude, or in two clusters, as counts of what went wrong: their median and range are shown.
-UNEVEN = {
-    *TIMES,
+UNEVEN_QUANTITIES = {
+    *TIME_QUANTITIES,
     *("delta_of", "live_delta_of", "raw_delta_of", "delta_etf", "delta_predicted", "beta_nc"),
     *("gap", "relative_gap", "angle_bound", "excess", "trend", "gap_trend"),
     *("dead_rows", "merged_classes", "rate_to_formula"),
@@ -96,12 +96,12 @@ class Claim:
 
 def reaches_frame(text: str, source: str, **where: Any) -> Claim:
     """A claim that runs at these coordinates end at the orthogonal frame."""
-    return Claim(text, source, "live_delta_of", where, at_most=OF, proof="unmet")
+    return Claim(text, source, "live_delta_of", where, at_most=FRAME_LIMIT, proof="unmet")
 
 
 def misses_frame(text: str, source: str, **where: Any) -> Claim:
     """A claim that runs at these coordinates end elsewhere than at the orthogonal frame."""
-    return Claim(text, source, "live_delta_of", where, at_least=OF, proof="end")
+    return Claim(text, source, "live_delta_of", where, at_least=FRAME_LIMIT, proof="end")
 
 
 def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[str, Any]) -> Claim:
@@ -109,7 +109,7 @@ def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[
     return Claim(text, source, "epochs_to_of", where, versus=versus, at_most=1.0, proof="learnt")
 
 
-def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def agrees(where: Mapping[str, Any], conditions: Mapping[str, Any]) -> bool:
     """Whether coordinates are those that are wanted; a tuple or list allows several values.
 
     Examples:
@@ -118,5 +118,5 @@ def agrees(where: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """
     return all(
         name in where and where[name] in (value if isinstance(value, tuple | list) else (value,))
-        for name, value in wanted.items()
+        for name, value in conditions.items()
     )

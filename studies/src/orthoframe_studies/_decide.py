@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe_studies._claims import OF, TIMES, Claim, Decision, agrees
+from orthoframe_studies._claims import FRAME_LIMIT, TIME_QUANTITIES, Claim, Decision, agrees
 from orthoframe_studies._endings import at_frame, is_admissible
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._results import CellResult, Comparison, Finding, Tally, bounds_of
@@ -72,12 +72,12 @@ def _counted(
             yes, no = yes + kept, no + (not kept)
     missing = max(0, planned - len(seeds))
     trials = max(planned, len(seeds))
-    tally = Tally(yes, no, untrained, unknown, missing)
+    tally = Tally(yes=yes, no=no, untrained=untrained, unknown=unknown, missing=missing)
     decision = Decision.SUPPORTED if chance_of_most(yes, trials) <= ALPHA else _undecided(tally, trials)
     values = {seed: low if low == high else None for seed, ((low, high), _) in seeds.items()}
     # Runs that say nothing may be all false, or all true.
     low, high = clopper_pearson(yes, trials)[0], clopper_pearson(trials - no, trials)[1]
-    shown = Interval(yes / trials if trials else None, low, high, values, "share")
+    shown = Interval(centre=yes / trials if trials else None, low=low, high=high, values=values, kind="share")
     return Comparison(where, decision, shown, tally), chance_of_most(no, trials)
 
 
@@ -105,14 +105,14 @@ def _averaged(
     }
     interval = mean_interval(passed)
     missing = max(0, planned - len(seeds))
-    tally = Tally(0, 0, len(seeds) - len(passed), 0, missing)
+    tally = Tally(yes=0, no=0, untrained=len(seeds) - len(passed), unknown=0, missing=missing)
     if missing or not seeds:
         return Comparison(where, Decision.NOT_RUN, interval, tally), 1.0
     if tally.untrained > _LEFT_OUT * len(seeds):
         return Comparison(where, Decision.NOT_CONVERGED, interval, tally), 1.0
     if interval.missing:
         return Comparison(where, Decision.INCONCLUSIVE, interval, tally), 1.0
-    values, mirrored = interval.known, [-value for value in interval.known]
+    values, mirrored = interval.known_values, [-value for value in interval.known_values]
     above, below, for_it, against = claim.at_least, claim.at_most, [], []
     if above is not None:  # the limit itself is allowed
         for_it.append(chance_of_mean(values, above) if min(values) != max(values) else float(values[0] < above))
@@ -145,7 +145,7 @@ def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
     it was thrown away from the frame, was not slow: its time may be any.
     """
     bounds = bounds_of(cell.results, claim.quantity)
-    if claim.quantity not in TIMES:
+    if claim.quantity not in TIME_QUANTITIES:
         return bounds
     return {
         seed: (0.0, math.inf) if math.isinf(high) and _was_there(cell.results[seed]) else (low, high)
@@ -155,7 +155,7 @@ def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
 
 def _was_there(result: JobResult) -> bool:
     distances = [distance for distance in result.curve.get("delta_of") or () if distance is not None]
-    return at_frame(result.final) or min(distances, default=math.inf) <= OF
+    return at_frame(result.final) or min(distances, default=math.inf) <= FRAME_LIMIT
 
 
 def _ratio(one: Bounds, two: Bounds) -> Bounds:

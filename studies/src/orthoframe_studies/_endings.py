@@ -4,11 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orthoframe.runs import END, power_law
-from orthoframe_studies._claims import OF, Proof
+from orthoframe_studies._claims import FRAME_LIMIT, Proof
 
 Numbers = Mapping[str, int | float | None]  # `final` of a result
 
-PROVEN = 0.1
+PROVEN_BOUND = 0.1
 """The largest angle bound of a gap at which cosines are those of a frame, on average over the rows compared."""
 _LEARNT = 0.5  # of the way from features that are all alike to the floor
 _AT_OPTIMUM = 0.1  # of the way from the floor of non-negative features down to the optimum of all features
@@ -43,7 +43,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
             return True
         moved = final.get("gap_trend")
         held = (final.get("merged_classes") or final.get("dead_rows")) and moved is not None and moved <= _STILL
-        return bool(held or bound <= PROVEN) and _is_still(final)
+        return bool(held or bound <= PROVEN_BOUND) and _is_still(final)
     if (excess := final.get("excess")) is not None:
         return excess <= _AT_OPTIMUM and (quantity == "gap" or _is_still(final))
     return _is_still(final)
@@ -52,7 +52,7 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
 def at_frame(final: Numbers) -> bool:
     """Whether the means of the rows that are not zero are an orthogonal frame."""
     distance = final.get("live_delta_of")
-    return distance is not None and distance <= OF
+    return distance is not None and distance <= FRAME_LIMIT
 
 
 def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:

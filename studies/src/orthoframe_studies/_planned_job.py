@@ -11,7 +11,7 @@ import numpy as np
 from orthoframe._rows import Integers
 from orthoframe.batches import BatchPlan
 from orthoframe.training import make_task
-from orthoframe_studies._endings import PROVEN
+from orthoframe_studies._endings import PROVEN_BOUND
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._training_job import Training, numbers_of, result_of, train_or_resume
 
@@ -94,5 +94,5 @@ class PlannedTraining(Training):
             max_other_cosine=float(cosines.max()),
             as_stated=float(outcome.certificate.certificate.holds_as_stated),
             # Of a pair that nothing pushes apart the cosine may move for ever; what the loss can gain is all gained.
-            converged=float(bound is not None and bound <= PROVEN),
+            converged=float(bound is not None and bound <= PROVEN_BOUND),
         )

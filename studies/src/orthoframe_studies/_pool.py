@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orthoframe_studies._jobs import Job
-from orthoframe_studies._store import Done, Store, compute
+from orthoframe_studies._store import JobOutcome, Store, compute
 
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
 _PATIENCE = 5.0  # seconds in which a training that is told to end can save its state
@@ -26,7 +26,7 @@ def run_jobs(
     store: Store,
     data_dir: Path | None,
     workers: int | None,
-    on_done: Callable[[str, Done], None],
+    on_done: Callable[[str, JobOutcome], None],
     on_start: Callable[[str], None],
 ) -> None:
     """Run jobs in the order given, and keep their results; both functions are told the key of a job.
@@ -81,12 +81,12 @@ class _Worker:
         self._began = time.perf_counter()
         return self.line
 
-    def end(self) -> Done | None:
+    def end(self) -> JobOutcome | None:
         """How the job ended; None if another process is at it."""
         try:
-            done: Done | None = self.line.recv()
+            done: JobOutcome | None = self.line.recv()
         except (EOFError, OSError):
-            return Done(None, time.perf_counter() - self._began, _death(self._replace()))
+            return JobOutcome(None, time.perf_counter() - self._began, _death(self._replace()))
         return done
 
     def _replace(self) -> int | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from orthoframe.errors import Option
 from orthoframe_studies._jobs import Job, StudyError
-from orthoframe_studies._store import Done, Store, attempt, sentence
+from orthoframe_studies._store import JobOutcome, Store, attempt, sentence
 
 _RETRIES = 3  # of a job whose process or node died
 _POLL_SECONDS = 1.0
@@ -31,7 +31,7 @@ def run_jobs(
     store: Store,
     data_dir: Path | None,
     workers: int | None,
-    on_done: Callable[[str, Done], None],
+    on_done: Callable[[str, JobOutcome], None],
     on_start: Callable[[str], None],
 ) -> None:
     """Run jobs in the order given, as the local pool does; a StudyError says why Ray or its cluster is not there.
@@ -68,7 +68,7 @@ def run_jobs(
                     on_done(key, done)
 
 
-def _on_node(job: Job, data_dir: Path | None) -> Done:
+def _on_node(job: Job, data_dir: Path | None) -> JobOutcome:
     """What a node does; errors come back as sentences, so that Ray repeats only what was lost with a machine."""
     import torch
 
@@ -77,16 +77,16 @@ def _on_node(job: Job, data_dir: Path | None) -> Done:
         return attempt(job, Path(folder), data_dir)
 
 
-def _kept(ray: Any, reference: Any, store: Store, key: str, job: Job) -> Done:
+def _kept(ray: Any, reference: Any, store: Store, key: str, job: Job) -> JobOutcome:
     """How a job ended; its result is in the store."""
     try:
-        done: Done = ray.get(reference)
+        done: JobOutcome = ray.get(reference)
         store.put(key, job, done)
     except ray.exceptions.RayError as error:
         words = " ".join(str(error).split(". ")[0].split())
-        return Done(None, 0.0, f"its process died {_RETRIES + 1} times, or Ray lost it: {words}")
+        return JobOutcome(None, 0.0, f"its process died {_RETRIES + 1} times, or Ray lost it: {words}")
     except OSError as error:
-        return Done(None, 0.0, sentence(error))
+        return JobOutcome(None, 0.0, sentence(error))
     return done
 
 

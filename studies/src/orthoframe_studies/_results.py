@@ -11,7 +11,7 @@ import msgspec
 
 from orthoframe._files import LARGEST_RECORDS, parsed, read_small, write_json
 from orthoframe.errors import InputError
-from orthoframe_studies._claims import TIMES, UNEVEN, Claim, Decision
+from orthoframe_studies._claims import TIME_QUANTITIES, UNEVEN_QUANTITIES, Claim, Decision
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._statistics import Bounds, Interval, mean_interval, median_range
 from orthoframe_studies._study import Panel, Scale
@@ -32,7 +32,7 @@ class CellResult:
         summary = {}
         for name in dict.fromkeys(name for result in results.values() for name in result.final):
             bounds = bounds_of(results, name)
-            if name in UNEVEN:
+            if name in UNEVEN_QUANTITIES:
                 summary[name] = median_range(bounds)
             else:
                 summary[name] = mean_interval({seed: low for seed, (low, _) in bounds.items()})
@@ -40,7 +40,7 @@ class CellResult:
 
     def over_seeds(self, quantity: str) -> Interval:
         """A quantity over seeds; without values if no seed has it."""
-        return self.summary.get(quantity) or Interval(None, None, None, {})
+        return self.summary.get(quantity) or Interval(centre=None, low=None, high=None, values={})
 
     def curves(self, x: str, y: str, log: str = "") -> list[dict[float, float]]:
         """The curve of each seed, y by x: the points that are known, and positive along the axes in `log`."""
@@ -60,7 +60,7 @@ class CellResult:
         return {place: (median(column), min(column), max(column)) for place, column in columns.items()}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Tally:
     """The runs, or pairs of runs, of a cell."""
 
@@ -101,7 +101,11 @@ class Finding:
         def goodness(part: Comparison) -> tuple[int, float, float, float]:
             interval, rank = part.interval, list(Decision).index(part.decision)
             # Of cells with as many runs for the claim and against it, that whose runs are nearest to the limit.
-            typical = room(median(interval.known), median(interval.known)) if interval.known else -math.inf
+            typical = (
+                room(median(interval.known_values), median(interval.known_values))
+                if interval.known_values
+                else -math.inf
+            )
             low, high = (interval.centre if end is None else end for end in (interval.low, interval.high))
             if low is None or high is None:
                 return rank, -math.inf, -math.inf, typical
@@ -135,7 +139,7 @@ class RunRecord:
     commit: str | None  # the commit of the source that computed it; None if it is not known
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class StudyResult:
     """How a study ended."""
 
@@ -208,7 +212,7 @@ def bounds_of(results: Mapping[int, JobResult], quantity: str) -> dict[int, Boun
         value = result.final.get(quantity)
         if value is not None:
             bounds[seed] = (float(value), float(value))
-        elif quantity in TIMES and quantity in result.final:
+        elif quantity in TIME_QUANTITIES and quantity in result.final:
             places = result.curve.get("epoch") or result.curve["time"]
             bounds[seed] = (float(places[-1] or 0), math.inf)  # the frame was not reached in the whole run
     return bounds

@@ -9,11 +9,11 @@ from typing import cast
 
 from orthoframe import __version__
 from orthoframe_studies import _pool, _ray
-from orthoframe_studies._claims import OF
+from orthoframe_studies._claims import FRAME_LIMIT
 from orthoframe_studies._decide import decide
 from orthoframe_studies._jobs import Engine, JobResult, crossing, key
 from orthoframe_studies._results import CellResult, Failure, RunRecord, StudyResult
-from orthoframe_studies._store import Done, Store, source_commit
+from orthoframe_studies._store import JobOutcome, Store, source_commit
 from orthoframe_studies._study import FIRST_SEED, Panel, Scale, Study
 
 
@@ -27,7 +27,7 @@ class StudyListener:
 
     on_plan: Callable[[int, int], None] = _ignore  # called with the number of jobs, and how many have a result
     on_start: Callable[[str], None] = _ignore  # called with the name of a job that starts
-    on_done: Callable[[str, Done], None] = _ignore  # called with the name of a job that ended, and how it ended
+    on_done: Callable[[str, JobOutcome], None] = _ignore  # called with the name of a job that ended, and how it ended
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def run_study(
     reused = len(ended)
     listener.on_plan(len(jobs), reused)
 
-    def on_done(name: str, done: Done) -> None:
+    def on_done(name: str, done: JobOutcome) -> None:
         ended[name] = done
         listener.on_done(names[name], done)
 
@@ -157,10 +157,10 @@ def run_study(
     )
 
 
-def _runs_of(result: StudyResult) -> dict[str, Done]:
+def _runs_of(result: StudyResult) -> dict[str, JobOutcome]:
     """The runs of a result by the keys of their jobs, with the curves and cosines that its file has."""
     return {
-        name: Done(result.cells[record.cell].results[record.seed], record.seconds, commit=record.commit)
+        name: JobOutcome(result.cells[record.cell].results[record.seed], record.seconds, commit=record.commit)
         for name, record in result.records.items()
         if record.cell < len(result.cells) and record.seed in result.cells[record.cell].results
     }
@@ -171,7 +171,7 @@ def _timed(result: JobResult) -> JobResult:
     epochs, deltas = (cast(Sequence[float], result.curve.get(name, ())) for name in ("epoch", "delta_of"))
     if "epochs_to_of" not in result.final or not deltas:
         return result
-    return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, OF)})
+    return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, FRAME_LIMIT)})
 
 
 def _shown(results: Mapping[int, JobResult], panels: Sequence[Panel]) -> dict[int, JobResult]:

@@ -8,13 +8,13 @@ from typing import Literal
 
 ALPHA = 0.05
 """The error that is allowed on each side: an end of an interval holds with a confidence of 95 %."""
-MOST = 0.5
+HALF = 0.5
 """A claim about runs says that it is true of more than this part of them."""
 
 Bounds = tuple[float, float]  # what is known of a value: the smallest and the largest that it can be
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """A quantity over seeds."""
 
@@ -27,14 +27,14 @@ class Interval:
     kind: Literal["mean", "median", "share"] = "mean"
 
     @property
-    def known(self) -> list[float]:
+    def known_values(self) -> list[float]:
         """The values that are known."""
         return [value for value in self.values.values() if value is not None]
 
     @property
     def missing(self) -> int:
         """How many seeds did not reach the quantity."""
-        return len(self.values) - len(self.known)
+        return len(self.values) - len(self.known_values)
 
 
 def clopper_pearson(successes: int, trials: int, alpha: float = ALPHA) -> Bounds:
@@ -53,13 +53,13 @@ def clopper_pearson(successes: int, trials: int, alpha: float = ALPHA) -> Bounds
 
 
 def chance_of_most(successes: int, trials: int) -> float:
-    """The probability of as many successes or more where each has one of `MOST`: small if most runs succeed.
+    """The probability of as many successes or more where each has one of `HALF`: small if most runs succeed.
 
     Examples:
         >>> chance_of_most(5, 5), chance_of_most(9, 10) < 0.05 < chance_of_most(8, 10), chance_of_most(0, 0)
         (0.03125, True, 1.0)
     """
-    return math.fsum(math.comb(trials, count) for count in range(successes, trials + 1)) * MOST**trials
+    return math.fsum(math.comb(trials, count) for count in range(successes, trials + 1)) * HALF**trials
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -88,16 +88,16 @@ def mean_interval(values: Mapping[int, float]) -> Interval:
     finite = {seed: float(value) if math.isfinite(value) else None for seed, value in values.items()}
     numbers = [value for value in finite.values() if value is not None]
     if not numbers or len(numbers) < len(finite):
-        return Interval(None, None, None, finite)
+        return Interval(centre=None, low=None, high=None, values=finite)
     mean = statistics.fmean(numbers)
     if len(numbers) == 1:
-        return Interval(mean, None, None, finite)
+        return Interval(centre=mean, low=None, high=None, values=finite)
     if min(numbers) == max(numbers):
-        return Interval(mean, mean, mean, finite)
+        return Interval(centre=mean, low=mean, high=mean, values=finite)
     from scipy.stats import ttest_1samp
 
     interval = ttest_1samp(numbers, 0.0).confidence_interval(1 - 2 * ALPHA)
-    return Interval(mean, float(interval.low), float(interval.high), finite)
+    return Interval(centre=mean, low=float(interval.low), high=float(interval.high), values=finite)
 
 
 def chance_of_mean(values: Sequence[float], threshold: float) -> float:
@@ -126,14 +126,14 @@ def median_range(values: Mapping[int, Bounds]) -> Interval:
     """
     exact = {seed: low if low == high and math.isfinite(low) else None for seed, (low, high) in values.items()}
     if not values or any(math.isnan(end) for pair in values.values() for end in pair):
-        return Interval(None, None, None, exact, "median")
+        return Interval(centre=None, low=None, high=None, values=exact, kind="median")
     low = statistics.median(pair[0] for pair in values.values())
     high = statistics.median(pair[1] for pair in values.values())
     ends = min(pair[0] for pair in values.values()), max(pair[1] for pair in values.values())
     return Interval(
-        low if low == high and math.isfinite(low) else None,
-        ends[0] if math.isfinite(ends[0]) else None,
-        ends[1] if math.isfinite(ends[1]) else None,
-        exact,
-        "median",
+        centre=low if low == high and math.isfinite(low) else None,
+        low=ends[0] if math.isfinite(ends[0]) else None,
+        high=ends[1] if math.isfinite(ends[1]) else None,
+        values=exact,
+        kind="median",
     )

@@ -20,7 +20,7 @@ _WAIT_SECONDS = 1.0  # for another process that has the job
 
 
 @dataclass(frozen=True)
-class Done:
+class JobOutcome:
     """How a job ended."""
 
     result: JobResult | None  # what it computed; None if it failed
@@ -61,14 +61,14 @@ class Store:
         """The folder of a job; it need not exist."""
         return self.path / key
 
-    def get(self, key: str) -> Done | None:
+    def get(self, key: str) -> JobOutcome | None:
         """A result; None if there is none, or one that cannot be read."""
         try:
             return parsed(_read_done, self.folder(key) / "result.json")
         except (OSError, ValueError):
             return None
 
-    def put(self, key: str, job: Job, done: Done) -> None:
+    def put(self, key: str, job: Job, done: JobOutcome) -> None:
         """Keep a result, but no failure; a reader finds all of it or nothing."""
         if done.result is None:
             return
@@ -83,13 +83,13 @@ class Store:
         return locked(self.folder(key), seconds)
 
 
-def _read_done(path: Path) -> Done:
+def _read_done(path: Path) -> JobOutcome:
     data = json.loads(read_small(path))
     result = msgspec.convert(data["result"], JobResult)
-    return Done(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
+    return JobOutcome(result, float(data["seconds"]), commit=msgspec.convert(data.get("commit"), str | None))
 
 
-def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | None:
+def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> JobOutcome | None:
     """Take the result of a job from the store, or run it and keep the result; None while another process is at it."""
     try:
         with store.claimed(key, _WAIT_SECONDS) as ours:
@@ -101,10 +101,10 @@ def compute(key: str, job: Job, store: Store, data_dir: Path | None) -> Done | N
                 store.put(key, job, done)
             return done
     except OSError as error:
-        return Done(None, 0.0, sentence(error))
+        return JobOutcome(None, 0.0, sentence(error))
 
 
-def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
+def attempt(job: Job, folder: Path, data_dir: Path | None) -> JobOutcome:
     """Run a job in its folder, which exists; whatever it raises becomes a sentence."""
     start = time.perf_counter()
     try:
@@ -112,8 +112,8 @@ def attempt(job: Job, folder: Path, data_dir: Path | None) -> Done:
             warnings.simplefilter("ignore")  # they would be printed into the progress of many jobs; numbers tell
             result = job.run(folder, data_dir)
     except Exception as error:
-        return Done(None, time.perf_counter() - start, sentence(error))
-    return Done(result, time.perf_counter() - start, commit=source_commit()[0])
+        return JobOutcome(None, time.perf_counter() - start, sentence(error))
+    return JobOutcome(result, time.perf_counter() - start, commit=source_commit()[0])
 
 
 def sentence(error: Exception) -> str:

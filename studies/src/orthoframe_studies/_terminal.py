@@ -12,7 +12,7 @@ from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
 from orthoframe.cli._terminal import progress
-from orthoframe_studies import SCALES, Cost, Done, Study, StudyListener, StudyResult, estimate, read_result
+from orthoframe_studies import SCALES, Cost, JobOutcome, Study, StudyListener, StudyResult, estimate, read_result
 from orthoframe_studies.pages import abbreviations, cell_words, finding_words, rule_words
 
 
@@ -52,7 +52,7 @@ def listening(name: str) -> Iterator[StudyListener]:
             running[run] = None
             show()
 
-        def on_done(run: str, done: Done) -> None:
+        def on_done(run: str, done: JobOutcome) -> None:
             nonlocal failed, left
             running.pop(run, None)
             seconds.append(done.seconds)

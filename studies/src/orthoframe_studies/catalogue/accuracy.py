@@ -43,9 +43,11 @@ def grid(scale: Scale) -> list[Cell]:
 
 def _compared(text: str, source: str, quantity: str, versus: str, at_least: float = 0.0, stop: str = _END) -> Claim:
     """ReLU and binding, compared with another method."""
-    here, there = {"method": "ReLU, bound", "stopped": stop}, {"method": versus}
+    where, other = {"method": "ReLU, bound", "stopped": stop}, {"method": versus}
     proof: Any = "goal" if stop == _END else "none"
-    return Claim(text, source, quantity, here, there, "difference", at_least=at_least, over="mean", proof=proof)
+    return Claim(
+        text, source, quantity, where, versus=other, how="difference", at_least=at_least, over="mean", proof=proof
+    )
 
 
 STUDY = Study(
@@ -95,9 +97,9 @@ STUDY = Study(
     grid=grid,
     columns=("balanced_accuracy", "worst_accuracy", "minority_accuracy", "minority_margin", "live_delta_of"),
     panels=(
-        Panel("At the frame", "balanced_accuracy", "method", ("ratio",), {"stopped": _END}),
-        Panel("At the frame", "worst_accuracy", "method", ("ratio",), {"stopped": _END}),
-        Panel("Before the frame", "balanced_accuracy", "method", ("ratio",), {"stopped": _BEFORE}),
+        Panel("At the frame", "balanced_accuracy", "method", ("ratio",), where={"stopped": _END}),
+        Panel("At the frame", "worst_accuracy", "method", ("ratio",), where={"stopped": _END}),
+        Panel("Before the frame", "balanced_accuracy", "method", ("ratio",), where={"stopped": _BEFORE}),
     ),
     remark=(
         "FashionMNIST, STEP, all 10,000 test images. The contrastive loss predicts with the nearest class mean, "

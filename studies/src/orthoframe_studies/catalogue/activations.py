@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from orthoframe_studies._claims import OF, Claim, reaches_frame
+from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
 from orthoframe_studies._grids import RISING, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 from orthoframe_studies.catalogue.without_relu import BELOW, CLOSE, LONG
@@ -57,7 +57,15 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "gap", "excess", "delta_predicted", "epochs_to_of"),
     panels=(
-        Panel("Non-negative", "live_delta_of", "activation", ("ratio",), {"batches": "bound"}, OF, "y"),
+        Panel(
+            "Non-negative",
+            "live_delta_of",
+            "activation",
+            ("ratio",),
+            where={"batches": "bound"},
+            level=FRAME_LIMIT,
+            log="y",
+        ),
         way_to_frame("Of either sign, full batches", "activation", "temperature", batches="full"),
     ),
     remark=(

@@ -1,6 +1,6 @@
 """How far the end depends on the batch size, with and without binding."""
 
-from orthoframe_studies._claims import OF, Claim, reaches_frame
+from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures
 from orthoframe_studies._grids import free, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study
@@ -54,8 +54,8 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "epochs_to_of", "certified", "coverage", "epochs_to_certify"),
     panels=(
-        Panel("At the end", "live_delta_of", "batch_size", ("binding",), _NETWORK, OF, "xy"),
-        Panel("How long it takes", "epochs_to_of", "batch_size", ("binding",), _NETWORK, None, "xy"),
+        Panel("At the end", "live_delta_of", "batch_size", ("binding",), where=_NETWORK, level=FRAME_LIMIT, log="xy"),
+        Panel("How long it takes", "epochs_to_of", "batch_size", ("binding",), where=_NETWORK, log="xy"),
     ),
     remark=(
         "Digits, STEP, R = 10, a temperature of 0.1, about 3000 steps for every size at desk scale, so that batches of "

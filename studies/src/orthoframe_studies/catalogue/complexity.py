@@ -36,8 +36,8 @@ def grid(scale: Scale) -> list[Cell]:
 
 
 def _epochs(text: str, source: str, network: str, versus: str, **threshold: Any) -> Claim:
-    where, there = {"network": network}, {"network": versus}
-    return Claim(text, source, "epochs_to_of", where, versus=there, proof="learnt", **threshold)
+    where, other = {"network": network}, {"network": versus}
+    return Claim(text, source, "epochs_to_of", where, versus=other, proof="learnt", **threshold)
 
 
 STUDY = Study(
@@ -56,7 +56,7 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "relative_gap", "epochs_to_of", "dead_rows", "seconds"),
     panels=(
-        Panel("MLP on the digits, by width", "epochs_to_of", "width", (), {"data": WIDE}, None, "xy"),
+        Panel("MLP on the digits, by width", "epochs_to_of", "width", (), where={"data": WIDE}, log="xy"),
         way_to_frame("Few images of FashionMNIST", "network", data="fashion-mnist"),
     ),
     remark=(

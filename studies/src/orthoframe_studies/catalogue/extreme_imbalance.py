@@ -69,8 +69,10 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "time_to_of", "epochs_to_of", "balanced_accuracy"),
     panels=(
-        Panel("Gradient flow of free features", "time_to_of", "ratio", ("schedule",), {"features": "free"}, None, "xy"),
-        Panel("MLP on MNIST", "epochs_to_of", "ratio", ("schedule",), {"features": "MNIST"}, None, "xy"),
+        Panel(
+            "Gradient flow of free features", "time_to_of", "ratio", ("schedule",), where={"features": "free"}, log="xy"
+        ),
+        Panel("MLP on MNIST", "epochs_to_of", "ratio", ("schedule",), where={"features": "MNIST"}, log="xy"),
         way_to_frame("MLP on MNIST, R = 1000", "schedule", features="MNIST", ratio=1000),
     ),
     remark=(

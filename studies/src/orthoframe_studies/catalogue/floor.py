@@ -3,7 +3,7 @@
 from typing import Any
 
 from orthoframe_studies._claims import Claim, reaches_frame
-from orthoframe_studies._endings import PROVEN
+from orthoframe_studies._endings import PROVEN_BOUND
 from orthoframe_studies._grids import WIDE, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 
@@ -27,7 +27,7 @@ _DRAWN = {"data": WIDE, "temperature": 0.1}
 
 
 def _floor(text: str, **where: Any) -> Claim:
-    return Claim(text, "paper", "angle_bound", where, at_most=PROVEN, proof="unmet")
+    return Claim(text, "paper", "angle_bound", where, at_most=PROVEN_BOUND, proof="unmet")
 
 
 STUDY = Study(
@@ -46,7 +46,7 @@ STUDY = Study(
     grid=grid,
     columns=("gap", "angle_bound", "live_delta_of", "dead_rows", "merged_classes", "beta_nc"),
     panels=(
-        Panel("Digits, τ = 0.1", "gap", "epoch", ("ratio",), _DRAWN, None, "y"),
+        Panel("Digits, τ = 0.1", "gap", "epoch", ("ratio",), where=_DRAWN, log="y"),
         way_to_frame("Digits, τ = 0.1", "ratio", **_DRAWN),
     ),
     remark=(

@@ -31,8 +31,10 @@ def grid(scale: Scale) -> list[Cell]:
 
 
 def _compared(text: str, quantity: str, **threshold: Any) -> Claim:
-    here, there = {"geometry": "OF"}, {"geometry": "ETF"}
-    return Claim(text, "open question", quantity, here, there, "difference", over="mean", proof="goal", **threshold)
+    where, other = {"geometry": "OF"}, {"geometry": "ETF"}
+    return Claim(
+        text, "open question", quantity, where, versus=other, how="difference", over="mean", proof="goal", **threshold
+    )
 
 
 STUDY = Study(

@@ -4,7 +4,7 @@ from itertools import product
 from typing import Any
 
 from orthoframe.training import TemperatureSchedule
-from orthoframe_studies._claims import OF, Claim, reaches_frame
+from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
 from orthoframe_studies._grids import RISING, trained
 from orthoframe_studies._study import FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
 
@@ -85,7 +85,15 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "beta_nc", "epochs_to_of", "angle_bound"),
     panels=(
-        Panel("Every imbalance, digits", "live_delta_of", "ratio", ("imbalance",), {"grid": "ratios"}, OF, "xy"),
+        Panel(
+            "Every imbalance, digits",
+            "live_delta_of",
+            "ratio",
+            ("imbalance",),
+            where={"grid": "ratios"},
+            level=FRAME_LIMIT,
+            log="xy",
+        ),
         way_to_frame(
             "MLP and DenseNet-40, R = 10", "data", "model", data=("digits", *_IMAGES), ratio=10, imbalance="step"
         ),

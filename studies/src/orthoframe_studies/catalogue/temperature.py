@@ -45,7 +45,7 @@ def grid(scale: Scale) -> list[Cell]:
     for temperature in some:
         cells.append(free(_where("free, solved", temperature), FreeFeatures(counts, dim, 0, temperature)))
     for denominator in _OTHERS:
-        cells.append(free(_where("free", 0.1, denominator), GradientFlow(counts, dim, 0, 0.1, denominator)))
+        cells.append(free(_where("free", 0.1, denominator), GradientFlow(counts, dim, 0, 0.1, denominator=denominator)))
     return cells
 
 
@@ -139,9 +139,11 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "merged_classes", "epochs_to_of", "time_to_of", "rate_to_formula"),
     panels=(
-        Panel("Free features, four classes", "time_to_of", "temperature", (), _FREE, None, "xy"),
+        Panel("Free features, four classes", "time_to_of", "temperature", (), where=_FREE, log="xy"),
         way_to_frame("MLP, ReLU, R = 10", "temperature", features="network", temperature=_DRAWN, **_USUAL),
-        Panel("MLP: classes that share a direction", "merged_classes", "temperature", ("features",), _EVERY, None, "x"),
+        Panel(
+            "MLP: classes that share a direction", "merged_classes", "temperature", ("features",), where=_EVERY, log="x"
+        ),
     ),
     remark=(
         "The network is an MLP on the digits at desk scale; STEP, R = 10, bound batches, 300 epochs. That large "

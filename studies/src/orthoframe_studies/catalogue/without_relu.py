@@ -73,8 +73,8 @@ STUDY = Study(
     grid=grid,
     columns=("gap", "excess", "delta_predicted", "delta_of", "delta_etf", "beta_nc"),
     panels=(
-        Panel("Distance to the frame", "delta_of", "ratio", _LINES, {}, None, "x"),
-        Panel("Distance to what is predicted", "delta_predicted", "ratio", _LINES, {}, CLOSE, "xy"),
+        Panel("Distance to the frame", "delta_of", "ratio", _LINES, log="x"),
+        Panel("Distance to what is predicted", "delta_predicted", "ratio", _LINES, level=CLOSE, log="xy"),
     ),
     remark=(
         "Digits, full batches without binding: the prediction is about the loss of all samples together, at its "

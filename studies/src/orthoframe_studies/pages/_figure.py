@@ -16,7 +16,7 @@ from matplotlib.transforms import ScaledTranslation, Transform
 from orthoframe.reporting._figures import draw_cosines, fit_fonts
 from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe.reporting._pictures import CosineMap, Cosines
-from orthoframe_studies import MOST, CellResult, Finding, Interval, Panel, StudyResult
+from orthoframe_studies import HALF, CellResult, Finding, Interval, Panel, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._layout import ALONG, Limits, Line, coordinate_values, is_numeric, limits_of, lines_of
 from orthoframe_studies.pages._words import for_matplotlib
@@ -70,7 +70,7 @@ def claim_figure(finding: Finding) -> Figure:
     limits = limits_of([end for end in [*ends, *bounds.values()] if end is not None], False, 0.08)
     if claim.over == "runs":
         measured = f"share of the runs with {words.condition_words(claim)}"
-        bounds, limits = {"more than": MOST}, (-0.03, 1.03)
+        bounds, limits = {"more than": HALF}, (-0.03, 1.03)
     figure = _figure(8.6, 0.85 + 0.24 * len(parts))
     axes = figure.add_subplot()
     axes.set(xlim=limits, ylim=(max(1, len(parts)) - 0.4, -0.6))
@@ -175,7 +175,7 @@ def _draw_points(axes: Axes, panel: Panel, lines: Sequence[Line], width: float) 
     numeric = is_numeric(places)
     log_x = numeric and "x" in panel.log and min(places) > 0
     limits = limits_of(places, log_x, 0.07) if numeric else (-0.5, len(places) - 0.5)
-    values = [value for over_seeds in quantities for value in over_seeds.known]
+    values = [value for over_seeds in quantities for value in over_seeds.known_values]
     unreached = any(over_seeds.missing for over_seeds in quantities)
     _set_axes(axes, panel, log_x, limits, values, above=0.2 if unreached else 0.06)  # it stands above all values
     spots = {repr(place): float(place) if numeric else number for number, place in enumerate(places)}
@@ -206,11 +206,11 @@ def _draw_line(axes: Axes, line: Line, points: Mapping[float, Interval], aside: 
     for place, over_seeds in points.items():
         if len(over_seeds.values) > 1:
             small: dict[str, Any] = {"markersize": 3, "markeredgewidth": 0, "alpha": 0.45}
-            axes.plot([place] * len(over_seeds.known), over_seeds.known, mark, **left, **small)
+            axes.plot([place] * len(over_seeds.known_values), over_seeds.known_values, mark, **left, **small)
         if over_seeds.centre is not None and over_seeds.low is not None and over_seeds.high is not None:
             axes.plot([place, place], [over_seeds.low, over_seeds.high], linewidth=1.4, **here)
         if over_seeds.missing:
-            count = f"{over_seeds.missing}/{len(over_seeds.values)}" if over_seeds.known else ""
+            count = f"{over_seeds.missing}/{len(over_seeds.values)}" if over_seeds.known_values else ""
             axes.plot([place], [0.94], **top, **_OPEN)
             axes.text(place, 0.91, count, ha="center", va="top", fontsize=_TYPE - 3, **top)
     means = [math.nan if each.centre is None else each.centre for each in points.values()]  # nan breaks the line

@@ -6,7 +6,17 @@ from statistics import median
 from typing import Any
 
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
-from orthoframe_studies import OF, CellResult, Claim, Comparison, Decision, Failure, Finding, Interval, StudyResult
+from orthoframe_studies import (
+    FRAME_LIMIT,
+    CellResult,
+    Claim,
+    Comparison,
+    Decision,
+    Failure,
+    Finding,
+    Interval,
+    StudyResult,
+)
 from orthoframe_studies._free_jobs import GradientFlow
 
 NOT_REACHED = "not reached"
@@ -28,7 +38,7 @@ _QUANTITIES = {
     "pair_cosine": "cosine of the unseparated pair",
     "max_other_cosine": "largest cosine of other pairs",
     "relative_gap": "gap to the floor, relative to collapsed features",
-    "epochs_to_of": f"epochs to Δ_GM ≤ {OF:g}",
+    "epochs_to_of": f"epochs to Δ_GM ≤ {FRAME_LIMIT:g}",
     "time_to_of": f"time of the flow to Δ_GM ≤ {GradientFlow.near:g}",
     "worst_accuracy": "accuracy of the worst class",
     "minority_accuracy": "accuracy of the smaller half of the classes",
@@ -61,7 +71,7 @@ def abbreviations(studies: Iterable[StudyResult]) -> str:
     texts = [text for study in studies for text in (study.remark, *(finding.claim.text for finding in study.findings))]
     if not any(re.search(r"\bOF\b", text) for text in texts):
         return ""
-    return f"OF is an orthogonal frame: class means at right angles and equally long, Δ_GM at most {OF:g}."
+    return f"OF is an orthogonal frame: class means at right angles and equally long, Δ_GM at most {FRAME_LIMIT:g}."
 
 
 def title(study: StudyResult) -> str:
@@ -134,12 +144,12 @@ def cell_words(over_seeds: Interval, quantity: str) -> str:
         'not reached'
     """
     if over_seeds.missing:
-        if not over_seeds.known:
+        if not over_seeds.known_values:
             return NOT_REACHED
         typical = "" if over_seeds.centre is None else f"{short(over_seeds.centre)}, "
         return f"{typical}{NOT_REACHED} by {over_seeds.missing} of {len(over_seeds.values)}"
-    if quantity in _COUNTED and over_seeds.known:
-        return f"{sum(over_seeds.known):.0f} of {len(over_seeds.known)}"
+    if quantity in _COUNTED and over_seeds.known_values:
+        return f"{sum(over_seeds.known_values):.0f} of {len(over_seeds.known_values)}"
     return interval_words(over_seeds)
 
 
@@ -213,7 +223,9 @@ def comparison_words(part: Comparison) -> str:
     if interval.kind != "share":
         return f"{interval_words(interval, NOT_KNOWN)}{rest}"
     trials = tally.yes + tally.no + tally.untrained + tally.unknown + tally.missing
-    typical = f"; median {short(median(interval.known))}" if interval.known and not interval.missing else ""
+    typical = (
+        f"; median {short(median(interval.known_values))}" if interval.known_values and not interval.missing else ""
+    )
     return f"{tally.yes} of {trials} runs{rest}{typical}"
 
 
