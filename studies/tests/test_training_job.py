@@ -9,9 +9,16 @@ from hypothesis import strategies as st
 
 from orthoframe.losses import angle_bound, loss_floor, supcon_loss
 from orthoframe.training import Settings
+from orthoframe_studies._key import decided
 from orthoframe_studies._training_job import decay, mean_angle_bound, rows_in_a_batch
 
-FULL = Settings.of(recipe="plain", scheme="full", binding="none", temperature=0.5)
+
+def plain(**options):
+    """Settings of which all is decided that the key of a training has."""
+    return decided(Settings.of(recipe="plain", **options))
+
+
+FULL = plain(scheme="full", binding="none", temperature=0.5)
 
 
 def test_equal_classes_have_the_bound_of_one():
@@ -40,16 +47,11 @@ def test_no_class_deviates_by_more(counts, seed, near):
 
 
 def test_rows_of_a_batch():
-    plain = Settings.of(recipe="plain", batch_size=20, binding="none")
-    assert rows_in_a_batch(plain, [90, 10])[0] == [18.0, 2.0]
-    bound = Settings.of(recipe="plain", batch_size=20, binding="fixed", bound_examples=2)
+    unbound, bound = plain(batch_size=20, binding="none"), plain(batch_size=20, binding="fixed", bound_examples=2)
+    balanced = plain(batch_size=20, binding="none", scheme="balanced")
+    assert rows_in_a_batch(unbound, [90, 10])[0] == [18.0, 2.0]
     assert rows_in_a_batch(bound, [90, 10]) == ([20.0, 4.0], [20 / 24, 4 / 24])
-    assert rows_in_a_batch(Settings.of(recipe="plain", batch_size=20, binding="none", scheme="balanced"), [90, 10])[
-        0
-    ] == [
-        10.0,
-        10.0,
-    ]
+    assert rows_in_a_batch(balanced, [90, 10])[0] == [10.0, 10.0]
     assert rows_in_a_batch(FULL, [90, 10])[0] == [90.0, 10.0]
 
 

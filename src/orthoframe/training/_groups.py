@@ -151,8 +151,8 @@ class ScheduleSettings(Group):
         """The first epoch, counted from 0, of images that are not augmented; the number of epochs if there is none.
 
         Examples:
-            >>> [ScheduleSettings(clean_fraction=0.4, epochs=n).settling_epoch for n in (10, 8, 2)]
-            [6, 5, 2]
+            >>> ScheduleSettings(clean_fraction=0.4, epochs=8).settling_epoch
+            5
         """
         return math.ceil((1 - self.clean_fraction) * self.epochs - 1e-9)
 
@@ -164,7 +164,9 @@ class ScheduleSettings(Group):
         """The learning rate after a fraction of all steps, from 0 to below 1.
 
         Examples:
-            >>> schedule = ScheduleSettings(lr=1.0, clean_fraction=0.4, epochs=20, lr_schedule="cosine")
+            >>> schedule = ScheduleSettings(
+            ...     lr=1.0, clean_fraction=0.4, epochs=20, lr_schedule="cosine"
+            ... )
             >>> progress = (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)
             >>> [round(schedule.learning_rate(part), 2) for part in progress]
             [0.0, 0.98, 0.5, 0.0, 1.0, 0.5]
