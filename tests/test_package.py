@@ -116,6 +116,16 @@ def test_imports_point_down(here):
     assert wrong == []
 
 
+@pytest.mark.parametrize("here", sorted({room(path) for path in TREES}))
+def test_rooms_import_no_private_file_of_another(here):
+    wrong = []
+    for path in (path for path in TREES if room(path) == here):
+        for words in imports(TREES[path]):
+            if words[0] != here and any(word.startswith("_") for word in words[1:]):
+                wrong.append(f"{path.relative_to(SOURCE)} imports {'.'.join(words)}")
+    assert wrong == []
+
+
 TESTS = {path: ast.parse(path.read_text()) for path in sorted(Path(__file__).parent.rglob("*.py"))}
 
 
@@ -128,6 +138,14 @@ def test_tests_import_no_private_module_of_another_room(here):
             if words[0] != here and not (here.endswith(".py") and len(words) == 1):
                 wrong.append(f"{path.relative_to(Path(__file__).parent)} imports {'.'.join(words)}")
     assert wrong == []
+
+
+STUDIES = Path(__file__).parents[1] / "studies" / "tests"
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.py")), ids=lambda path: path.stem)
+def test_tests_of_studies_import_no_private_module_of_the_library(path):
+    assert list(private_modules(ast.parse(path.read_text()))) == []
 
 
 def private_modules(tree):

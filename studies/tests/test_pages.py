@@ -13,8 +13,6 @@ from studies.tests import study_results as made
 from tests.browser import needs_browser, start
 
 from orthoframe.errors import InputError
-from orthoframe.reporting._format import NOTHING
-from orthoframe.reporting._pages import markdown
 from orthoframe_studies import STUDIES as CATALOGUE
 from orthoframe_studies import CellResult, Comparison, Decision, Interval, Tally, read_result
 from orthoframe_studies.pages import (
@@ -27,7 +25,7 @@ from orthoframe_studies.pages import (
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure
 from orthoframe_studies.pages._layout import lines_of, looks_of
 from orthoframe_studies.pages._pages import study_text
-from orthoframe_studies.pages._words import sure_words
+from orthoframe_studies.pages._words import NOTHING, sure_words
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -188,21 +186,6 @@ def test_seeds_and_pages_of_results_only():
 def test_the_report_says_what_of_stands_for_where_it_is_used():
     assert "OF is an orthogonal frame" in page(replace(EMPTY, remark="Far from the OF."))
     assert "OF is" not in page(EMPTY)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("# no heading", r"\# no heading"),
-        ("1. no list", r"1\. no list"),
-        ("2.5 is a number", "2.5 is a number"),
-        ("a_b _c_ *d*", r"a_b \_c\_ \*d\*"),
-        ("[a](b) [1, 2]", r"[a\](b) [1, 2]"),
-        ("two\nlines & <i>", "two lines &amp; &lt;i>"),
-    ],
-)
-def test_text_stays_text(text, expected):
-    assert markdown(text, paragraph=True) == expected
 
 
 def test_files_are_whole_and_the_same(tmp_path):

@@ -7,8 +7,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 
-from orthoframe.cli import VERBS, main
-from orthoframe.cli._main import parse
+from orthoframe.cli import VERBS, main, parse
 from orthoframe.cli._terminal import bad_input, flag
 from orthoframe.errors import InputError, Option, OptionError
 
@@ -79,7 +78,7 @@ def test_an_error_is_a_sentence_and_a_traceback_if_asked(error, sentence, debug,
             raise error
 
     monkeypatch.setenv("ORTHOFRAME_DEBUG", debug)
-    monkeypatch.setattr("orthoframe.cli._main.parse", lambda *_: Broken())
+    monkeypatch.setattr("orthoframe.cli.parse", lambda *_: Broken())
     assert main(["report"]) == 2
     said = capsys.readouterr().err
     assert said.splitlines()[-1].startswith(f"orthoframe: {sentence}")

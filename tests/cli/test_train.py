@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 from tests.training.runs import arguments, command, json_of, recomputed, rows_of, started
 
-from orthoframe.cli import main
-from orthoframe.cli._main import parse
+from orthoframe.cli import main, parse
 from orthoframe.cli._terminal import flag
 from orthoframe.cli._training import training_bar
 from orthoframe.errors import Option, OrthoframeError, spelled

@@ -15,6 +15,7 @@ import pytest
 from orthoframe.errors import InputError
 from orthoframe.geometry import Confusion, accuracy_of
 from orthoframe.reporting import training_figure, write_report
+from orthoframe.reporting._pages import markdown
 from orthoframe.reporting._report import _setting
 from orthoframe.runs import Ending, RunEnvironment, Signature, TestRecord, read_run
 from run_folders import BAD, write_run
@@ -309,3 +310,18 @@ def test_confusions_of_many_classes_are_only_listed(runs):
 )
 def test_settings_are_shown_as_people_write_them(name, value, shown):
     assert _setting(value, name) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# no heading", r"\# no heading"),
+        ("1. no list", r"1\. no list"),
+        ("2.5 is a number", "2.5 is a number"),
+        ("a_b _c_ *d*", r"a_b \_c\_ \*d\*"),
+        ("[a](b) [1, 2]", r"[a\](b) [1, 2]"),
+        ("two\nlines & <i>", "two lines &amp; &lt;i>"),
+    ],
+)
+def test_text_stays_text_in_markdown(text, expected):
+    assert markdown(text, paragraph=True) == expected

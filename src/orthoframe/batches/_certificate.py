@@ -291,15 +291,21 @@ def _certificate(
         )
         for c, name in enumerate(labels.names)
     )
+    holds = bool((pieces <= 1).all() and result.met.all())
+    additions = 0
+    if by_frame:
+        additions = int(absent.sum())
+    elif not holds:
+        additions = additions_to_connect(result)
     return Certificate(
-        holds=bool((pieces <= 1).all() and result.met.all()),
+        holds=holds,
         holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
         classes=tuple(reports),
         num_batches=result.num_batches,
         memberships=result.memberships,
         single_class_batches=result.single_class_batches,
         absent=int(absent.sum()),
-        additions_to_connect=int(absent.sum()) if by_frame else additions_to_connect(result),
+        additions_to_connect=additions,
         frame=bool(frame),
         _scan=result,
     )

@@ -1,11 +1,17 @@
-"""The command `orthoframe`: one file for each verb."""
+"""The command `orthoframe`: one file for each verb, which is loaded when it is chosen."""
 
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import make_dataclass
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any, Union
 
+from orthoframe import __version__
 from orthoframe.errors import MissingPackageError, needs_extra
 
-__all__ = ["main", "VERBS"]
+__all__ = ["VERBS", "main", "parse"]
 
 VERBS = {
     "train": "Train an encoder, and say whether its classes form an orthogonal frame.",
@@ -21,13 +27,67 @@ VERBS = {
 }
 """The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 
+_ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
+_OTHERS = "orthoframe.verbs"
+"""The entry points by which other distributions add verbs: each is a dataclass with a docstring and `run`."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the arguments after its name; the exit status."""
     try:
         with needs_extra("the command orthoframe", "train"):
-            from orthoframe.cli import _main
+            from orthoframe.cli._terminal import complain
     except MissingPackageError as error:
         print(f"orthoframe: {error}", file=sys.stderr)
         return 2
-    return _main.main(arguments)
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if arguments == ["--version"]:
+        print(f"orthoframe {__version__}")
+        return 0
+    others = {} if arguments and arguments[0] in VERBS else {each.name: each for each in entry_points(group=_OTHERS)}
+    if not arguments or arguments[0] not in {**VERBS, **others}:
+        _show_verbs(others, arguments or ["--help"])
+    try:
+        with needs_extra(f"orthoframe {arguments[0]}", "train"):
+            return int(parse(arguments[0], arguments[1:], others).run())
+    except KeyboardInterrupt:
+        print("orthoframe: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader has closed the pipe
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+    except Exception as error:  # not a verdict, so not a status of 0 or 1
+        complain(error)
+        return 2
+
+
+def parse(name: str, arguments: Sequence[str], others: Mapping[str, EntryPoint] | None = None) -> Any:
+    """A verb with its options; the function `make_command` of its module, if any, makes them."""
+    import tyro
+
+    from orthoframe.cli._terminal import filled, with_help
+
+    if others and name in others:
+        verb = with_help(others[name].load())
+    else:
+        module = import_module(f"orthoframe.cli.{name}")
+        verb = module.make_command(arguments) if hasattr(module, "make_command") else None
+        verb = verb or with_help(getattr(module, f"{name.capitalize()}Command"))
+    about = filled(verb.__doc__)
+    config = (tyro.conf.DisallowNone,)
+    return tyro.cli(verb, prog=f"orthoframe {name}", description=about, args=arguments, config=config)
+
+
+def _show_verbs(others: Mapping[str, EntryPoint], arguments: Sequence[str]) -> None:
+    """Show the verbs without their options; those of others are described by the first line of their docstring."""
+    import tyro
+
+    from orthoframe.cli._terminal import filled
+
+    verbs = VERBS | {name: (each.load().__doc__ or "").partition("\n")[0] for name, each in others.items()}
+    stubs = [
+        Annotated[make_dataclass(name, []), tyro.conf.subcommand(name, description=about)]
+        for name, about in verbs.items()
+    ]
+    any_verb: Any = Union[tuple(stubs)]  # noqa: UP007
+    tyro.cli(any_verb, prog="orthoframe", description=filled(_ABOUT), args=arguments)
