@@ -163,6 +163,15 @@ def private_modules(tree):
         yield from (words for words in modules if any(word.startswith("_") for word in words))
 
 
+def test_the_page_on_the_architecture_names_files_that_exist():
+    page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
+    journeys = page.partition("## Two journeys")[2].partition("## A run folder")[0]
+    files = re.findall(r"`([\w/]+\.py)`", journeys)
+    assert [name for name in files if not (SOURCE / name).exists()] == []
+    train = set(re.findall(r"`([\w/]+\.py)`", journeys.partition("from the arguments to the report")[2]))
+    assert f"from the arguments to the report, passes {len(train)} files" in journeys
+
+
 def test_the_command_line_lives_in_one_room():
     """No other room imports tyro, nor spells an option as it is typed; those of git are not ours."""
     wrong = []
