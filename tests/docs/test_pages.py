@@ -28,7 +28,8 @@ PAGES = sorted(
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "studies").rglob("*.md"),
+        ROOT / "studies" / "README.md",
+        *(ROOT / "studies" / "results").rglob("*.md"),
     ]
 )
 NOT_RUN = {
@@ -41,6 +42,12 @@ NOT_RUN = {
     "orthoframe fit features --out classifier": "the features of that model",
     # Run by other tests.
     "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
+    "git clone <your fork> orthoframe": "there is no network",
+    "cd orthoframe": "it was not cloned",
+    "make .venv/test": "installs",
+    ".venv/bin/pytest tests/losses/test_supcon.py": "it is one of these tests",
+    ".venv/bin/pytest src/orthoframe/losses": "these are tests, too",
+    "make check": "what runs these tests runs it",
     "make demo": "tests/training/test_runs.py runs the demo",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.

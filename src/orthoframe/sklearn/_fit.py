@@ -1,6 +1,7 @@
 """Train the encoder of a table: the weights of its rows, the steps, and scores fitted to rows that were held out."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -107,8 +108,8 @@ def fit_encoder(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: F
     """
     labels = torch.from_numpy(plan.labels.classes.astype(np.int64)).to(rows.device)
     per_epoch = len(plan.batches(0))
-    criterion, optimizer, epochs = _method(encoder, plan, options, rows.device)
-    epochs = options.epochs or epochs
+    method = _METHODS[options.loss](encoder, plan, options, rows.device)
+    criterion, optimizer, epochs = method.criterion, method.optimizer, options.epochs or method.epochs
     generator = torch.Generator(rows.device).manual_seed(plan.seed)
     meter, step = GapMeter(criterion), 0
     losses, gaps = list[float](), list[float]()
@@ -123,11 +124,11 @@ def fit_encoder(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: F
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if options.loss == "supcon":
+            if method.compares_rows:
                 meter.add(loss, plan.labels.classes[batch])
             total += loss.detach() * len(batch)
             step += 1
-        if options.loss == "frame":  # terms and floors of rows do not depend on the batch: an epoch is one large batch
+        if not method.compares_rows:  # terms and floors do not depend on the batch: an epoch is one large batch
             epoch_rows = np.concatenate(batches)
             meter.add(total / len(epoch_rows), plan.labels.classes[epoch_rows])
         if _append_epoch(meter, epoch, options, losses, gaps) <= options.tol:
@@ -135,18 +136,42 @@ def fit_encoder(encoder: TableEncoder, rows: Tensor, plan: BatchPlan, options: F
     return losses, gaps, StopReason.EPOCHS
 
 
-def _method(
-    encoder: TableEncoder, plan: BatchPlan, options: FitOptions, device: torch.device
-) -> tuple[FrameLoss | SupConLoss, torch.optim.Optimizer, int]:
-    """The loss, its optimiser, and the number of epochs where none is given."""
-    weights, rate, decay = encoder.parameters(), options.learning_rate, options.weight_decay
-    if options.loss == "supcon":
-        loss = SupConLoss(options.temperature, gather=False)
-        return loss, torch.optim.SGD(weights, rate, _MOMENTUM, weight_decay=decay, nesterov=True), _SUPCON_EPOCHS
+@dataclass(frozen=True, kw_only=True)
+class _Method:
+    """How a loss is minimised."""
+
+    criterion: FrameLoss | SupConLoss
+    optimizer: torch.optim.Optimizer
+    epochs: int  # where none are given
+    compares_rows: bool  # of a batch with each other
+
+
+def _contrastive(encoder: TableEncoder, plan: BatchPlan, options: FitOptions, device: torch.device) -> _Method:
+    rate, decay = options.learning_rate, options.weight_decay
+    return _Method(
+        criterion=SupConLoss(options.temperature, gather=False),
+        optimizer=torch.optim.SGD(encoder.parameters(), rate, _MOMENTUM, weight_decay=decay, nesterov=True),
+        epochs=_SUPCON_EPOCHS,
+        compares_rows=True,
+    )
+
+
+def _frame(encoder: TableEncoder, plan: BatchPlan, options: FitOptions, device: torch.device) -> _Method:
     frame = FrameLoss(len(plan.labels.names), encoder.dim, options.temperature, shares=plan.shares()).to(device)
+    rate, decay = options.learning_rate, options.weight_decay
     fused = device.type in ("cpu", "cuda")  # one call instead of ten for each layer
-    optimizer = torch.optim.AdamW(weights, rate, weight_decay=decay, fused=fused)
-    return frame, optimizer, _enough_epochs(len(plan.batches(0)))
+    return _Method(
+        criterion=frame,
+        optimizer=torch.optim.AdamW(encoder.parameters(), rate, weight_decay=decay, fused=fused),
+        epochs=_enough_epochs(len(plan.batches(0))),
+        compares_rows=False,
+    )
+
+
+_METHODS: dict[TableLoss, Callable[[TableEncoder, BatchPlan, FitOptions, torch.device], _Method]] = {
+    "frame": _frame,
+    "supcon": _contrastive,
+}
 
 
 def _enough_epochs(per_epoch: int) -> int:
