@@ -28,7 +28,7 @@ PAGES = sorted(
         ROOT / "README.md",
         ROOT / "CONTRIBUTING.md",
         *(ROOT / "docs").rglob("*.md"),
-        *(ROOT / "studies").rglob("*.md"),
+        *(page for page in (ROOT / "studies").rglob("*.md") if page.parent.name != "templates"),
     ]
 )
 NOT_RUN = {
@@ -39,6 +39,8 @@ NOT_RUN = {
     "pip install 'orthoframe[transformers]'": "installs",
     "orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features": "downloads a model",
     "orthoframe fit features --out classifier": "the features of that model",
+    "git clone <your fork> orthoframe": "downloads",
+    "cd orthoframe": "what was cloned",
     # Run by other tests.
     "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
     "make demo": "tests/training/test_runs.py runs the demo",
@@ -151,6 +153,9 @@ def test_blocks_of_the_page_run(page, folder, free_port, tmp_path):
         words = command.split()
         if words[0] == "make":  # a benchmark: minutes or hours, but the target is there
             subprocess.run(["make", "-n", words[1]], cwd=ROOT, check=True, capture_output=True)
+            skipped.add(command)
+        elif words[0] == ".venv/bin/pytest":  # tests of this suite, but the place is there
+            assert (ROOT / words[1]).exists(), command
             skipped.add(command)
         elif page.parent.name == "results" and command == f"orthoframe study {page.stem} --scale desk":
             skipped.add(command)  # minutes; studies/tests runs every study at its smallest scale
