@@ -72,6 +72,7 @@ def write_labels():
     Path("hole.csv").write_text("id,class\n0,cat\n1,\n")
     Path("blank.csv").write_text("\nclass\n")
     Path("empty.txt").write_text("")
+    Path("many.txt").write_text("\n".join(map(str, range(2**20 + 1))))
     Path("labels.json").write_text("[]")
     Path("half.npy").write_bytes(Path("labels.npy").read_bytes()[:90])
     np.save("floats.npy", np.zeros(12))
@@ -165,6 +166,7 @@ CASES = [
     ("measure features.npy hole.csv --column class", "hole.csv, line 3: the label is missing"),
     ("measure features.npy blank.csv", "blank.csv: there is no header"),
     ("measure features.npy empty.txt", "empty.txt: there are no labels"),
+    ("measure features.npy many.txt", "many.txt: more than 1048576 different labels"),
     ("measure features.npy labels.json", "labels must be a file .npy, .npz, .safetensors, .txt, .csv"),
     ("measure features.npy half.npy", "half.npy: not a .npy file"),
     ("measure features.npy floats.npy", "floats.npy: labels must be integers or strings, not float64"),

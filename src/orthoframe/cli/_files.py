@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
 _ROWS, _VALUES = 8192, 2**22  # at most, that are in memory at a time
+_MOST_NAMES = 2**20  # in a text, where each may take 200 bytes of memory, twenty times its line
 _NAME_BYTES = 2**27  # that names from text may take as an array, in addition to twice their file
 # As numpy names them, with or without a byte order, and as safetensors does.
 _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
@@ -103,6 +104,8 @@ def _numbers_or_names(labels: Iterable[tuple[int, str]], path: Path) -> NDArray[
         if not label:
             raise InputError(f"{path}, line {line}: the label is missing")
         rows.append(names.setdefault(label, label))
+        if len(names) > _MOST_NAMES:
+            raise InputError(f"{path}: more than {_MOST_NAMES} different labels, the limit for text; use a .npy file")
     with suppress(ValueError, OverflowError):
         numbers = {name: int(name) for name in names}
         if all(str(number) == name for name, number in numbers.items()):  # 01 and 1 are two names

@@ -151,8 +151,9 @@ class ScheduleSettings(Group):
         """The first epoch, counted from 0, of images that are not augmented; the number of epochs if there is none.
 
         Examples:
-            >>> ScheduleSettings(clean_fraction=0.4, epochs=8).settling_epoch
-            5
+            >>> schedule = ScheduleSettings(clean_fraction=0.4)
+            >>> [replace(schedule, epochs=epochs).settling_epoch for epochs in (10, 8, 2)]
+            [6, 5, 2]
         """
         return math.ceil((1 - self.clean_fraction) * self.epochs - 1e-9)
 
@@ -165,7 +166,7 @@ class ScheduleSettings(Group):
 
         Examples:
             >>> schedule = ScheduleSettings(
-            ...     lr=1.0, clean_fraction=0.4, epochs=20, lr_schedule="cosine"
+            ...     lr=1.0, lr_schedule="cosine", epochs=20, clean_fraction=0.4
             ... )
             >>> progress = (0.0, 0.05, 0.3, 0.599, 0.6, 0.8)
             >>> [round(schedule.learning_rate(part), 2) for part in progress]
