@@ -168,10 +168,11 @@ class Geometry:
             return Arrangement.ONE_CLASS
         if coincide(self.means):
             return Arrangement.COINCIDENT
-        if self.orthogonal:
-            return Arrangement.FRAME
-        etf = self.mean_cosine < 0 and is_frame(self.delta_etf, self.max_cosine, self.norm_ratio)
-        return Arrangement.ETF if etf else Arrangement.NEITHER
+        # Cosines of an ETF are -1/(k - 1): where that is nearly 0, the distances no longer tell it from a frame.
+        nearer_etf = self.mean_cosine < -0.5 / (len(self.names) - 1)
+        if nearer_etf and is_frame(self.delta_etf, self.max_cosine, self.norm_ratio):
+            return Arrangement.ETF
+        return Arrangement.FRAME if self.orthogonal else Arrangement.NEITHER
 
     def distance_to(self, target: Tensor) -> float:
         """Distance of the Gram matrix of class means to any other `[k, k]`; 0 if they are proportional."""
