@@ -107,6 +107,15 @@ def test_distances_and_cosines_are_those_of_whole_matrices(k, dim):
     assert list(map(tuple, near_pairs(means, 0.9).T.tolist())) == expected
 
 
+def test_whole_matrices_where_they_are_asked_for():
+    features, labels = frame(3)
+    features[labels == 0] = 0
+    geometry = measure(features, labels)
+    assert torch.equal(geometry.gram, torch.diag(torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)))
+    zero = torch.tensor([True, False, False])
+    assert torch.equal(geometry.cosines.isnan(), zero | zero[:, None])
+
+
 def test_pairs_come_in_blocks(monkeypatch):
     means = torch.rand(9, 4, dtype=torch.float64)
     whole = pair_cosines(means)

@@ -115,8 +115,8 @@ class Geometry:
     def cosines(self) -> Tensor:
         """`[k, k]`, cosines of class means; NaN for a mean that is zero."""
         directions, inverse_norms = unit_rows(self.means)
-        zero = inverse_norms == 0
-        return (directions @ directions.T).masked_fill(zero | zero[:, None], math.nan)
+        zero = inverse_norms == 0  # [k, 1]
+        return (directions @ directions.T).masked_fill(zero | zero.T, math.nan)
 
     @property
     def class_spreads(self) -> Tensor:
