@@ -8,7 +8,6 @@ import torch
 from orthoframe import measure
 from orthoframe.geometry import (
     CLASS_COLLAPSE,
-    FRAME_DISTANCE,
     Arrangement,
     distance_to_gram,
     etf_gram,
@@ -16,6 +15,7 @@ from orthoframe.geometry import (
     is_frame,
 )
 from orthoframe.geometry._arrangement import cosine_blocks, etf_distance, frame_distance, near_pairs, pair_cosines
+from orthoframe.options import FRAME_DISTANCE
 
 SIZES = (2, 3, 10, 100, 800, 2000)
 ROWS = 4  # per class

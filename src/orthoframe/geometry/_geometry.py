@@ -14,9 +14,6 @@ from orthoframe.geometry._accuracy import Accuracy
 from orthoframe.geometry._arrangement import (
     CLASS_COLLAPSE,
     COLLAPSE,
-    FRAME_COSINE,
-    FRAME_DISTANCE,
-    FRAME_RATIO,
     Arrangement,
     coincide,
     distance_to_gram,
@@ -28,6 +25,7 @@ from orthoframe.geometry._arrangement import (
 )
 from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics, class_distance_variance, collapse_trace
+from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE, FRAME_RATIO
 
 MOST_COSINES = 200
 """The largest number of classes whose cosines `to_dict` lists: their number grows with its square."""
