@@ -17,14 +17,6 @@ from orthoframe.training._processes import one_thread
 
 PLAIN = {"recipe": "plain", "loss": "frame", "binding": "none", "model": "mlp", "width": 16}
 PLAIN |= {"epochs": 1, "validation": 0}
-    "recipe": "plain",
-    "loss": "frame",
-    "binding": "none",
-    "model": "mlp",
-    "width": 16,
-    "epochs": 1,
-    "validation": 0,
-}
 
 
 def archive(path, num_classes):
