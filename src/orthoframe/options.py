@@ -150,6 +150,20 @@ TEMPERATURE = 0.1
 COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
 
+FRAME_DISTANCE = 0.05
+"""Class means are an orthogonal frame up to this `delta_of`, if `FRAME_COSINE` and `FRAME_RATIO` agree.
+
+The distance is an average over classes: two classes of k that share a direction move it by sqrt(2(1 - sqrt(k/(k+2)))),
+which is .417 for ten classes and .050 for 800. So the worst pair and the worst class have limits of their own: what
+they alone may be where ten classes are at a distance of 0.05.
+"""
+
+FRAME_COSINE = 0.1
+"""No two class means of a frame have a larger cosine."""
+
+FRAME_RATIO = 1.1
+"""No class mean of a frame is longer than the shortest by more than this factor."""
+
 
 def data_kind(name: str) -> DataKind | None:
     """The kind of data with this name; None if there is no such kind.

@@ -164,7 +164,7 @@ def test_odd_results_in_markdown():
     assert "not known (n 1)" in text
     assert "no cell decides it" in text
     assert "0.5 (n 1, text a)" in text
-    assert "| new quantity | epochs to Δ_GM ≤ 0.1 |" in text
+    assert "| new quantity | epochs to Δ_GM ≤ 0.05 |" in text
     assert "- n 3, seed 0: " in text
     assert "What to know" not in text
     assert "<b>" not in text

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import reference
 from orthoframe import ClassStatistics, measure
 from orthoframe.geometry import _statistics, geometry_of
-from orthoframe.geometry._geometry import classifier_distance
+from orthoframe.geometry._arrangement import classifier_distance
 from orthoframe.geometry._statistics import class_distance_variance
 
 LABELS = st.lists(st.integers(0, 3), min_size=4, max_size=24).filter(lambda y: len(set(y)) > 1)

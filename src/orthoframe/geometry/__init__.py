@@ -4,6 +4,16 @@ from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import needs_extra
 from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
+from orthoframe.geometry._arrangement import (
+    CLASS_COLLAPSE,
+    COLLAPSE,
+    Arrangement,
+    distance_to_gram,
+    etf_gram,
+    frame_gram,
+    is_frame,
+    near_pairs,
+)
 from orthoframe.geometry._classifiers import (
     Calibration,
     LinearClassifier,
@@ -12,17 +22,7 @@ from orthoframe.geometry._classifiers import (
     fit_adjustment,
     fit_scores,
 )
-from orthoframe.geometry._geometry import (
-    COLLAPSE,
-    FRAME_DISTANCE,
-    MEASURES,
-    Arrangement,
-    Geometry,
-    distance_to_gram,
-    etf_gram,
-    frame_gram,
-    geometry_of,
-)
+from orthoframe.geometry._geometry import MEASURES, MOST_COSINES, Geometry, geometry_of
 from orthoframe.geometry._measure import measure, measure_parts
 from orthoframe.geometry._ownership import Explanation, Ownership, explain
 from orthoframe.geometry._statistics import ClassStatistics
@@ -36,9 +36,12 @@ __all__ = [
     "Geometry",
     "geometry_of",
     "MEASURES",
+    "MOST_COSINES",
     "Arrangement",
-    "FRAME_DISTANCE",
+    "is_frame",
+    "near_pairs",
     "COLLAPSE",
+    "CLASS_COLLAPSE",
     "NearestCentre",
     "fit_adjustment",
     "fit_scores",

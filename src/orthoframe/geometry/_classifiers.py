@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -111,12 +112,17 @@ class NearestCentre:
             ValueError: For features of another shape.
         """
         rows = feature_tensor(features)
-        centres = feature_tensor(self.centres, "centres").to(rows.device, torch.float64)
+        centres, absent = (part.to(rows.device) for part in self._directions)
         if rows.ndim != 2 or rows.shape[1] != centres.shape[1]:
             shape = f"[rows, {centres.shape[1]}], with as many columns as the centres"
             raise ValueError(f"features must have shape {shape}, not {list(rows.shape)}")
-        cosines = prepared(rows).double() @ unit_rows(centres)[0].T
-        return self.adjusted(cosines.masked_fill(centres.isnan().any(1), -torch.inf))
+        return self.adjusted((prepared(rows).double() @ centres.T).masked_fill(absent, -torch.inf))
+
+    @cached_property
+    def _directions(self) -> tuple[Tensor, Tensor]:
+        """Centres as unit rows, in float64, and which of them are never predicted."""
+        centres = feature_tensor(self.centres, "centres").double()
+        return unit_rows(centres)[0], centres.isnan().any(1)
 
     def adjusted(self, cosines: Tensor) -> Tensor:
         """The scores of cosines `[rows, k]`; the cosines as they are if `adjust` is 0."""

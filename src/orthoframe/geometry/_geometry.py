@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -9,19 +10,25 @@ from torch import Tensor
 
 from orthoframe._files import json_ready
 from orthoframe._rows import unit_rows
-from orthoframe.errors import Coded
 from orthoframe.geometry._accuracy import Accuracy
+from orthoframe.geometry._arrangement import (
+    CLASS_COLLAPSE,
+    COLLAPSE,
+    Arrangement,
+    coincide,
+    distance_to_gram,
+    etf_distance,
+    frame_distance,
+    is_frame,
+    near_pairs,
+    pair_cosines,
+)
 from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics, class_distance_variance, collapse_trace
+from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE, FRAME_RATIO
 
-FRAME_DISTANCE = 0.05
-"""Class means are called orthogonal up to this `delta_of`.
-
-Together with `COLLAPSE` it decides the verdict on one embedding. Studies use 0.1 and no `COLLAPSE`, because they ask
-whether and when a run of limited length comes close to the frame, and the end of that way is slow.
-"""
-COLLAPSE = 0.01
-"""Classes are called collapsed up to this `beta_nc` and `spread`."""
+MOST_COSINES = 200
+"""The largest number of classes whose cosines `to_dict` lists: their number grows with its square."""
 # Rows that every geometry has in its table.
 _TABLE = (
     ("distance to orthogonal frame", "{0.delta_of:.4g}"),
@@ -43,15 +50,6 @@ _ACCURACY_TABLE = (
 )
 
 
-class Arrangement(Coded):
-    """How class means are arranged; the sentence of each member lacks its full stop."""
-
-    ONE_CLASS = "one-class", "One class: there is nothing to compare"
-    FRAME = "frame", "Class means form an orthogonal frame"
-    ETF = "etf", "Class means form a simplex ETF, not an orthogonal frame"
-    NEITHER = "neither", "Class means form neither an orthogonal frame nor a simplex ETF"
-
-
 @dataclass(frozen=True)
 class Geometry:
     """How the features of classes are arranged; `str()` is a short table, `to_dict()` is for JSON.
@@ -63,8 +61,6 @@ class Geometry:
         missing: Classes that have none.
         counts: `[k]`, rows of each class.
         means: `[k, d]`, class means, in float64.
-        gram: `[k, k]`, products of class means.
-        cosines: `[k, k]`, cosines of class means.
         delta_of: Distance of the Gram matrix to that of an orthogonal frame (Delta_GM); 0 at a frame.
         delta_etf: Distance of the Gram matrix of centred means to that of a simplex ETF; 0 at a frame too.
         beta_nc: tr(Sigma_W Sigma_B^+)/k; 0 at neural collapse. NaN if the scatter was not kept.
@@ -88,8 +84,6 @@ class Geometry:
     missing: tuple[int | str, ...]
     counts: tuple[int, ...]
     means: Tensor
-    gram: Tensor
-    cosines: Tensor
     delta_of: float
     delta_etf: float
     beta_nc: float
@@ -110,14 +104,31 @@ class Geometry:
         """Number of dimensions."""
         return int(self.means.shape[1])
 
+    @cached_property
+    def gram(self) -> Tensor:
+        """`[k, k]`, products of class means."""
+        return self.means @ self.means.T
+
+    @cached_property
+    def cosines(self) -> Tensor:
+        """`[k, k]`, cosines of class means; NaN for a mean that is zero."""
+        directions, inverse_norms = unit_rows(self.means)
+        zero = inverse_norms == 0  # [k, 1]
+        return (directions @ directions.T).masked_fill(zero | zero.T, math.nan)
+
     @property
-    def spread(self) -> float:
-        """The fraction of the squared length of rows that is not that of their class mean, averaged over classes.
+    def class_spreads(self) -> Tensor:
+        """`[k]`, the fraction of the squared length of the rows of a class that is not that of its mean.
 
         It is 1 - |mean|^2 for unit rows. Unlike `beta_nc` it sees rows that are spread at right angles to all means.
         """
-        energy = self.spreads + torch.diagonal(self.gram)
-        return float((self.spreads / energy.masked_fill(energy == 0, 1.0)).mean())
+        energy = self._energy
+        return self.spreads / energy.masked_fill(energy == 0, 1.0)
+
+    @property
+    def spread(self) -> float:
+        """The mean of `class_spreads`."""
+        return float(self.class_spreads.mean())
 
     @property
     def live_delta_of(self) -> float:
@@ -126,34 +137,46 @@ class Geometry:
         A row of zeros has no direction, and only shortens the mean of its class. The squared lengths of the other rows
         are 1, so that the part of a class that is not zero is the mean squared length of its rows.
         """
-        live = self.spreads + torch.diagonal(self.gram)
-        means = self.means / live.masked_fill(live == 0, 1.0)[:, None]
-        return distance_to_gram(means @ means.T, frame_gram(len(means)))
+        energy = self._energy
+        return frame_distance(self.means / energy.masked_fill(energy == 0, 1.0)[:, None])
+
+    @property
+    def _energy(self) -> Tensor:
+        """`[k]`, the mean squared length of the rows of a class."""
+        return self.spreads + self.means.square().sum(1)
 
     @property
     def orthogonal(self) -> bool:
-        """Whether class means are orthogonal and equally long, up to `FRAME_DISTANCE`."""
-        return self.delta_of <= FRAME_DISTANCE
+        """Whether class means are orthogonal and equally long, see `is_frame`."""
+        return is_frame(self.delta_of, self.max_cosine, self.norm_ratio)
 
     @property
     def collapsed(self) -> bool:
-        """Whether the rows of each class coincide, up to `COLLAPSE`; False where `beta_nc` is not known."""
-        return not math.isnan(self.beta_nc) and max(self.beta_nc, self.spread) <= COLLAPSE
+        """Whether the rows of each class coincide, up to `COLLAPSE` and `CLASS_COLLAPSE`; False if that is not known.
+
+        Where class means coincide, `beta_nc` divides by nearly nothing, and the spread decides.
+        """
+        beta_nc = 0.0 if self.arrangement is Arrangement.COINCIDENT else self.beta_nc
+        return max(beta_nc, self.spread) <= COLLAPSE and float(self.class_spreads.max()) <= CLASS_COLLAPSE
 
     @property
     def arrangement(self) -> Arrangement:
         """What class means look like."""
         if len(self.names) < 2:
             return Arrangement.ONE_CLASS
-        if self.orthogonal:
-            return Arrangement.FRAME
-        etf = self.delta_etf <= FRAME_DISTANCE and self.mean_cosine < 0
-        return Arrangement.ETF if etf else Arrangement.NEITHER
+        if coincide(self.means):
+            return Arrangement.COINCIDENT
+        # Cosines of an ETF are -1/(k - 1): where that is nearly 0, the distances no longer tell it from a frame.
+        nearer_etf = self.mean_cosine < -0.5 / (len(self.names) - 1)
+        if nearer_etf and is_frame(self.delta_etf, self.max_cosine, self.norm_ratio):
+            return Arrangement.ETF
+        return Arrangement.FRAME if self.orthogonal else Arrangement.NEITHER
 
     def distance_to(self, target: Tensor) -> float:
         """Distance of the Gram matrix of class means to any other `[k, k]`; 0 if they are proportional."""
-        if target.shape != self.gram.shape:
-            raise ValueError(f"target must have shape {list(self.gram.shape)}, not {list(target.shape)}")
+        shape = [len(self.names)] * 2
+        if list(target.shape) != shape:
+            raise ValueError(f"target must have shape {shape}, not {list(target.shape)}")
         return distance_to_gram(self.gram, target.to(self.gram))
 
     def verdict(self) -> str:
@@ -161,12 +184,26 @@ class Geometry:
         sentence = self.arrangement.sentence
         if self.arrangement is Arrangement.ONE_CLASS:
             return sentence + "."
-        zero = (torch.diagonal(self.gram) == 0).nonzero()
-        if len(zero):
-            sentence += f" (the mean of class {self.names[int(zero[0])]} is zero)"
+        if why := self.exception():
+            sentence += f" ({why})"
         if not math.isnan(self.beta_nc):
             sentence += f", and classes have {'' if self.collapsed else 'not '}collapsed"
         return sentence + "."
+
+    def exception(self) -> str:
+        """The pair or class of classes that keeps means from a frame of which the others are nearly part."""
+        lengths = torch.linalg.vector_norm(self.means, dim=1)
+        shortest = int(lengths.argmin())
+        if lengths[shortest] == 0:
+            return f"the mean of class {self.names[shortest]} is zero"
+        if not self.delta_of <= FRAME_DISTANCE:
+            return ""
+        if self.max_cosine > FRAME_COSINE:
+            a, b = (self.names[int(c)] for c in near_pairs(self.means, FRAME_COSINE)[:, 0])
+            return f"the largest cosine of two is {self.max_cosine:.2f}; classes {a} and {b} are too near"
+        if self.norm_ratio > FRAME_RATIO:
+            return f"the mean of class {self.names[shortest]} is {self.norm_ratio:.2f} times shorter than the longest"
+        return ""
 
     def __str__(self) -> str:
         rows = [(label, text.format(self)) for label, text in _TABLE]
@@ -182,7 +219,10 @@ class Geometry:
         return "\n".join([self.verdict(), "", *(f"{label:<{width}}  {value}" for label, value in rows)])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything but the means, in types that JSON knows; NaN becomes None."""
+        """Everything but the means, in types that JSON knows; NaN becomes None.
+
+        So do the cosines of more than 200 classes.
+        """
         blocks = asdict(self.ownership)
         columns = {
             "name": self.names,
@@ -198,7 +238,7 @@ class Geometry:
             "classes": [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)],
             "missing": self.missing,
             "dim": self.dim,
-            "cosines": self.cosines,
+            "cosines": self.cosines if len(self.names) <= MOST_COSINES else None,
             "ownership": blocks,
             "dead_rows": self.dead_rows,
             "spread": self.spread,
@@ -237,14 +277,9 @@ def geometry_of(
         raise ValueError("there are no rows to measure")
     means, counts = statistics.means[present].cpu(), statistics.counts[present].cpu()
     k = len(means)
-    directions, inverse_norms = unit_rows(means)
-    means = means.masked_fill(inverse_norms == 0, 0.0)
-    gram, centred = means @ means.T, means - means.mean(0)
+    means = means.masked_fill(unit_rows(means)[1] == 0, 0.0)
     norms = torch.linalg.vector_norm(means, dim=1)
-    zero = norms == 0
-    cosines = (directions @ directions.T).masked_fill(zero | zero[:, None], math.nan)
-    pairs = cosines[~torch.eye(k, dtype=torch.bool)]
-    pairs = pairs[~pairs.isnan()]
+    mean_cosine, max_cosine = pair_cosines(means)
     if statistics.within is not None:
         trace = collapse_trace(means, statistics.within.cpu(), float(counts.sum()))
     trace = math.nan if trace is None or k < 2 else trace
@@ -255,53 +290,16 @@ def geometry_of(
         missing=tuple(name for name, here in has_rows if not here),
         counts=tuple(round(count) for count in counts.tolist()),
         means=means,
-        gram=gram,
-        cosines=cosines,
-        delta_of=distance_to_gram(gram, frame_gram(k)),
-        delta_etf=distance_to_gram(centred @ centred.T, etf_gram(k)) if k > 1 else math.nan,
+        delta_of=frame_distance(means),
+        delta_etf=etf_distance(means),
         beta_nc=trace / k,
         collapse_trace=trace,
         cdnv=class_distance_variance(means, spreads),
-        mean_cosine=float(pairs.mean()) if len(pairs) else math.nan,
-        max_cosine=float(pairs.max()) if len(pairs) else math.nan,
+        mean_cosine=mean_cosine,
+        max_cosine=max_cosine,
         norm_ratio=float(norms.max() / norms.min()),
         spreads=spreads,
         ownership=ownership(means),
         dead_rows=statistics.dead_rows,
         accuracy=accuracy,
     )
-
-
-def distance_to_gram(gram: Tensor, target: Tensor) -> float:
-    """|| G/|G| - T/|T| || of two matrices `[k, k]`, Frobenius norms, between 0 and 2.
-
-    It is 0 if G is a positive multiple of T, and NaN if one of them is zero.
-
-    Examples:
-        >>> distance_to_gram(3 * torch.eye(4), torch.eye(4))
-        0.0
-    """
-    return float(torch.linalg.norm(gram / torch.linalg.norm(gram) - target / torch.linalg.norm(target)))
-
-
-def classifier_distance(weights: Tensor, means: Tensor) -> float:
-    """NC3 (Papyan et al.): || W/|W| - M/|M| ||, Frobenius norms, M the class means less their unweighted mean.
-
-    It is 0 if the weights are a positive multiple of the centred means, 2 if a negative one, and NaN if one of them is
-    zero.
-
-    Examples:
-        >>> classifier_distance(torch.tensor([[3.0, -3.0], [-3.0, 3.0]]), torch.eye(2))
-        0.0
-    """
-    return distance_to_gram(weights, means - means.mean(0))
-
-
-def frame_gram(k: int) -> Tensor:
-    """Gram matrix of an orthogonal frame of k classes."""
-    return torch.eye(k, dtype=torch.float64)
-
-
-def etf_gram(k: int) -> Tensor:
-    """Gram matrix of a simplex equiangular tight frame of k classes."""
-    return torch.eye(k, dtype=torch.float64) - 1.0 / k

@@ -1,6 +1,5 @@
 """Measure features in memory, or features that come in parts."""
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
@@ -13,8 +12,9 @@ from torch import Tensor
 from orthoframe._rows import AnyLabels, Labels, Rows, Weights, feature_tensor, label_array, label_tensor
 from orthoframe.errors import brief
 from orthoframe.geometry._accuracy import accuracy_from, class_sums
+from orthoframe.geometry._arrangement import classifier_distance
 from orthoframe.geometry._classifiers import LinearClassifier, NearestCentre
-from orthoframe.geometry._geometry import Geometry, classifier_distance, geometry_of
+from orthoframe.geometry._geometry import Geometry, geometry_of
 from orthoframe.geometry._statistics import (
     CHUNK,
     ClassStatistics,
@@ -102,26 +102,28 @@ def measure_parts(
     """
     statistics = ClassStatistics(len(names), dim, scatter=dim <= WIDE)
     start = 0
-    for features, labels, weights in _small(parts(), dim):
+    # Float64 copies stay in the cache, unless the means are larger.
+    for features, labels, weights in _small(parts(), max(CHUNK // dim, len(names))):
         add_rows(statistics, features, labels, normalize, start, weights)
         start += len(features)
     if not start:
         raise ValueError("there are no rows to measure")
     present = statistics.counts > 0
     nearest = NearestCentre(torch.where(present[:, None], statistics.means, torch.nan))
-    directions, scale = between_directions(statistics.means[present])
+    axes = between_directions(statistics.means[present]) if statistics.within is None else None
     sums, scattered, different = statistics.means.new_zeros(3, len(names)), 0.0, 0.0
-    for features, labels, weights in _small(parts(), dim):
+    for features, labels, weights in _small(parts(), CHUNK // max(dim, len(names))):
         rows = prepared(features, normalize)
         scores = nearest.scores(rows)
         sums += class_sums(scores, labels, len(names), weights)
         if classifier is not None:
             differs = (classifier.predict(features) != scores.argmax(1)).double()
             different += float((differs if weights is None else differs * weights).sum())
-        if statistics.within is None:
+        if axes is not None:
+            directions, scale = axes
             apart = ((rows.double() - statistics.means.index_select(0, labels)) @ directions).square() / scale
             scattered += float((apart if weights is None else apart * weights[:, None]).sum())
-    trace = scattered / start if len(scale) else math.nan
+    trace = scattered / start if axes is not None and len(axes[1]) else None
     accuracy = accuracy_from(
         sums[:, present], [name for name, here in zip(names, present.tolist(), strict=True) if here]
     )
@@ -132,9 +134,9 @@ def measure_parts(
     return replace(geometry, nc3=nc3, nc4=different / start)
 
 
-def _small(parts: Iterable[Part], dim: int) -> Iterable[tuple[Tensor, Tensor, Tensor | None]]:
-    """The same rows as tensors, in parts whose float64 copies stay in the cache."""
-    step = max(1, CHUNK // dim)
+def _small(parts: Iterable[Part], most: int) -> Iterable[tuple[Tensor, Tensor, Tensor | None]]:
+    """The same rows as tensors, at most so many at once."""
+    step = max(1, most)
     for features, labels, *weights in parts:
         for start in range(0, len(features), step):
             part = slice(start, start + step)

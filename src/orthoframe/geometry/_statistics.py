@@ -12,7 +12,8 @@ from orthoframe._rows import SMALLEST_NORM, RowLabels, Rows, feature_tensor, lab
 CHUNK = 2**19
 # Squared distances below this part of the squared lengths are not computed from products, which would lose digits.
 _NEAR = 1e-4
-_PAIRS = 2**16  # of classes that are compared together
+_PAIRS = 2**16  # of classes that nearly coincide, which are compared together
+_PRODUCTS = 2**22  # of class means that are computed together
 
 
 class ClassStatistics:
@@ -65,7 +66,7 @@ class ClassStatistics:
                 nothing is added then.
         """
         rows, classes = self._checked(features, labels)
-        step = max(1, CHUNK // self.dim)
+        step = max(CHUNK // self.dim, self.num_classes)  # so that adding a part costs no more than its rows
         added = self._moments(rows[:step], classes[:step], None if weights is None else weights[:step])
         for start in range(step, len(rows), step):
             part = slice(start, start + step)
@@ -214,16 +215,19 @@ def class_distance_variance(means: Tensor, variances: Tensor) -> float:
     """
     if len(means) < 2:
         return math.nan
-    centred = means - means.mean(0)
-    gram = centred @ centred.T
-    lengths = torch.diagonal(gram)
-    both = lengths + lengths[:, None]
-    apart = both - 2 * gram
-    rows, columns = torch.triu(apart < _NEAR * both, 1).nonzero(as_tuple=True)
-    for a, b in zip(torch.split(rows, _PAIRS), torch.split(columns, _PAIRS), strict=True):
-        apart[a, b] = (means[a] - means[b]).square().sum(1)
-    ratios = (variances + variances[:, None]) / (2 * apart)
-    return float(ratios[torch.triu(torch.ones_like(ratios, dtype=torch.bool), 1)].mean())
+    k, centred = len(means), means - means.mean(0)
+    lengths, columns = centred.square().sum(1), torch.arange(k, device=means.device)
+    step, total = max(1, _PRODUCTS // k), 0.0
+    for start in range(0, k, step):
+        here = slice(start, start + step)
+        both = lengths[here, None] + lengths
+        apart = both - 2 * (centred[here] @ centred.T)
+        later = columns > columns[here, None]
+        rows, others = (later & (apart < _NEAR * both)).nonzero(as_tuple=True)
+        for a, b in zip(torch.split(rows, _PAIRS), torch.split(others, _PAIRS), strict=True):
+            apart[a, b] = (means[start + a] - means[b]).square().sum(1)
+        total += float(((variances[here, None] + variances) / (2 * apart))[later].sum())
+    return total / (k * (k - 1) / 2)
 
 
 def _squares(rows: Tensor) -> Tensor:

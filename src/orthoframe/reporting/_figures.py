@@ -14,6 +14,7 @@ from matplotlib.text import Text
 from matplotlib.ticker import LogLocator, MaxNLocator
 from numpy.typing import NDArray
 
+from orthoframe.geometry import MOST_COSINES
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import ACCENT, GOOD, plain
 
@@ -42,7 +43,7 @@ def training_figure(run: "Run") -> Figure:
     left, middle, right = figure.subplots(1, 3, width_ratios=[1.1, 1.1, 1.15])
     _draw_curves(left, pictures.loss_curves([run]), "Loss")
     _draw_curves(middle, pictures.geometry_curves(run), "Geometry of the class means")
-    if run.measurements:
+    if run.measurements and run.measurements[-1].train.cosines is not None:
         end = run.measurements[-1:]
         draw_cosines(right, pictures.cosine_slider(end), f"Cosines of class means, epoch {end[0].epoch}")
     else:
@@ -54,6 +55,8 @@ def training_figure(run: "Run") -> Figure:
 def geometry_figure(geometry: "Geometry") -> Figure:
     """Draw a geometry: a heat map of cosines, an ownership map, and a histogram of the cosines of class pairs.
 
+    More than 200 classes have the ownership map alone.
+
     Args:
         geometry: What `measure` returned.
     """
@@ -62,9 +65,14 @@ def geometry_figure(geometry: "Geometry") -> Figure:
     ownership = geometry.ownership
     owners = pictures.ownership_map(geometry.names, ownership.owners.tolist(), ownership.purity.tolist())
     counts = f"{ownership.owned} owned, {ownership.shared} shared, {ownership.dead} dead"
-    draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
     _draw_ownership(middle, owners, f"Purity of the dimensions: {counts}")
-    _draw_histogram(right, geometry)
+    if len(geometry.names) <= MOST_COSINES:
+        draw_cosines(left, _cosine_map(geometry, geometry.cosines), "Cosines of class means (rows of the class)")
+        _draw_histogram(right, geometry)
+    else:
+        right.set_axis_off()
+        left.set_axis_off()
+        _label(left, f"Cosines are drawn for up to {MOST_COSINES} classes")
     figure.suptitle(_name(geometry.verdict(), 120), fontsize=11)
     return fit_fonts(figure)
 

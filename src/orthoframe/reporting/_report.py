@@ -55,7 +55,8 @@ def _one(run: Run) -> dict[str, Any]:
     end = run.measurements[-1] if run.measurements else None
     if end is not None:
         names, owned = [entry.name for entry in end.train.classes], end.train.ownership
-        plots["cosines"] = plot(pictures.cosine_slider(run.measurements))
+        if end.train.cosines is not None:
+            plots["cosines"] = plot(pictures.cosine_slider(run.measurements))
         plots["ownership"] = plot(pictures.ownership_map(names, owned.owners, owned.purity))
         plots["accuracy"] = plot(pictures.accuracy_bars(run))
     test = run.verdict.test
@@ -88,10 +89,11 @@ def _several(runs: Sequence[Run]) -> dict[str, Any]:
         "runs": runs,
         "colours": [pictures.run_style(number)[0] for number in range(len(runs))],
         "differing": {key: [_setting(run.config.get(key), key) for run in runs] for key in differing},
+        "measured": any(run.measurements for run in runs),
         "maps": {
             number: plot(pictures.last_cosines(f"plot-cosines-{number}", run.measurements[-1]))
             for number, run in enumerate(runs)
-            if run.measurements
+            if run.measurements and run.measurements[-1].train.cosines is not None
         },
         **_shared(runs),
         "plots": {**_charts(runs), "accuracy": plot(pictures.compared_accuracy_bars(runs))},

@@ -212,9 +212,10 @@ def _check_shapes(measurement: Measurement, where: str) -> None:
     k, d = len(train.classes), len(train.ownership.owners)
     if not k or len({str(entry.name) for entry in train.classes}) < k:
         raise InputError(f"{where}: train.classes must be classes, each with its own name")
+    cosines = [(None,) * k] * k if train.cosines is None else train.cosines
     shapes = {
-        "train.cosines": (len(train.cosines), k),
-        **{f"train.cosines[{c}]": (len(row), k) for c, row in enumerate(train.cosines)},
+        "train.cosines": (len(cosines), k),
+        **{f"train.cosines[{c}]": (len(row), k) for c, row in enumerate(cosines)},
         "train.ownership.purity": (len(train.ownership.purity), d),
         "train.accuracy.by_class": (len(train.accuracy.by_class) if train.accuracy else k, k),
         "test.by_class": (len(measurement.test.by_class) if measurement.test else k, k),

@@ -114,7 +114,7 @@ class GeometryMeasurement:
     verdict: str
     classes: tuple[ClassMeasurement, ...]
     dim: int
-    cosines: tuple[tuple[float | None, ...], ...]  # [k, k]
+    cosines: tuple[tuple[float | None, ...], ...] | None  # [k, k]; None for many classes
     ownership: OwnershipMeasurement
     dead_rows: int
     spread: float | None

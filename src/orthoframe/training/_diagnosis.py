@@ -3,11 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
+from orthoframe._rows import class_members
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import brief, spelled
-from orthoframe.geometry import COLLAPSE, Geometry
+from orthoframe.geometry import COLLAPSE, Geometry, near_pairs
 from orthoframe.runs import CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
 from orthoframe.training._causes import LikelyCause, Spell, explanation
 from orthoframe.training._evaluation import Evaluation
@@ -47,12 +50,15 @@ class Diagnosis:
     @property
     def merged(self) -> tuple[tuple[int | str, ...], ...]:
         """Groups of classes, each of which shares its direction with another of the group; the largest first."""
-        near = (self.geometry.cosines > _SHARED).fill_diagonal_(True).double()  # NaN is near nothing
-        while not torch.equal(wider := (near @ near > 0).double(), near):
-            near = wider
-        groups = {tuple(row.nonzero()[:, 0].tolist()) for row in near}
-        shared = sorted((group for group in groups if len(group) > 1), key=lambda group: (-len(group), group))
-        return tuple(tuple(self.geometry.names[c] for c in group) for group in shared)
+        names = self.geometry.names
+        pairs, k = near_pairs(self.geometry.means, _SHARED).numpy(), len(names)
+        if not pairs.size:
+            return ()
+        near = coo_array((np.ones(pairs.shape[1]), pairs), shape=(k, k))
+        count, components = connected_components(near, directed=False)
+        members = class_members(components, count)
+        shared = sorted((group.tolist() for group in members if len(group) > 1), key=lambda group: (-len(group), group))
+        return tuple(tuple(names[c] for c in group) for group in shared)
 
     def sentence(self) -> str:
         """The verdict."""
@@ -60,6 +66,8 @@ class Diagnosis:
         numbers = f"distance to the frame {geometry.delta_of:.4f}, beta_NC {geometry.beta_nc:.2g}"
         if geometry.spread > COLLAPSE >= geometry.beta_nc:
             numbers += f", mean squared distance to the class mean {geometry.spread:.2g}"
+        if why := geometry.exception():
+            numbers += f", {why}"
         sentence = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
         if self.reached:
             accuracy = self.test.accuracy

@@ -20,6 +20,7 @@ from orthoframe.options import Precision
 from orthoframe.runs import NonFiniteBatch
 
 _SHOWN = 4  # samples of a batch that an error lists
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 @contextmanager
@@ -123,6 +124,22 @@ def is_first_process() -> bool:
     """
     torchrun, slurm = TorchElasticEnvironment.detect(), SLURMEnvironment.detect()
     return os.environ.get("RANK" if torchrun else "SLURM_PROCID" if slurm else "LOCAL_RANK", "0") == "0"
+
+
+@contextmanager
+def one_thread(is_small: bool) -> Iterator[None]:
+    """Compute in one thread if the network is small, unless the environment says how many there are.
+
+    Threads that share a short step wait for each other longer than they work, above all on a busy machine. How fast
+    they are decides nothing: results depend on their number in the last digits.
+    """
+    before = torch.get_num_threads()
+    if is_small and not any(name in os.environ for name in _THREADS):
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def check_precision(precision: Precision) -> None:

@@ -29,6 +29,7 @@ from orthoframe.training._processes import (
     NonFiniteLoss,
     check_precision,
     find_processes,
+    one_thread,
     precision_is_emulated,
     refusals_named,
     signals_heard,
@@ -213,6 +214,7 @@ def _run(
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
 
+        stack.enter_context(one_thread(task.is_small))
         minutes = settings.schedule.minutes
         if minutes not in (AUTO, None):
             task = _fitted_to_time(task, minutes, begun, fabric, listener, has_report=report is not None)

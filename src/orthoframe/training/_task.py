@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from orthoframe._rows import unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
-from orthoframe.encoders import Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
+from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
@@ -22,6 +22,8 @@ from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 
 _MEASURED = 10_000  # image files that are measured during training, about
+_MOST_MEANS = 2**25  # numbers of the class means that a measurement multiplies with each other
+_SMALL_STEP = 2**27  # products of rows and weights
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
 
 
@@ -70,6 +72,14 @@ class Task:
     def encoder_name(self) -> str:
         """The model, or the backbone that takes its place."""
         return self.settings.encoder.model or str(getattr(self.encoder.backbone, "name", "encoder"))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether a step is too short to be shared by threads; a network that moves over an image takes longer."""
+        model = self.settings.encoder.model
+        weights = sum(weight.numel() for weight in self.encoder.parameters())
+        rows = len(self.plan.batches(0)[0]) * self.settings.batches.views
+        return model is not None and not ENCODERS[model].has_maps and rows * weights <= _SMALL_STEP
 
     def network(self) -> Network:
         """Everything that is trained."""
@@ -202,6 +212,7 @@ def make_task(
         settings = resolve(asked, data, trained, plan)
         train, test = _chosen(settings, data)
         encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
+        _check_size(len(train.classes), encoder.out_features)
         if settings.schedule.backbone_lr == 0:
             encoder.freeze_backbone()
         batches = _plan(settings, train) if plan is None else _checked_plan(plan, settings, train)
@@ -230,6 +241,18 @@ def make_task(
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
     )
+
+
+def _check_size(num_classes: int, features: int) -> None:
+    """Refuse so many classes and features that a measurement, which compares all pairs of classes, takes minutes."""
+    if num_classes * features <= _MOST_MEANS:
+        return
+    most = _MOST_MEANS // num_classes
+    advice: tuple[Part, ...] = (Option("features", most), " or fewer")
+    if most < num_classes:  # and a frame needs a dimension per class
+        advice = (f"train on at most {math.isqrt(_MOST_MEANS)} classes",)
+    what = f"{num_classes} classes with {features} features are too many to measure all their pairs; "
+    raise TrainingError(what, *advice)
 
 
 def _chosen(settings: Settings, data: Data) -> tuple[LabelledImages, LabelledImages]:

@@ -28,7 +28,7 @@ else:
         "catalogue": "STUDIES",
         "_study": "Scale SCALES FIRST_SEED FRESH_SEED Study Cell Panel way_to_frame",
         "_grids": "trained free network coordinate",
-        "_claims": "FRAME_LIMIT Claim Decision Proof agrees reaches_frame misses_frame faster",
+        "_claims": "Claim Decision Proof agrees reaches_frame misses_frame faster",
         "_jobs": "Engine Job JobResult StudyError crossing key",
         "_training_job": "Training",
         "_planned_job": "PlannedTraining",

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
-FRAME_LIMIT = 0.1  # features count as an orthogonal frame (OF) when Delta_GM is at most this
+from orthoframe.options import FRAME_DISTANCE
+
 # Quantities that are None where the frame was not reached: the time is longer than the run, by an unknown amount.
 TIME_QUANTITIES = ("epochs_to_of", "time_to_of")
 # Spread over orders of magnitude, or in two clusters, as counts of what went wrong: their median and range are shown.
@@ -96,12 +97,12 @@ class Claim:
 
 def reaches_frame(text: str, source: str, **where: Any) -> Claim:
     """A claim that runs at these coordinates end at the orthogonal frame."""
-    return Claim(text, source, "live_delta_of", where, at_most=FRAME_LIMIT, proof="unmet")
+    return Claim(text, source, "live_delta_of", where, at_most=FRAME_DISTANCE, proof="unmet")
 
 
 def misses_frame(text: str, source: str, **where: Any) -> Claim:
     """A claim that runs at these coordinates end elsewhere than at the orthogonal frame."""
-    return Claim(text, source, "live_delta_of", where, at_least=FRAME_LIMIT, proof="end")
+    return Claim(text, source, "live_delta_of", where, at_least=FRAME_DISTANCE, proof="end")
 
 
 def faster(text: str, source: str, where: Mapping[str, Any], *, versus: Mapping[str, Any]) -> Claim:

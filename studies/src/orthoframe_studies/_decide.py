@@ -4,7 +4,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from orthoframe_studies._claims import FRAME_LIMIT, TIME_QUANTITIES, Claim, Decision, agrees
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import TIME_QUANTITIES, Claim, Decision, agrees
 from orthoframe_studies._endings import at_frame, is_admissible
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._results import CellResult, Comparison, Finding, Tally, bounds_of
@@ -64,6 +65,8 @@ def _counted(
     yes = no = untrained = unknown = 0
     for bounds, runs in seeds.values():
         kept = None if any(map(math.isnan, bounds)) else claim.kept(*bounds)
+        if kept and (claim.quantity, claim.at_most) == ("live_delta_of", FRAME_DISTANCE):
+            kept = all(at_frame(run.final) for run in runs)  # two classes that are too near do not show in the mean
         if not all(is_admissible(run.final, claim.proof, kept, claim.quantity) for run in runs):
             untrained += 1
         elif kept is None:
@@ -155,7 +158,7 @@ def _bounds(claim: Claim, cell: CellResult) -> dict[int, Bounds]:
 
 def _was_there(result: JobResult) -> bool:
     distances = [distance for distance in result.curve.get("delta_of") or () if distance is not None]
-    return at_frame(result.final) or min(distances, default=math.inf) <= FRAME_LIMIT
+    return at_frame(result.final) or min(distances, default=math.inf) <= FRAME_DISTANCE
 
 
 def _ratio(one: Bounds, two: Bounds) -> Bounds:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from orthoframe.runs import END, power_law
-from orthoframe_studies._claims import FRAME_LIMIT, Proof
+from orthoframe_studies._claims import Proof
 
 Numbers = Mapping[str, int | float | None]  # `final` of a result
 
@@ -51,8 +51,10 @@ def has_ended(final: Numbers, quantity: str = "live_delta_of") -> bool:
 
 def at_frame(final: Numbers) -> bool:
     """Whether the means of the rows that are not zero are an orthogonal frame."""
-    distance = final.get("live_delta_of")
-    return distance is not None and distance <= FRAME_LIMIT
+    from orthoframe.geometry import is_frame
+
+    distance, cosine = final.get("live_delta_of"), final.get("max_cosine")
+    return distance is not None and is_frame(distance, math.nan if cosine is None else cosine)
 
 
 def is_admissible(final: Numbers, proof: Proof, kept: bool | None, quantity: str) -> bool:

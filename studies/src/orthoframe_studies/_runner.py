@@ -8,8 +8,8 @@ from statistics import median
 from typing import cast
 
 from orthoframe import __version__
+from orthoframe.options import FRAME_DISTANCE
 from orthoframe_studies import _pool, _ray
-from orthoframe_studies._claims import FRAME_LIMIT
 from orthoframe_studies._decide import decide
 from orthoframe_studies._jobs import Engine, JobResult, crossing, key
 from orthoframe_studies._results import CellResult, Failure, RunRecord, StudyResult
@@ -171,7 +171,7 @@ def _timed(result: JobResult) -> JobResult:
     epochs, deltas = (cast(Sequence[float], result.curve.get(name, ())) for name in ("epoch", "delta_of"))
     if "epochs_to_of" not in result.final or not deltas:
         return result
-    return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, FRAME_LIMIT)})
+    return replace(result, final={**result.final, "epochs_to_of": crossing(epochs, deltas, FRAME_DISTANCE)})
 
 
 def _shown(results: Mapping[int, JobResult], panels: Sequence[Panel]) -> dict[int, JobResult]:

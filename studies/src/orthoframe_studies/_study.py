@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from orthoframe_studies._claims import FRAME_LIMIT, Claim
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import Claim
 from orthoframe_studies._jobs import Job
 
 Scale = Literal["smoke", "desk", "paper"]
@@ -44,7 +45,7 @@ class Panel:
 
 def way_to_frame(title: str, *lines: str, **where: Any) -> Panel:
     """A panel of the distance to the frame along the epochs."""
-    return Panel(title, "delta_of", "epoch", lines, where=where, level=FRAME_LIMIT, log="y")
+    return Panel(title, "delta_of", "epoch", lines, where=where, level=FRAME_DISTANCE, log="y")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ import torch
 from orthoframe.encoders import ACTIVATIONS
 from orthoframe.errors import OrthoframeError
 from orthoframe.losses import angle_bound, decay_rate
-from orthoframe.options import data_kind
+from orthoframe.options import FRAME_DISTANCE, data_kind
 from orthoframe.runs import CONFIG, RunFolder, summed_rates
 from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, resume, train
-from orthoframe_studies._claims import FRAME_LIMIT
 from orthoframe_studies._endings import trend
 from orthoframe_studies._jobs import UNBOUND, JobResult, Number, crossing, to_predicted
 from orthoframe_studies._key import decided, training_key
@@ -101,7 +100,7 @@ def numbers_of(outcome: RunResult) -> tuple[dict[str, Number], dict[str, list[Nu
         "loss": last.loss,
         "gap": last.gap,
         "relative_gap": last.relative_gap,
-        "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], FRAME_LIMIT),
+        "epochs_to_of": crossing(curve["epoch"], curve["delta_of"], FRAME_DISTANCE),
         **{f"{name}_accuracy": getattr(test, name) for name in ("balanced", "worst", "majority", "minority")},
         "margin": test.margin,
         "minority_margin": test.minority_margin,

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import Claim, reaches_frame
 from orthoframe_studies._grids import RISING, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study, way_to_frame
 from orthoframe_studies.catalogue.without_relu import BELOW, CLOSE, LONG
@@ -63,7 +64,7 @@ STUDY = Study(
             "activation",
             ("ratio",),
             where={"batches": "bound"},
-            level=FRAME_LIMIT,
+            level=FRAME_DISTANCE,
             log="y",
         ),
         way_to_frame("Of either sign, full batches", "activation", "temperature", batches="full"),

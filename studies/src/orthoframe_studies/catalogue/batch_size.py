@@ -1,6 +1,7 @@
 """How far the end depends on the batch size, with and without binding."""
 
-from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import Claim, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures
 from orthoframe_studies._grids import free, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study
@@ -54,7 +55,9 @@ STUDY = Study(
     grid=grid,
     columns=("live_delta_of", "dead_rows", "epochs_to_of", "certified", "coverage", "epochs_to_certify"),
     panels=(
-        Panel("At the end", "live_delta_of", "batch_size", ("binding",), where=_NETWORK, level=FRAME_LIMIT, log="xy"),
+        Panel(
+            "At the end", "live_delta_of", "batch_size", ("binding",), where=_NETWORK, level=FRAME_DISTANCE, log="xy"
+        ),
         Panel("How long it takes", "epochs_to_of", "batch_size", ("binding",), where=_NETWORK, log="xy"),
     ),
     remark=(

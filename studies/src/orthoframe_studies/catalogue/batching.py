@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from orthoframe_studies._claims import FRAME_LIMIT, Claim, faster, misses_frame, reaches_frame
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import Claim, faster, misses_frame, reaches_frame
 from orthoframe_studies._free_jobs import FreeFeatures
 from orthoframe_studies._grids import RISING, free, network, trained
 from orthoframe_studies._planned_job import PlanName, PlannedTraining
@@ -123,7 +124,7 @@ STUDY = Study(
     panels=(
         way_to_frame("MLP on the digits", "batches", features="network"),
         way_to_frame("ResNet-18 on CIFAR-10", "batches", features=_CIFAR),
-        Panel("Free features", "delta_of", "batches", (), where={"features": "free"}, level=FRAME_LIMIT),
+        Panel("Free features", "delta_of", "batches", (), where={"features": "free"}, level=FRAME_DISTANCE),
     ),
     remark=(
         "STEP imbalance, R = 10 (free features: 5), a temperature that rises from 0.1 to 0.5 (free features: 0.5). "

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
+from orthoframe.options import FRAME_DISTANCE
+from orthoframe_studies._claims import Claim, reaches_frame
 from orthoframe_studies._free_jobs import FreeClassifier
 from orthoframe_studies._grids import WIDE, free, trained
 from orthoframe_studies._study import Cell, Panel, Scale, Study
@@ -48,13 +49,13 @@ STUDY = Study(
             "Cross-entropy: where a network stands still, class means without normalisation do not form an OF",
             "paper",
             "raw_delta_of",
-            at_least=FRAME_LIMIT,
+            at_least=FRAME_DISTANCE,
         ),
         _network(
             "Cross-entropy: where a network stands still, class means of directions do not form an OF",
             "paper",
             "live_delta_of",
-            at_least=FRAME_LIMIT,
+            at_least=FRAME_DISTANCE,
         ),
         reaches_frame(
             "The contrastive loss reaches the OF on the data of cross-entropy", "paper", loss="supcon", data=WIDE
@@ -75,7 +76,7 @@ STUDY = Study(
             "raw_delta_of",
             "any",
             _IMBALANCED,
-            at_least=FRAME_LIMIT,
+            at_least=FRAME_DISTANCE,
         ),
     ),
     grid=grid,
@@ -87,7 +88,7 @@ STUDY = Study(
             "ratio",
             ("loss",),
             where={"features": "network"},
-            level=FRAME_LIMIT,
+            level=FRAME_DISTANCE,
             log="xy",
         ),
         Panel(
@@ -96,7 +97,7 @@ STUDY = Study(
             "ratio",
             ("features",),
             where=_ANY_LENGTH,
-            level=FRAME_LIMIT,
+            level=FRAME_DISTANCE,
             log="xy",
         ),
     ),

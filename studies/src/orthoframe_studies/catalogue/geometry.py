@@ -3,8 +3,9 @@
 from itertools import product
 from typing import Any
 
+from orthoframe.options import FRAME_DISTANCE
 from orthoframe.training import TemperatureSchedule
-from orthoframe_studies._claims import FRAME_LIMIT, Claim, reaches_frame
+from orthoframe_studies._claims import Claim, reaches_frame
 from orthoframe_studies._grids import RISING, trained
 from orthoframe_studies._study import FRESH_SEED, Cell, Panel, Scale, Study, way_to_frame
 
@@ -91,7 +92,7 @@ STUDY = Study(
             "ratio",
             ("imbalance",),
             where={"grid": "ratios"},
-            level=FRAME_LIMIT,
+            level=FRAME_DISTANCE,
             log="xy",
         ),
         way_to_frame(

@@ -12,8 +12,9 @@ from matplotlib.figure import Figure
 
 from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
+from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE
 from orthoframe.reporting._pages import render, write_page
-from orthoframe_studies import ALPHA, FIRST_SEED, FRAME_LIMIT, FRESH_SEED, PROVEN_BOUND, Decision, StudyResult
+from orthoframe_studies import ALPHA, FIRST_SEED, FRESH_SEED, PROVEN_BOUND, Decision, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure
 
@@ -73,7 +74,16 @@ def write_claims_page(
 def write_decisions_page(file: IO[bytes] | str | os.PathLike[str]) -> None:
     """Write how studies decide, in Markdown: the page that every verdict leads to."""
     seeds = {"first_seed": FIRST_SEED, "fresh_seed": FRESH_SEED}
-    write_page("decisions.md", file, _TEMPLATES, alpha=ALPHA, of=FRAME_LIMIT, proven=PROVEN_BOUND, **seeds)
+    write_page(
+        "decisions.md",
+        file,
+        _TEMPLATES,
+        alpha=ALPHA,
+        of=FRAME_DISTANCE,
+        cosine=FRAME_COSINE,
+        proven=PROVEN_BOUND,
+        **seeds,
+    )
 
 
 def write_study_page(studies: Sequence[StudyResult], file: IO[bytes] | str | os.PathLike[str]) -> None:

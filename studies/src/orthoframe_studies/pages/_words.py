@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE
 from orthoframe.reporting._format import NOTHING, lasted, plain, short
 from orthoframe_studies import (
-    FRAME_LIMIT,
     CellResult,
     Claim,
     Comparison,
@@ -38,7 +38,7 @@ _QUANTITIES = {
     "pair_cosine": "cosine of the unseparated pair",
     "max_other_cosine": "largest cosine of other pairs",
     "relative_gap": "gap to the floor, relative to collapsed features",
-    "epochs_to_of": f"epochs to Δ_GM ≤ {FRAME_LIMIT:g}",
+    "epochs_to_of": f"epochs to Δ_GM ≤ {FRAME_DISTANCE:g}",
     "time_to_of": f"time of the flow to Δ_GM ≤ {GradientFlow.near:g}",
     "worst_accuracy": "accuracy of the worst class",
     "minority_accuracy": "accuracy of the smaller half of the classes",
@@ -71,7 +71,8 @@ def abbreviations(studies: Iterable[StudyResult]) -> str:
     texts = [text for study in studies for text in (study.remark, *(finding.claim.text for finding in study.findings))]
     if not any(re.search(r"\bOF\b", text) for text in texts):
         return ""
-    return f"OF is an orthogonal frame: class means at right angles and equally long, Δ_GM at most {FRAME_LIMIT:g}."
+    limits = f"Δ_GM at most {FRAME_DISTANCE:g}, and no two with a cosine above {FRAME_COSINE:g}"
+    return f"OF is an orthogonal frame: class means at right angles and equally long ({limits})."
 
 
 def title(study: StudyResult) -> str:
