@@ -217,7 +217,7 @@ def test_the_recipe_of_the_paper():
     expected = {
         "data": "cifar10",
         "model": "resnet18",
-        "width": None,
+        "width": 64,
         "head": "none",
         "activation": "relu",
         "loss": "supcon",

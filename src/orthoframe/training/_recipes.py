@@ -199,6 +199,10 @@ def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
         convolutional = is_own and min(data.train.image_shape[1:]) >= _SMALLEST
         encoder = replace(encoder, model="resnet18" if convolutional else "mlp")
         encoder = encoder.filled({"width": _WIDTH} if convolutional else {})
+    if encoder.model is not None:
+        from orthoframe.encoders import ENCODERS
+
+        encoder = encoder.filled({"width": ENCODERS[encoder.model].width})
     is_roomy = (is_own or settings.objective.is_roomy) and encoder.head == "linear"
     features = max(_FEATURES, 2 * len(data.train.classes)) if is_roomy else None
     return encoder.filled({"features": features}).with_usual()
