@@ -34,6 +34,7 @@ from typing import Any
 
 import torch
 
+from _killed_verbs import VERBS, Verb, prepare
 from orthoframe import __version__
 from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
 
@@ -213,6 +214,51 @@ def _page() -> bytes:
     return page.read_bytes()
 
 
+def verb_killed(number: int, folder: Path) -> Outcome:
+    """SIGKILL at a random time of embed, fit, export or study in turn; then the same command again."""
+    name = list(VERBS)[number % len(VERBS)]
+    inputs, seconds, whole = _undisturbed_verb(name)
+    out, verb = folder / "out", VERBS[name]
+    out.mkdir()
+    process = orthoframe(*verb.words(inputs, out))
+    try:
+        process.wait(random.Random(number).uniform(0.0, seconds))
+    except subprocess.TimeoutExpired:
+        process.kill()
+    ended(process)
+    lost = _half_written(name, verb, out, whole)
+    status, said = ended(orthoframe(*verb.words(inputs, out)))
+    refused = name == "fit" and status == 2 and "classifier" in said  # it had ended: its files are there
+    if (status and not refused) or verb.contents(out) != whole:
+        lost.append(f"{name}: the second attempt ended with {status}, or other files: {said.strip()[-300:]}")
+    lost += [f"{name}: {path.name} is left over" for path in out.rglob(".orthoframe.*")]
+    return Outcome(1, lost, {"verb": name})
+
+
+def _half_written(name: str, verb: Verb, out: Path, whole: dict[str, Any]) -> list[str]:
+    """Files that are there after the kill and are not those of an undisturbed command."""
+    try:
+        there = {key: value for key, value in verb.contents(out).items() if ".orthoframe." not in key}
+    except (OSError, ValueError) as error:
+        return [f"{name}: a file cannot be read: {error}"]
+    return [f"{name}: {key} is not whole" for key, value in there.items() if whole.get(key) != value]
+
+
+@cache
+def _undisturbed_verb(name: str) -> tuple[Path, float, dict[str, Any]]:
+    """The inputs of the verbs, the seconds that this one takes, and what it writes."""
+    run, _, _ = undisturbed()
+    inputs, out = run.parent, run.parent / f"out of {name}"
+    if not (inputs / "features.npz").exists():
+        prepare(inputs)
+    out.mkdir()
+    started = time.monotonic()
+    status, said = ended(orthoframe(*VERBS[name].words(inputs, out)))
+    if status not in (0, 1):
+        raise RuntimeError(f"the undisturbed {name} failed: {said}")
+    return inputs, time.monotonic() - started, VERBS[name].contents(out)
+
+
 def disk_full(number: int, folder: Path) -> Outcome:
     """A disk that is full at some point, from the first file to the report; then it has room, and is resumed."""
     size = random.Random(number).choice((16, 64, 128, 256, 512, 1024, 3072, 5120))
@@ -382,6 +428,13 @@ def kinds(options: argparse.Namespace) -> dict[str, Kind]:
     return {
         "killed": Kind("SIGKILL at a random moment of a fresh `train`, then `--resume`", same, killed, options.kills),
         "stopped": Kind("SIGTERM, SIGHUP or Ctrl-C at a random moment, then `--resume`", same, asked_to_stop, 3 * some),
+        "verbs": Kind(
+            "SIGKILL at a random moment of `embed`, `fit`, `export` and `study`, then the same command again",
+            "nothing half-written; the same files",
+            verb_killed,
+            4 * some,
+            1,
+        ),
         "report": Kind("SIGKILL at a random moment of `report`", "the page is whole or absent", report_killed, some),
         "disk": Kind("disk full, then with room and `--resume`", f"a sentence; {same}", disk_full, some),
         "writers": Kind("two commands train into one folder", f"one is refused; {same}", two_writers, some, 1),
