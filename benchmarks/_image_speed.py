@@ -18,7 +18,7 @@ from orthoframe.data import Data, LabelledImages, load_data
 from orthoframe.geometry import accuracy_of, measure
 from orthoframe.training import Loop, Settings, TemperatureSchedule, encode, make_task
 
-ARRIVED = 0.1  # Delta_GM
+ARRIVED = 0.1  # Delta_GM; wider than the definition of a frame, which is 0.05
 LARGE, RATIO, KEPT = 500, 10, 5000  # images of a large class, and those of a class from which the others are chosen
 MODELS: dict[str, dict[str, Any]] = {"mlp": {"model": "mlp"}, "resnet18": {"model": "resnet18", "width": 8}}
 _WHERE = {"data": "fashion-mnist", "majority": LARGE, "ratio": RATIO, "measure_every": 10**6}  # the same for all

@@ -14,7 +14,7 @@ from tests.browser import needs_browser, start
 
 from orthoframe.errors import InputError
 from orthoframe_studies import STUDIES as CATALOGUE
-from orthoframe_studies import CellResult, Comparison, Decision, Interval, Tally, read_result
+from orthoframe_studies import CellResult, Claim, Comparison, Decision, Finding, Interval, Tally, read_result
 from orthoframe_studies.pages import (
     study_figure,
     write_claims_page,
@@ -25,7 +25,7 @@ from orthoframe_studies.pages import (
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure
 from orthoframe_studies.pages._layout import lines_of, looks_of
 from orthoframe_studies.pages._pages import study_text
-from orthoframe_studies.pages._words import NOTHING, sure_words
+from orthoframe_studies.pages._words import NOTHING, finding_words, sure_words
 
 STUDIES = {name: getattr(made, name)() for name in ("imbalance", "batching", "accuracies", "extreme", "odd")}
 EMPTY = made.study("empty", [], [made.panel("delta_of", "ratio")])
@@ -260,6 +260,21 @@ def test_how_sure_a_claim_about_runs_is():
     assert sure_words(replace(finding, comparisons=(part,))) == "61 to 99 % of runs"
     for decision in (Decision.NOT_RUN, Decision.NOT_CONVERGED):
         assert sure_words(replace(finding, comparisons=(replace(part, decision=decision),))) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("limit", "distances", "words"),
+    [
+        (0.05, [0.02, 0.07, 0.2], "1 of 3 runs, 2 not converged; median 0.07; at 0.1: 2 of 3 (n 1)"),
+        (0.05, [0.02, 0.2, 0.2], "1 of 3 runs, 2 not converged; median 0.2 (n 1)"),  # the limits agree
+        (0.5, [0.02, 0.07, 0.2], "1 of 3 runs, 2 not converged; median 0.07 (n 1)"),  # not about the frame
+    ],
+)
+def test_runs_between_the_limits_of_the_frame_are_told(limit, distances, words):
+    share = Interval(centre=1 / 3, low=0.0, high=1.0, values=dict(enumerate(distances)), kind="share")
+    part = Comparison({"n": 1}, Decision.NOT_CONVERGED, share, Tally(yes=1, untrained=2))
+    claim = Claim("It ends there.", "paper", "live_delta_of", {}, at_most=limit, proof="unmet")
+    assert finding_words(Finding(claim, Decision.NOT_CONVERGED, (part,))) == words
 
 
 def test_no_study_to_report():

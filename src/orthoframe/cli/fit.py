@@ -16,6 +16,7 @@ from orthoframe._arrays import ArrayArchive, labelled_parts
 from orthoframe.cli._files import checked_labels, open_features, read_labels, reading_file, writing
 from orthoframe.cli._terminal import bad_input
 from orthoframe.errors import InputError, Option, brief
+from orthoframe.options import FRAME_DISTANCE
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -291,5 +292,6 @@ def _lines(report: dict[str, Any]) -> list[str]:
         if geometry is not None:
             delta = "unknown" if math.isnan(geometry["delta_of"]) else f"{geometry['delta_of']:.4f}"
             lines.append(f"{part:<19}Delta_GM {delta}. {geometry['verdict']}")
-    about = "the distance of the class means to an orthogonal frame: 0 is a frame, and up to 0.05 counts as one"
-    return [*lines, f"Delta_GM is {about}."]
+    about = "the distance of the class means to an orthogonal frame"
+    limit = f"up to {FRAME_DISTANCE:g} counts as one, unless a pair or a class is out of place"
+    return [*lines, f"Delta_GM is {about}: 0 is a frame, and {limit}."]

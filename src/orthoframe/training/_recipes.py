@@ -56,7 +56,7 @@ RECIPES: dict[Recipe, RecipeValues] = {
         with_loss={"binding": "none"},
     ),
     "fast": RecipeValues(
-        "the fewest epochs to the frame",
+        "near the frame in the fewest epochs",
         {
             "data": "fashion-mnist",
             "model": "resnet18",

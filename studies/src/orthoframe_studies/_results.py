@@ -70,6 +70,11 @@ class Tally:
     unknown: int = 0  # whose numbers do not tell, such as two times that are both longer than the runs
     missing: int = 0  # that the design has, and that have no result
 
+    @property
+    def trials(self) -> int:
+        """All of them."""
+        return self.yes + self.no + self.untrained + self.unknown + self.missing
+
 
 @dataclass(frozen=True)
 class Comparison:

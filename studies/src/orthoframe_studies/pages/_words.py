@@ -21,6 +21,8 @@ from orthoframe_studies._free_jobs import GradientFlow
 
 NOT_REACHED = "not reached"
 NOT_KNOWN = "not known"
+EARLIER_LIMIT = 0.1
+"""The largest Δ_GM of a frame on pages before there was one definition."""
 
 # Others are called by their names.
 _QUANTITIES = {
@@ -191,12 +193,21 @@ def finding_words(finding: Finding) -> str:
     if not any(part.interval.values for part in finding.comparisons) and worst.tally.missing:
         return "not run"
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
+    found = f"{comparison_words(worst)}{_earlier_words(finding.claim, worst)}"
     if count == 1:
-        return f"{comparison_words(worst)} ({where})"
+        return f"{found} ({where})"
     agree = sum(part.decision is Decision.SUPPORTED for part in finding.comparisons)
     partly = agree and finding.decision is not Decision.SUPPORTED
     others = f"; {agree} of them support{'s' if agree == 1 else ''} it" if partly else ""
-    return f"{comparison_words(worst)} (the worst of {count} cells{others}: {where})"
+    return f"{found} (the worst of {count} cells{others}: {where})"
+
+
+def _earlier_words(claim: Claim, part: Comparison) -> str:
+    """How many runs are at the frame by the limit of earlier pages, if that is another number."""
+    if claim.versus is not None or (claim.quantity, claim.at_most) != ("live_delta_of", FRAME_DISTANCE):
+        return ""
+    near = sum(distance <= EARLIER_LIMIT for distance in part.interval.known_values)
+    return "" if near == part.tally.yes else f"; at {EARLIER_LIMIT:g}: {near} of {part.tally.trials}"
 
 
 def sure_words(finding: Finding) -> str:
@@ -223,11 +234,10 @@ def comparison_words(part: Comparison) -> str:
     rest = "".join(f", {count} {word}" for word, count in apart.items() if count)
     if interval.kind != "share":
         return f"{interval_words(interval, NOT_KNOWN)}{rest}"
-    trials = tally.yes + tally.no + tally.untrained + tally.unknown + tally.missing
     typical = (
         f"; median {short(median(interval.known_values))}" if interval.known_values and not interval.missing else ""
     )
-    return f"{tally.yes} of {trials} runs{rest}{typical}"
+    return f"{tally.yes} of {tally.trials} runs{rest}{typical}"
 
 
 def failure_words(failure: Failure) -> str:
