@@ -48,6 +48,33 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     return rows * inverse, inverse if scale is None else inverse / scale
 
 
+def widened(rows: Tensor) -> Tensor:
+    """Rows of 16 bits as float32, others as they are.
+
+    A row's gradient that leaves the range of float16, as that of a very short row does, keeps its direction and becomes
+    as long as the range allows.
+    """
+    return _Widened.apply(rows) if rows.dtype.itemsize == 2 else rows  # type: ignore[no-untyped-call]
+
+
+class _Widened(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor) -> Tensor:
+        return rows.float()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.dtype = inputs[0].dtype
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(grad, dim=-1, keepdim=True, dtype=torch.float64)
+        excess = (length / torch.finfo(ctx.dtype).max).clamp(min=1.0)
+        return (grad / excess).to(ctx.dtype)
+
+
 @dataclass(frozen=True)
 class Labels:
     """Classes numbered 0..k-1, with the names that the user gave them."""
@@ -94,6 +121,9 @@ def label_array(labels: AnyLabels, name: str = "labels") -> NDArray[Any]:
         TypeError: For labels that are neither integers nor strings.
     """
     array = _array(labels, name)
+    # Of 1 and "1" numpy would make one class.
+    if array.dtype.kind in "UO" and len({isinstance(label, str) for label in labels}) > 1:
+        raise TypeError(f"{name} must be all integers or all strings, not a mixture of them")
     if array.size and array.dtype.kind not in "biuU":
         raise TypeError(f"{name} must be integers or strings, not {_kind(array)}")
     if array.ndim != 1:

@@ -97,6 +97,7 @@ def test_memory_is_in_gib_and_no_image_is_there_twice(folder, monkeypatch):
         ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
         ([(torch.zeros(1, 4, 4), 0)] * 4, r"image [0-3] is torch\.float32"),
         ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
+        ([(Image.new("L", (4, 4)), label) for label in (1, "1")], "labels must be all whole numbers or all names"),
         ([(Image.new("F", (4, 4)), 0)] * 4, r"more than 16 bits per channel \(mode F\)"),
     ],
 )

@@ -294,6 +294,8 @@ class _DatasetPixels:
         targets = getattr(self.items, "targets", None)
         if targets is None:
             targets = [_item(self.items, position, self.name)[1] for position in range(len(self.items))]
+        if len({isinstance(label, str) for label in targets}) > 1:
+            raise DataError(f"{self.name}: labels must be all whole numbers or all names, not a mixture of them")
         return [self._class(label, position) for position, label in enumerate(targets)]
 
     def _class(self, value: Any, position: int) -> str:
