@@ -20,6 +20,7 @@ SMALLEST_NORM = 1e-12
 """A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
 # Squares of larger values leave the range of float64.
 _LARGE = 1e100
+_LONGEST = torch.finfo(torch.float16).max
 _MOST_ROWS = 2**53  # in all classes together; float64 rounds larger numbers
 
 
@@ -49,15 +50,15 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def widened(rows: Tensor) -> Tensor:
-    """Rows of 16 bits as float32, others as they are.
-
-    A row's gradient that leaves the range of float16, as that of a very short row does, keeps its direction and becomes
-    as long as the range allows.
-    """
-    return _Widened.apply(rows) if rows.dtype.itemsize == 2 else rows  # type: ignore[no-untyped-call]
+    """Rows of 16 bits as float32, others as they are."""
+    if rows.dtype == torch.float16:
+        rows = _Float16.apply(rows)  # type: ignore[no-untyped-call]
+    return rows.float() if rows.dtype == torch.bfloat16 else rows
 
 
-class _Widened(torch.autograd.Function):
+class _Float16(torch.autograd.Function):
+    """As float32; the gradient of a very short row leaves the range, keeps its direction, and is as long as it can."""
+
     generate_vmap_rule = True
 
     @staticmethod
@@ -65,14 +66,12 @@ class _Widened(torch.autograd.Function):
         return rows.float()
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.dtype = inputs[0].dtype
+    def setup_context(*_: Any) -> None: ...
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(_: Any, grad: Tensor) -> Tensor:
         length: Tensor = torch.linalg.vector_norm(grad, dim=-1, keepdim=True, dtype=torch.float64)
-        excess = (length / torch.finfo(ctx.dtype).max).clamp(min=1.0)
-        return (grad / excess).to(ctx.dtype)
+        return (grad * (_LONGEST / length.clamp(min=_LONGEST))).half()
 
 
 @dataclass(frozen=True)

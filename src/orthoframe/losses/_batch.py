@@ -191,7 +191,6 @@ class Batch(NamedTuple):
     positives: Tensor  # [anchors], how many, at least 1
     positive_sums: Tensor  # [anchors, dim]
     missing: Tensor  # [anchors], whether the anchor has no term
-    lonely: Tensor  # [anchors], whether it is compared with its class alone
     weights: Tensor | None  # [rows], of columns in the denominators; None: 1 for each
     first_column: int
     complete: bool  # every anchor is known to have a term; read on a CPU only, where reading costs nothing
@@ -212,9 +211,8 @@ class Batch(NamedTuple):
         sizes = counts.index_select(0, anchor_classes)
         positives = sizes if first_column else sizes - 1
         missing = positives < 1
-        lonely = sizes == columns.shape[0]
         if spec.denominator == "negatives":  # without a negative the denominator is empty
-            missing |= lonely
+            missing |= sizes == columns.shape[0]
         positive_sums = class_sums(columns, column_classes, num_classes).index_select(0, anchor_classes)
         if not first_column:
             positive_sums.sub_(first(rows, num_anchors))
@@ -232,7 +230,6 @@ class Batch(NamedTuple):
             positives=positives.clamp_(min=1),
             positive_sums=positive_sums,
             missing=missing,
-            lonely=lonely,
             weights=weights,
             first_column=first_column,
             complete=missing.device.type == "cpu" and not missing.numpy().any(),
