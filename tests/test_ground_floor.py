@@ -1,11 +1,14 @@
 """What every room stands on: options and errors, rows and labels, files that are whole or not there."""
 
+import errno
+import fcntl
 import io
 import json
 import math
 import multiprocessing
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,12 +19,15 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from orthoframe._arrays import ArrayArchive, named_arrays, stored_array
 from orthoframe._files import (
+    LARGEST_FILE,
     LARGEST_JSON,
+    LARGEST_TEXT,
     LONGEST_LINE,
     csv_rows,
     json_ready,
     lines_of,
     locked,
+    open_file,
     open_tensors,
     open_text,
     parsed,
@@ -186,6 +192,9 @@ def test_which_process_this_is(monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "4")
     monkeypatch.setenv("SLURM_LOCALID", "1")
     assert LaunchedProcess.here() == LaunchedProcess(3, 4, 1)
+    for shell in ("bash", "interactive"):  # one process in which a person types; the other tasks do nothing
+        monkeypatch.setenv("SLURM_JOB_NAME", shell)
+        assert LaunchedProcess.here() == LaunchedProcess()
     monkeypatch.setenv("RANK", "1")
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert LaunchedProcess.here() == LaunchedProcess(1, 2, 0)
@@ -285,3 +294,60 @@ def test_arrays_by_name(tmp_path):
     assert {name: array.shape for name, array in named_arrays(tmp_path / "a.npz", ("two", "x")).items()} == {
         "two": (2, 2)
     }
+
+
+def test_pipes_and_devices_are_not_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
+        for read in (open_file, open_text, open_tensors, read_small, ArrayArchive):
+            with pytest.raises(ValueError, match=r"^it is a pipe or a device$"):
+                read(path)
+    with pytest.raises(IsADirectoryError):
+        open_file(tmp_path)
+
+
+def test_a_limit_for_each_kind_of_file(tmp_path):
+    path = tmp_path / "file"
+    with path.open("wb") as file:
+        file.truncate(LARGEST_FILE + 1)  # it takes no room
+    for read, most in (
+        (open_file, LARGEST_FILE),
+        (open_text, LARGEST_TEXT),
+        (open_tensors, LARGEST_FILE),
+        (ArrayArchive, LARGEST_FILE),
+        (read_small, LARGEST_JSON),
+    ):
+        with pytest.raises(ValueError, match=f"^it has more than {most} bytes$"):
+            read(path)
+
+
+@pytest.fixture(params=["ENOLCK", "ENOTSUP"])
+def without_locks(request, monkeypatch):
+    """A file system without locks."""
+
+    def flock(*_):
+        code = getattr(errno, request.param)
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_without_locks_a_file_stands_for_one(without_locks, tmp_path):
+    (tmp_path / ".orthoframe.left").write_text("of a process that was killed")
+    for _ in range(2):
+        with locked(tmp_path) as ours:
+            assert ours
+            assert not (tmp_path / ".orthoframe.left").exists()
+            with locked(tmp_path) as again:
+                assert not again
+    context = multiprocessing.get_context("fork")
+    held, done = context.Queue(), context.Event()
+    process = context.Process(target=_hold, args=(tmp_path, held, done))
+    process.start()
+    assert held.get(timeout=30) is True
+    with locked(tmp_path) as ours:
+        assert not ours
+    process.kill()
+    process.join(30)
+    with locked(tmp_path, seconds=30) as ours:  # a process that dies lets go
+        assert ours

@@ -311,3 +311,11 @@ def test_counts_are_exact():
             count_array(wrong)
     with pytest.raises(ValueError, match=r"at most 2\^53 rows"):
         predict_gram([2**60, 2])
+
+
+def test_a_number_and_its_text_are_not_one_class():
+    """numpy makes strings of a list of both."""
+    for labels in ([1, "1"], ["a", 1.5], [True, "True"], np.array([1, "1"], dtype=object)):
+        with pytest.raises(TypeError, match="labels must be all integers or all strings"):
+            Labels.of(labels)
+    assert Labels.of([b"b", b"a"]).names == Labels.of(["b", "a"]).names == ("a", "b")

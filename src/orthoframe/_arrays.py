@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._files import read_up_to
+from orthoframe._files import open_file, read_up_to
 from orthoframe.errors import brief
 
 _HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
@@ -92,6 +92,7 @@ class ArrayArchive:
     """The arrays of an `.npz` file by name; a header is read when its array is asked for."""
 
     def __init__(self, path: Path) -> None:
+        open_file(path).close()
         self._zip = zipfile.ZipFile(path)
         self.members = self._zip.namelist()
         self.names = [name.removesuffix(".npy") for name in self.members if name.endswith(".npy")]

@@ -1,9 +1,12 @@
 """Files: written whole or not at all, read up to a size, one sentence for any error; folders with one writer."""
 
 import csv
+import errno
+import io
 import json
 import math
 import os
+import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +26,10 @@ LARGEST_TEXT = 2**30
 """Bytes of a text file of lines or rows, such as a .csv file."""
 LONGEST_LINE = 2**23
 """Characters of a line in a text file."""
+LARGEST_IMAGE = 2**29
+"""Bytes of an image file: twice the pixels of the largest image, in four channels of 16 bits."""
+LARGEST_FILE = 2**35
+"""Bytes of any other file: arrays, tensors, checkpoints, lists of batches."""
 
 _TEMPORARY = ".orthoframe."  # the start of the names of files that are not whole yet
 _D = TypeVar("_D")
@@ -93,23 +100,40 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextmanager
 def locked(folder: Path, seconds: float = 0.0) -> Iterator[bool]:
-    """Keep other processes out of a folder; a process that dies lets go.
+    """Keep other processes out of a folder, as `held` does; files that a killed process left half-written are removed.
 
-    Yields whether the folder is ours, or False if another process has it for longer than `seconds`. Files that a killed
-    process left half-written are removed.
+    Yields whether the folder is ours.
     """
-    from filelock import FileLock, Timeout
+    with held(folder / ".lock", seconds) as ours:
+        if ours:
+            remove_leftovers(folder)
+        yield ours
 
-    lock = FileLock(folder / ".lock")
+
+@contextmanager
+def held(path: Path, seconds: float = 0.0) -> Iterator[bool]:
+    """Hold a lock, which a process that dies lets go; yields False if another has it for longer than `seconds`.
+
+    On a file system without locks the file `path.held` stands for one: delete it if its process died elsewhere.
+    """
+    from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
+    lock: BaseFileLock = FileLock(path)
     try:
-        lock.acquire(timeout=seconds)
+        try:
+            lock.acquire(timeout=seconds)
+        except OSError as error:
+            if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+                raise
+            lock = SoftFileLock(f"{path}.held")
+            lock.acquire(timeout=seconds)
     except Timeout:
         yield False
         return
     try:
-        remove_leftovers(folder)
         yield True
     finally:
+        path.unlink(missing_ok=True)  # which waiting processes notice
         lock.release()
 
 
@@ -161,10 +185,14 @@ def read_up_to(file: "IO[bytes] | GzipFile", count: int) -> bytearray:
     return data
 
 
-def check_file_size(path: Path, most: int) -> None:
-    """Raise a `ValueError` for a file of more than `most` bytes, before it is read."""
-    if path.stat().st_size > most:
+def open_file(path: Path, most: int = LARGEST_FILE) -> IO[bytes]:
+    """Open a file that a user names; a `ValueError` for a pipe or a device, or for more than `most` bytes."""
+    status = path.stat()
+    if not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)):  # opening a folder says what it is
+        raise ValueError("it is a pipe or a device")
+    if status.st_size > most:
         raise ValueError(f"it has more than {most} bytes")
+    return path.open("rb")
 
 
 def read_small(path: Path, most: int = LARGEST_JSON) -> bytes:
@@ -173,8 +201,8 @@ def read_small(path: Path, most: int = LARGEST_JSON) -> bytes:
     Raises:
         ValueError: If there are more than `most`.
     """
-    check_file_size(path, most)
-    return path.read_bytes()
+    with open_file(path, most) as file:
+        return file.read()
 
 
 def open_tensors(path: Path, framework: str = "pt") -> Any:
@@ -185,7 +213,7 @@ def open_tensors(path: Path, framework: str = "pt") -> Any:
     """
     from safetensors import safe_open
 
-    with path.open("rb") as file:
+    with open_file(path) as file:
         if int.from_bytes(file.read(8), "little") > LARGEST_JSON:
             raise ValueError(f"its header has more than {LARGEST_JSON} bytes, or it is not a safetensors file")
     return safe_open(path, framework=framework)
@@ -197,8 +225,7 @@ def open_text(path: Path) -> IO[str]:
     Raises:
         ValueError: If it has more than `LARGEST_TEXT` bytes.
     """
-    check_file_size(path, LARGEST_TEXT)
-    return path.open(newline="", encoding="utf-8-sig")
+    return io.TextIOWrapper(open_file(path, LARGEST_TEXT), newline="", encoding="utf-8-sig")
 
 
 def lines_of(file: IO[str]) -> Iterator[str]:

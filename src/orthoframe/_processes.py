@@ -35,7 +35,8 @@ class LaunchedProcess:
             >>> LaunchedProcess.here()
             LaunchedProcess(rank=0, count=1, local=0)
         """
-        for rank, count, local in _LAUNCHERS:
+        typed = os.environ.get("SLURM_JOB_NAME") in ("bash", "interactive")  # then the other tasks do nothing
+        for rank, count, local in _LAUNCHERS[:1] if typed else _LAUNCHERS:
             if rank in os.environ and count in os.environ:
                 process = cls(_number(rank), _number(count), _number(local) if local in os.environ else 0)
                 if process.rank >= process.count:

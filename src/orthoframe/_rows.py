@@ -20,6 +20,7 @@ SMALLEST_NORM = 1e-12
 """A row or class mean that is not longer than this counts as zero, everywhere: it has no direction, and no gradient."""
 # Squares of larger values leave the range of float64.
 _LARGE = 1e100
+_LONGEST = torch.finfo(torch.float16).max
 _MOST_ROWS = 2**53  # in all classes together; float64 rounds larger numbers
 
 
@@ -46,6 +47,31 @@ def unit_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     finite = (torch.threshold_ if in_place else torch.threshold)(norm, SMALLEST_NORM, torch.inf)
     inverse = (finite.reciprocal_() if in_place else finite.reciprocal()).to(rows.dtype)
     return rows * inverse, inverse if scale is None else inverse / scale
+
+
+def widened(rows: Tensor) -> Tensor:
+    """Rows of 16 bits as float32, others as they are."""
+    if rows.dtype == torch.float16:
+        rows = _Float16.apply(rows)  # type: ignore[no-untyped-call]
+    return rows.float() if rows.dtype == torch.bfloat16 else rows
+
+
+class _Float16(torch.autograd.Function):
+    """As float32; the gradient of a very short row leaves the range, keeps its direction, and is as long as it can."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(rows: Tensor) -> Tensor:
+        return rows.float()
+
+    @staticmethod
+    def setup_context(*_: Any) -> None: ...
+
+    @staticmethod
+    def backward(_: Any, grad: Tensor) -> Tensor:
+        length: Tensor = torch.linalg.vector_norm(grad, dim=-1, keepdim=True, dtype=torch.float64)
+        return (grad * (_LONGEST / length.clamp(min=_LONGEST))).half()
 
 
 @dataclass(frozen=True)
@@ -94,6 +120,9 @@ def label_array(labels: AnyLabels, name: str = "labels") -> NDArray[Any]:
         TypeError: For labels that are neither integers nor strings.
     """
     array = _array(labels, name)
+    # Of 1 and "1" numpy would make one class.
+    if array.dtype.kind in "UO" and len({isinstance(label, str) for label in labels}) > 1:
+        raise TypeError(f"{name} must be all integers or all strings, not a mixture of them")
     if array.size and array.dtype.kind not in "biuU":
         raise TypeError(f"{name} must be integers or strings, not {_kind(array)}")
     if array.ndim != 1:

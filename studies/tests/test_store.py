@@ -1,5 +1,7 @@
 """Results are kept whole, once."""
 
+import errno
+import fcntl
 import json
 import math
 import os
@@ -167,3 +169,16 @@ def test_keys_are_folders(store, job):
     (name,) = by_key(job)
     store.put(name, job, JobOutcome(JobResult({}, {}), 1.0))
     assert [path.name for path in store.path.iterdir()] == [name]
+
+
+def test_jobs_on_a_file_system_without_locks(store, job, tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    first, second = (compute(key(job), job, store, None) for _ in range(2))
+    assert first.failure is second.failure is None
+    assert numbers(tmp_path / "log") == [7]
+    with store.claimed(key(job)) as ours:
+        assert ours
+        assert compute(key(job), job, store, None) is None  # another process has it

@@ -3,6 +3,8 @@
 Each kind of file is broken once, with one of the verbs that read it.
 """
 
+import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from orthoframe.cli import main
+from orthoframe.training import Settings
 
 NAMES = ["cat"] * 6 + ["dog"] * 4 + ["emu"] * 2
 
@@ -28,6 +31,7 @@ def folder(tmp_path_factory):
         write_classifiers()
         write_encoders()
         write_backbones()
+        write_pipes()
     return folder
 
 
@@ -123,6 +127,16 @@ def write_backbones():
     for path in ("image.png", "images/image.png"):
         Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(path)
     Path("images.csv").write_text("path,label\nimage.png,cat\n")
+
+
+def write_pipes():
+    """Nobody writes to them, so that opening one would wait for ever."""
+    for name in ("pipe.npy", "pipe.npz", "pipe.safetensors", "pipe.csv", "pipe.txt", "pipe.jsonl"):
+        os.mkfifo(name)
+    for run in ("piped", "sorcerer"):
+        Path(run).mkdir()
+    os.mkfifo("piped/config.json")
+    Path("sorcerer/config.json").write_text(json.dumps(Settings.of(data="csv:/dev/zero").to_dict()))
 
 
 CASES = [
@@ -222,6 +236,26 @@ CASES = [
     ("embed images --out labels.txt --backbone torch.nn:Flatten", "labels.txt: File exists; choose another --out"),
     ("embed images --out out --backbone torch.nn:Flatten --device abacus", "--device 'abacus' is not available"),
     ("embed images --out out --backbone torch.nn:Flatten --batch-size 0", "--batch-size must be at least 1, not 0"),
+    # Pipes and devices.
+    *(
+        (words, "it is a pipe or a device)")
+        for words in (
+            *(f"measure pipe.{kind} labels.txt" for kind in ("npy", "npz", "safetensors", "csv")),
+            *(f"measure features.npy pipe.{kind}" for kind in ("npy", "npz", "safetensors", "csv", "txt")),
+            *(f"measure features.npy labels.txt --classifier pipe.{kind}" for kind in ("npz", "safetensors")),
+            "certify pipe.txt good.jsonl",
+            "certify labels.txt pipe.jsonl",
+            "fit pipe.npz --out out",
+            "fit features.npy --apply pipe.safetensors",
+            "predict pipe.safetensors image.png",
+            "report piped",
+            "train --resume piped",
+            "train --resume sorcerer",
+            "train --data csv:/dev/zero --out out",
+            "train --data npz:pipe.npz --out out",
+            "embed csv:pipe.csv --out out --backbone torch.nn:Flatten",
+        )
+    ),
     # Options.
     ("measure features.npy labels.txt --plot out.bmp", "--plot must end in .png"),
     ("measure features.npy labels.txt --temperature 0", "--temperature must be from 0.001"),

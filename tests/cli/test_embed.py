@@ -110,3 +110,19 @@ def test_an_encoder_that_was_trained_here(here, capsys):
     unit = trained.framed(trained.features(pixels))
     assert torch.allclose(unit, torch.from_numpy(found.features[[0, 11]]), atol=1e-6)
     assert run("folder:photos", "--backbone", "run:nothing", "--out", "other") == 2
+
+
+def test_an_interactive_shell_of_slurm_is_one_process(here, capsys, monkeypatch):
+    """It has the variables of the first of four tasks, and the others do nothing."""
+    for name, value in (("NTASKS", "4"), ("PROCID", "0"), ("LOCALID", "0"), ("JOB_NAME", "bash")):
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert run("folder:photos", "--backbone", here, "--out", "out", "--shard-size", 3) == 0
+    assert capsys.readouterr().out.endswith("out: 12 of 12 images, 4 features each\n")
+    assert len(read_embedding(Path("out")).features) == 12
+
+
+def test_what_is_left_out_is_printed_without_control_characters(here, capsys):
+    Path("photos/cat/\x1b[31m.png").write_bytes(b"no image")
+    assert run("folder:photos", "--backbone", here, "--out", "out") == 1
+    said = capsys.readouterr().err
+    assert said.startswith("orthoframe: left out: photos/cat/?[31m.png: the image is broken")

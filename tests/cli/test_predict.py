@@ -6,6 +6,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -312,3 +314,43 @@ def test_most_test_images_of_a_trained_run_are_right(finished_run, images, capsy
     names, _ = images
     rows = table(predicted(capsys, finished_run, *names))[1:]
     assert np.mean([row[1] == str(int(label)) for row, label in zip(rows, labels, strict=True)]) > 0.15
+
+
+def test_names_that_a_terminal_or_a_spreadsheet_would_run(finished_run, images, capsys):
+    """Control characters have backslashes, and what a spreadsheet takes for a formula gets a quote."""
+    names, _ = images
+    odd = {"=cmd().png": "'=cmd().png", "@x.png": "'@x.png", "\x1b[31m.png": r"\x1b[31m.png", "=\n.png": r"'=\n.png"}
+    for name in odd:
+        shutil.copy(names[0], name)
+    printed = predicted(capsys, finished_run, *odd)
+    assert [row[0] for row in table(printed)[1:]] == list(odd.values())
+    assert "\x1b" not in printed
+
+
+@pytest.mark.parametrize(
+    ("where", "variables", "sentence"),
+    [
+        ("/dev/full", {}, "standard output: No space left on device"),
+        ("/dev/full", {"PYTHONUNBUFFERED": "1"}, "standard output: No space left on device"),
+        (
+            "/dev/null",
+            {"PYTHONIOENCODING": "ascii"},
+            r"standard output cannot show '\xf6\xdf' in ascii",
+        ),
+    ],
+)
+def test_a_standard_output_that_takes_nothing(where, variables, sentence, finished_run, images):
+    names, _ = images
+    shutil.copy(names[0], "größe.png")
+    code = "import sys; from orthoframe.cli import main; sys.exit(main())"
+    for words in (["predict", str(finished_run), "größe.png"], ["--version"], ["predict", "--help"]):
+        with open(where, "wb") as file:
+            command = [sys.executable, "-c", code, *words]
+            done = subprocess.run(command, env={**os.environ, **variables}, stdout=file, stderr=subprocess.PIPE)
+        said = done.stderr.decode().removeprefix(WITHOUT)
+        if where == "/dev/full" or words[-1] == "größe.png":
+            assert done.returncode == 2
+            assert said.startswith(f"orthoframe: {sentence}")
+            assert said.count("\n") == 1
+        else:
+            assert (done.returncode, said) == (0, "")

@@ -1,5 +1,8 @@
 """Images in folders, and what is refused."""
 
+import os
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -154,3 +157,35 @@ def test_validation_images_are_held_out_beside_the_test(tmp_path):
     assert data.train.class_counts == [24, 6, 1]
     kinds = [set(part.checksums.tolist()) for part in (data.train, data.validation, data.test)]
     assert sum(map(len, kinds)) == len(kinds[0] | kinds[1] | kinds[2]) == 51
+
+
+@pytest.mark.parametrize("above", ["one", "one/two"])
+def test_the_folder_of_all_parts_is_advised(tmp_path, above):
+    """And not one of them, which might be the test."""
+    for part in ("train", "test"):
+        for name in ("a", "b"):
+            save(tmp_path / above / "set" / part / name / "1.png")
+    whole = re.escape(str(tmp_path / above / "set"))
+    with pytest.raises(DataError, match=rf"did you mean folder:{whole}\?$"):
+        load_data(f"folder:{tmp_path / 'one'}")
+    assert len(load_data(f"folder:{tmp_path / above / 'set'}").train) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"), [(b"caf\xe9", r"caf\udce9"), (b"\x1b[31m", r"\x1b[31m"), (b"a\nb", r"a\nb")]
+)
+def test_a_class_with_a_name_that_cannot_be_written(tmp_path, name, shown):
+    for folder in (os.fsdecode(name), "other"):
+        for i in range(9):
+            save(tmp_path / folder / f"{i}.png")
+    said = re.escape(f"{tmp_path}: class '{shown}': its name is not UTF-8, or has control characters")
+    with pytest.raises(DataError, match=said):
+        load_data(f"folder:{tmp_path}")
+
+
+def test_other_writing_is_no_obstacle(tmp_path):
+    names = ("größe", "\u0915\u094d\u200d\u0937", "=1", "\U0001f436 dog")
+    for name in names:
+        for i in range(5):
+            save(tmp_path / name / f"{i}.png")
+    assert set(load_data(f"folder:{tmp_path}").train.classes) == set(names)

@@ -119,3 +119,10 @@ def test_names_of_the_classes(tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             load_data(save(tmp_path, x=GREY, y=labels, classes=np.array(names)))
+
+
+def test_names_with_control_characters(tmp_path):
+    arrays = {"x": np.zeros((20, 4, 4), np.uint8), "y": np.arange(20) % 2, "classes": np.array(["a", "\x07"])}
+    np.savez(tmp_path / "images.npz", **arrays)
+    with pytest.raises(DataError, match=r"class '\\x07': its name is not UTF-8"):
+        load_data(f"npz:{tmp_path / 'images.npz'}")

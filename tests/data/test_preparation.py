@@ -9,6 +9,7 @@ from PIL import Image
 from PIL.Image import Transpose
 
 from orthoframe.data import Preparation
+from orthoframe.data._preparation import read_head
 from orthoframe.errors import DataError, OptionError
 
 TURNED = {
@@ -83,7 +84,7 @@ def test_what_is_refused(tmp_path):
         Preparation((1, 8, 8))(tmp_path / "none.png")
     os.mkfifo(tmp_path / "pipe.png")
     for path in (tmp_path / "pipe.png", Path("/dev/zero")):  # nobody writes to the one, and the other does not end
-        with pytest.raises(DataError, match="a pipe or a device, and an image file was expected"):
+        with pytest.raises(DataError, match="it is a pipe or a device"):
             Preparation((1, 8, 8))(path)
     with pytest.raises(OptionError, match="fit must be one of 'pad', 'crop', 'stretch'"):
         Preparation((1, 8, 8), "squeeze")
@@ -96,3 +97,13 @@ def test_a_large_jpeg_is_decoded_small_and_looks_the_same(tmp_path):
     small = Preparation((3, 32, 32))(path).float()
     plain = np.asarray(halves(32, 32), dtype=np.float32).transpose(2, 0, 1)
     assert np.abs(small.numpy() - plain)[:, :, [0, 8, 24, 31]].max() < 4
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    """It takes no room on the disk, and would take 3 GiB of memory."""
+    path = saved(tmp_path / "padded.png", Image.new("RGB", (8, 8)))
+    with path.open("r+b") as file:
+        file.truncate(3 * 2**30)
+    for read in (Preparation((3, 8, 8)), read_head):
+        with pytest.raises(DataError, match=r"padded\.png: not an image file \(it has more than 536870912 bytes\)"):
+            read(path)

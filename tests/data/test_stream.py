@@ -97,6 +97,7 @@ def test_memory_is_in_gib_and_no_image_is_there_twice(folder, monkeypatch):
         ([(torch.zeros(1, 4, 4, dtype=torch.uint8), 0.5)], r"label 0 is 0\.5"),
         ([(torch.zeros(1, 4, 4), 0)] * 4, r"image [0-3] is torch\.float32"),
         ([(torch.zeros(4, 4, dtype=torch.uint8), 0)], "1 or 3 channels"),
+        ([(Image.new("L", (4, 4)), label) for label in (1, "1")], "labels must be all whole numbers or all names"),
         ([(Image.new("F", (4, 4)), 0)] * 4, r"more than 16 bits per channel \(mode F\)"),
     ],
 )
@@ -128,3 +129,20 @@ def test_names_of_classes_that_a_data_set_has():
 
     items = Named((torch.zeros(1, 4, 4, dtype=torch.uint8), i % 2) for i in range(20))
     assert as_data(items).train.classes == ("cat", "dog")
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_file_that_is_replaced_later_is_named(tmp_path, workers):
+    """Also if it has the same size: a run would go on with other images."""
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        for i in range(300):
+            Image.new("RGB", (4, 4), (i % 256, 0, 0)).save(tmp_path / name / f"{i:03}.bmp")
+    data = load_data(f"folder:{tmp_path}", memory=0, workers=workers)
+    path = tmp_path / "a" / "000.bmp"
+    before, content = path.stat().st_mtime_ns, path.read_bytes()
+    while path.stat().st_mtime_ns == before:
+        path.write_bytes(content[:-48] + bytes(range(48)))
+    part = next(part for part in (data.train, data.test, data.validation) if 0 in part.places)
+    with pytest.raises(DataError, match=r"a/000\.bmp: it has changed since it was listed; start again"):
+        list(part.batches([np.arange(len(part))]))

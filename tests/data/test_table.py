@@ -97,3 +97,9 @@ def test_a_group_on_both_sides_is_refused(tmp_path):
     name = table(tmp_path, rows, ("path", "label", "day", "split"))
     with pytest.raises(DataError, match="group 'x' is in train and in test; a group must be on one side"):
         load_data(name, columns=Columns(split="split", group="day"))
+
+
+def test_a_label_with_control_characters(tmp_path):
+    name = table(tmp_path, [(f"{i}.png", ("a", "\x1b[31mb")[i % 2]) for i in range(20)])
+    with pytest.raises(DataError, match=r"class '\\x1b\[31mb': its name is not UTF-8"):
+        load_data(name)

@@ -281,3 +281,57 @@ def test_torchrun_and_a_broken_image(photos, tmp_path, monkeypatch):
     assert "left out: photos/green/00.png: the image is broken" in complaints
     assert "process 0 of 2: 2 of 3 shards written now" in told
     assert len(read_embedding(Path("out")).features) == 32
+
+
+def replaced(path):
+    """Another image in a file of the same size; it takes as long as the clock of the file system needs to tell."""
+    size, before = path.stat().st_size, path.stat().st_mtime_ns
+    while path.stat().st_mtime_ns == before:
+        path.write_bytes(path.read_bytes()[:54] + bytes(size - 54))
+    assert path.stat().st_size == size
+
+
+@pytest.fixture
+def bitmaps(tmp_path):
+    """Twelve images without compression."""
+    (tmp_path / "bitmaps").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 255, (12, 8, 8, 3), dtype=np.uint8)
+    for place, image in enumerate(pixels):
+        Image.fromarray(image).save(tmp_path / "bitmaps" / f"{place:02d}.bmp")
+    return tmp_path / "bitmaps"
+
+
+def test_images_that_are_replaced_in_between_are_noticed(bitmaps, tmp_path):
+    """Features of the old and of the new ones are never in one folder, also if the sizes of the files are the same."""
+    out = tmp_path / "out"
+    embed(list_images([str(bitmaps)]), small(), out, shard_size=3, process=LaunchedProcess(0, 2))
+    for path in bitmaps.iterdir():
+        replaced(path)
+    before = contents(out)
+    with pytest.raises(DataError, match="and these have changed since; choose another out"):
+        embed(list_images([str(bitmaps)]), small(), out, shard_size=3)
+    assert contents(out) == before
+
+
+def test_an_image_that_is_replaced_meanwhile_is_left_out(bitmaps, tmp_path):
+    images, out = list_images([str(bitmaps)]), tmp_path / "out"
+    names = iter([bitmaps / "11.bmp"])
+    result = embed(
+        images, small(), out, batch_size=3, workers=0, progress=lambda *_: [replaced(path) for path in names]
+    )
+    assert result.failed == (f"{bitmaps / '11.bmp'}: it has changed since it was listed; start again",)
+    assert "11.bmp" not in read_embedding(out).paths
+
+
+def test_a_second_one_at_once_ends_with_a_sentence(bitmaps, tmp_path):
+    """And the first is not disturbed."""
+    images, out, turns = list_images([str(bitmaps)]), tmp_path / "out", iter([1])
+
+    def again(*_):
+        for _ in turns:
+            with pytest.raises(DataError, match="out: another process is writing to it; wait, or choose another out"):
+                embed(images, small(), out, batch_size=3)
+
+    assert embed(images, small(), out, batch_size=3, progress=again).written == 1
+    assert next(turns, None) is None
+    assert sorted(contents(out)) == ["features-00000.npz", "manifest.json"]

@@ -1,8 +1,10 @@
-"""Hostile images: MNIST's idx files, `.npz` archives, and folders of image files."""
+"""Hostile images: MNIST's idx files, `.npz` archives, folders and tables of image files, and image files alone."""
 
+import contextlib
 import gzip
 import io
 import struct
+import unicodedata
 
 import numpy as np
 import torch
@@ -10,7 +12,7 @@ from PIL import Image
 from tests.fuzz.mutations import NUMBERS, Target, choice, mutated, png
 from tests.fuzz.mutations import npz as lying
 
-from orthoframe.data import load_data
+from orthoframe.data import Columns, Listing, Preparation, load_data
 from orthoframe.errors import DataError
 
 _NAMES = [f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
@@ -130,8 +132,91 @@ def check_folder(folder):
     assert data.train.classes == ("cat", "dog")
 
 
+_FITS = ("pad", "crop", "stretch")
+
+
+def prepare_image(folder):
+    """Every format, in every mode that it has, some of them lying on their side."""
+    pixels = np.random.default_rng(0).integers(256, size=(12, 9, 4), dtype=np.uint8)
+    images = []
+    for kind in _FORMATS.values():
+        for mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"):
+            file, exif = io.BytesIO(), Image.Exif()
+            exif[0x0112] = 6
+            image = Image.fromarray(pixels)
+            image = Image.fromarray(pixels[..., 0].astype(np.uint16) * 99) if mode == "I;16" else image.convert(mode)
+            with contextlib.suppress(OSError, ValueError):  # a format without this mode
+                image.save(file, kind, exif=exif)
+                images.append((kind, file.getvalue()))
+    return images
+
+
+def hostile_image(random, images, folder):
+    kind, data = choice(random, images)
+    if kind == "png" and random.random() < 0.3:
+        data = png(random, data)
+    if random.random() < 0.9:
+        data = mutated(random, data, choice(random, images)[1])
+    path = folder / "image.png"
+    path.write_bytes(data)
+    shape = choice(random, (1, 3)), choice(random, (1, 7, 12)), choice(random, (1, 8, 300))
+    return path, Preparation(shape, choice(random, _FITS))
+
+
+def check_image(given):
+    path, preparation = given
+    listing = Listing(
+        paths=(path,), labels=np.zeros(1, np.int64), classes=("a",), parts={}, divided=False, root=path.parent
+    )
+    assert min(listing.heads(lambda _: None)[0].size) > 0
+    pixels = preparation(path)
+    assert (pixels.dtype, tuple(pixels.shape)) == (torch.uint8, preparation.image_shape)
+
+
+_CELLS = (
+    *("", " ", "1.png", "./1.png", "../case/1.png", "/dev/zero", "/dev/null", ".", "x" * 3000, "\x00", "\x1b[31m"),
+    *('"', '"a\nb"', "é", "\u202e", "=1+1", "cat", "test", "TRAIN", "dev", "0" * 30, "\ufeff", "a,b"),
+)
+
+
+def prepare_table(folder):
+    file = io.BytesIO()
+    Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3)).save(file, "png")
+    return file.getvalue()
+
+
+def hostile_table(random, image, folder):
+    for place in range(8):
+        (folder / f"{place}.png").write_bytes(image)
+    rows = [["path", "label", "split", "group"]]
+    rows += [[f"{place}.png", "ab"[place % 2], ("train", "test")[place // 6], str(place)] for place in range(8)]
+    for _ in range(int(random.integers(0, 4))):
+        row = choice(random, rows)
+        row[int(random.integers(len(row)))] = choice(random, _CELLS)
+    text = choice(random, ("\n", "\r\n", "\r", ";\n")).join(",".join(row) for row in rows)
+    data = text.encode("utf-8", "replace")
+    path = folder / "images.csv"
+    path.write_bytes(mutated(random, data, b'"1.png",x\n') if random.random() < 0.5 else data)
+    return path, Columns(split=choice(random, ("split", None)), group=choice(random, ("group", None)))
+
+
+def check_table(given):
+    path, columns = given
+    data = load_data(f"csv:{path}", columns=columns)
+    assert len(data.train)
+    assert len(data.test)
+    assert "" not in data.train.classes
+    assert not any(map(unprintable, "".join(data.train.classes)))
+
+
+def unprintable(letter):
+    return unicodedata.category(letter) in ("Cc", "Cs")
+
+
 TARGETS = {
     "idx": Target((DataError,), 20, prepare_idx, hostile_idx, check_idx),
     "npz": Target((DataError,), 20, prepare_npz, hostile_npz, check_npz),
     "folder": Target((DataError,), 10, prepare_folder, hostile_folder, check_folder),
+    "image": Target((DataError,), 20, prepare_image, hostile_image, check_image),
+    "table": Target((DataError,), 10, prepare_table, hostile_table, check_table),
 }

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import reference
-from orthoframe import loss_floor, supcon_loss
+from orthoframe import frame_loss, loss_floor, supcon_loss
 from orthoframe.losses import _symmetric, _terms
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
@@ -116,6 +116,36 @@ def test_half_precision_is_computed_in_float32(dtype, denominator, autocast):
     assert torch.equal(loss, exact)
     assert features.grad.dtype == dtype
     assert torch.equal(features.grad, wide.grad.to(dtype))
+
+
+@pytest.mark.parametrize("temperature", [0.001, 0.1])
+@pytest.mark.parametrize("exponent", [-14, -17, -24])
+def test_gradients_of_short_rows_stay_in_the_range_of_float16(temperature, exponent):
+    """They grow as rows get shorter; the direction is right, and the length is what the range allows."""
+    labels, features = torch.arange(4) % 2, (2.0**exponent * (1 + torch.arange(8.0).view(4, 2) % 3)).half()
+    for loss in (
+        lambda rows: supcon_loss(rows, labels, temperature=temperature),
+        lambda rows: frame_loss(rows, labels, torch.eye(2), temperature=temperature),
+    ):
+        narrow, wide = features.clone().requires_grad_(), features.float().requires_grad_()
+        for rows in (narrow, wide):
+            loss(rows).backward()
+        assert narrow.grad.isfinite().all()
+        short = wide.grad.norm(dim=1, keepdim=True).clamp(min=1e-30)
+        scaled = wide.grad / short * short.clamp(max=torch.finfo(torch.float16).max)
+        assert torch.allclose(narrow.grad.float(), scaled, rtol=2**-10, atol=2**-14)
+
+
+# The logarithm of another weight would be rounded again in a sum.
+@pytest.mark.parametrize(("reduction", "weight"), [("mean", 1.0), ("sum", 1.0), ("none", 1.0), ("none", 0.3)])
+def test_without_negatives_the_loss_is_not_below_its_floor(reduction, weight):
+    """Whatever the rows are: it does not depend on them."""
+    labels = torch.zeros(7, dtype=torch.int64)
+    for seed in range(20):
+        for temperature in (0.001, 0.01, 0.1, 1.0):
+            options = {"temperature": temperature, "denominator": "sincere", "class_weights": [weight]}
+            loss = supcon_loss(draw(7, 5, seed=seed), labels, reduction=reduction, **options)
+            assert (loss >= loss_floor(labels, reduction=reduction, **options).float()).all()
 
 
 def test_float32_under_autocast_is_not_lowered():

@@ -15,6 +15,7 @@ from tests.training.runs import command, finished, interrupt, same, small
 
 from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
+from orthoframe.reporting import write_run_report
 from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
 from orthoframe.training import make_task, resume
 from orthoframe.training._loop import check_checkpoint
@@ -227,3 +228,11 @@ def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):
     assert "config.json: not the settings of a run (" in refused()
     assert main(["train", "--resume", str(tmp_path / "run")]) == 2
     assert capsys.readouterr().err.startswith("orthoframe: ")
+
+
+def test_what_a_kill_left_of_a_figure_is_removed(interrupted, undisturbed):
+    (interrupted / "figures").mkdir()
+    for leftover in (interrupted / ".orthoframe.half", interrupted / "figures" / ".orthoframe.half"):
+        leftover.write_bytes(b"PNG")
+    resume(interrupted, report=write_run_report)
+    assert not list(interrupted.rglob(".orthoframe.*"))

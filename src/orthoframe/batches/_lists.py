@@ -4,6 +4,7 @@ import codecs
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -11,7 +12,7 @@ import msgspec
 import numpy as np
 from scipy.sparse import csr_array
 
-from orthoframe._files import reading
+from orthoframe._files import LARGEST_TEXT, open_file, reading
 from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.errors import InputError, brief
 
@@ -38,8 +39,8 @@ def read_batches(
         InputError: If the file cannot be read, or a line is not a list of valid indices; it names the file and the
             line.
     """
-    with reading(Path(path), "a file of JSON lines"), Path(path).open("rb") as file:
-        for number, line in enumerate(file, start=1):
+    with reading(Path(path), "a file of JSON lines"), open_file(Path(path)) as file:
+        for number, line in enumerate(iter(partial(file.readline, LARGEST_TEXT), b""), start=1):
             text = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if text.strip():
                 yield _parsed(text, f"{path}, line {number}", num_samples)

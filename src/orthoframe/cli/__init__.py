@@ -36,30 +36,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the arguments after its name; the exit status."""
     try:
         with needs_extra("the command orthoframe", "train"):
-            from orthoframe.cli._terminal import complain
+            from orthoframe.cli._terminal import complain, unprinted
     except MissingPackageError as error:
         print(f"orthoframe: {error}", file=sys.stderr)
         return 2
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch loads: threads that wait leave their core
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if arguments is None else arguments))
+        finally:
+            print(end="", flush=True)
+    except KeyboardInterrupt:
+        print("orthoframe: interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:  # not a verdict, so not a status of 0 or 1
+        if not isinstance(error, BrokenPipeError):  # the reader has closed the pipe
+            complain(error)
+        if unprinted(error):  # Python would write it once more at its end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
+
+
+def _run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print(f"orthoframe {__version__}")
         return 0
     others = {} if arguments and arguments[0] in VERBS else {each.name: each for each in entry_points(group=_OTHERS)}
     if not arguments or arguments[0] not in {**VERBS, **others}:
         _show_verbs(others, arguments or ["--help"])
-    try:
-        with needs_extra(f"orthoframe {arguments[0]}", "train"):
-            return int(parse(arguments[0], arguments[1:], others).run())
-    except KeyboardInterrupt:
-        print("orthoframe: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
-    except Exception as error:  # not a verdict, so not a status of 0 or 1
-        complain(error)
-        return 2
+    with needs_extra(f"orthoframe {arguments[0]}", "train"):
+        return int(parse(arguments[0], arguments[1:], others).run())
 
 
 def parse(name: str, arguments: Sequence[str], others: Mapping[str, EntryPoint] | None = None) -> Any:

@@ -1,6 +1,7 @@
 """Labels and features that come in, checked line by line, and files that go out, whole or not at all."""
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from orthoframe import _files
 from orthoframe._arrays import ArrayArchive, StoredArray, named_arrays, stored_array
-from orthoframe._files import csv_rows, lines_of, open_tensors, open_text, reading
+from orthoframe._files import csv_rows, lines_of, open_file, open_tensors, open_text, reading
 from orthoframe.errors import InputError, Option, brief, unwritable
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ _LABELS = (".npy", ".npz", ".safetensors", ".txt", ".csv")
 _ROWS, _VALUES = 8192, 2**22  # at most, that are in memory at a time
 _MOST_NAMES = 2**20  # in a text, where each may take 200 bytes of memory, twenty times its line
 _NAME_BYTES = 2**27  # that names from text may take as an array, in addition to twice their file
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 # As numpy names them, with or without a byte order, and as safetensors does.
 _DTYPES = ("f2", "f4", "f8", "float16", "float32", "float64", "F16", "BF16", "F32", "F64")
 
@@ -163,7 +165,7 @@ def read_classifier(path: Path, classes: int, dim: int) -> "LinearClassifier":
 
 def _stored(path: Path, key: str | None, usual: str) -> StoredArray:
     """The array of an `.npy` file, or one of an `.npz` file."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         kind = {b"PK\x03\x04": ".npz", b"\x93NUM": ".npy"}.get(file.read(4), path.suffix)
     if kind != path.suffix:
         raise InputError(f"{path}: not a {path.suffix} file; rename it to {path.with_suffix(kind)}")
@@ -244,6 +246,14 @@ def _number(field: str) -> float | None:
         return None
 
 
+def cell(value: object) -> object:
+    """A value for a .csv file: control characters as backslashes, and a quote before what a spreadsheet would run."""
+    if not isinstance(value, str):
+        return value
+    text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+    return f"'{text}" if text.startswith(("=", "+", "-", "@")) and _number(text) is None else text
+
+
 def _checked(path: Path, shape: tuple[int, ...], dtype: Any) -> tuple[int, int]:
     if len(shape) != 2 or str(dtype).lstrip("<>") not in _DTYPES or 0 in shape:
         actual = f"{dtype} of {brief(list(shape), 60)}"
@@ -275,7 +285,7 @@ def _pick(path: Path, key: str | None, usual: str, names: list[str], members: li
 def reading_file(path: Path) -> Iterator[None]:
     """Turn whatever goes wrong while a file is read into a sentence about the file."""
     with reading(path, f"a {path.suffix} file that can be read"):
-        path.open("rb").close()  # not every reader says what is wrong with a path
+        open_file(path).close()  # not every reader says what is wrong with a path
         yield
 
 

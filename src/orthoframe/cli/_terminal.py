@@ -1,6 +1,7 @@
 """What every verb shares on the terminal: help texts, the spelling of options, errors, and the progress bar."""
 
 import ast
+import errno
 import gc
 import inspect
 import os
@@ -99,11 +100,24 @@ def complain(error: BaseException) -> None:
         traceback.print_exception(error)
     if isinstance(error, OrthoframeError):
         print(f"orthoframe: {brief(error.spelled(flag), _LONGEST - len('orthoframe: '))}", file=sys.stderr)
+    elif isinstance(error, UnicodeEncodeError):
+        letters, advice = (
+            error.object[error.start : error.end],
+            "PYTHONIOENCODING=utf-8:backslashreplace shows all names",
+        )
+        print(f"orthoframe: standard output cannot show {letters!a} in {error.encoding}; {advice}", file=sys.stderr)
+    elif isinstance(error, OSError) and unprinted(error):
+        print(f"orthoframe: standard output: {error.strerror}", file=sys.stderr)
     elif isinstance(error, MemoryError):
         print("orthoframe: there is not enough memory", file=sys.stderr)
     else:
         advice = "" if debug else " (ORTHOFRAME_DEBUG=1 shows where)"
         print(f"orthoframe: unexpected {type(error).__name__}: {brief(error, 200)}{advice}", file=sys.stderr)
+
+
+def unprinted(error: BaseException) -> bool:
+    """Whether standard output was closed or is full; errors about files name them."""
+    return isinstance(error, OSError) and error.errno in (errno.EPIPE, errno.ENOSPC) and error.filename is None
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import tyro
 
 from orthoframe.cli._files import writing
 from orthoframe.cli._terminal import Flag, progress
-from orthoframe.errors import Option, OptionError
+from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import Fit, data_kind
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class EmbedCommand:
         good = result.rows - len(result.failed)
         print(f"{self.out}: {good} of {result.rows} images, {result.dim} features each")
         for sentence in result.failed:
-            print(f"orthoframe: left out: {sentence}", file=sys.stderr)
+            print(f"orthoframe: left out: {brief(sentence, 300)}", file=sys.stderr)
         return int(bool(result.failed))
 
 

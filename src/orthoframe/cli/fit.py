@@ -13,7 +13,7 @@ import tyro
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, labelled_parts
-from orthoframe.cli._files import checked_labels, open_features, read_labels, reading_file, writing
+from orthoframe.cli._files import cell, checked_labels, open_features, read_labels, reading_file, writing
 from orthoframe.cli._terminal import bad_input
 from orthoframe.errors import InputError, Option, brief
 from orthoframe.options import FRAME_DISTANCE
@@ -136,10 +136,10 @@ class FitCommand:
         scores = _scores(classifier, rows)
         classes = classifier.classes_.tolist()
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(["row", "class", *classes])
+        writer.writerow(map(cell, ["row", "class", *classes]))
         names = range(len(rows)) if table.names is None else table.names.tolist()
         for name, winner, cosines in zip(names, scores.argmax(1).tolist(), scores.tolist(), strict=True):
-            writer.writerow([name, classes[winner], *(round(value, 6) + 0.0 for value in cosines)])
+            writer.writerow([cell(name), cell(classes[winner]), *(round(value, 6) + 0.0 for value in cosines)])
         return 0
 
 

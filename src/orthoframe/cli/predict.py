@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import numpy as np
 import tyro
 
+from orthoframe.cli._files import cell
 from orthoframe.cli._terminal import Flag, progress, starting
 from orthoframe.errors import InputError, brief
 from orthoframe.options import check_size
@@ -112,8 +113,8 @@ class PredictCommand:
                     else:
                         names, values = zip(*_columns(row), strict=True)
                         if not classified:
-                            writer.writerow(names)
-                        writer.writerow(values)
+                            writer.writerow(map(cell, names))
+                        writer.writerow(map(cell, values))
                     classified += 1
                 bar.advance(task, len(rows) + len(unread))
         sys.stdout.flush()  # before what is said of other files

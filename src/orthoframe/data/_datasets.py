@@ -15,7 +15,7 @@ from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import READERS, DataParts, DataRequest
 from orthoframe.data._sources import Progress, unreported
-from orthoframe.data._stream import PreparedFiles, StreamedPixels, decoding_processes, fits_in_memory
+from orthoframe.data._stream import PreparedFiles, StreamedPixels, decoding_processes, file_stamps, fits_in_memory
 from orthoframe.errors import DataError, Option, OptionError, brief
 from orthoframe.options import DATA_KINDS, Fit, check_count, check_image_size, check_number
 
@@ -205,11 +205,12 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
 
 def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     """Images of a list of files, none of them decoded yet."""
+    stamps = file_stamps(listing.paths)
     heads = listing.heads(lambda done: request.progress("looking at images", done, len(listing.paths)))
     height, width = request.size or chosen_size([head.size for head in heads])
     channels = request.channels or (1 if all(head.grey for head in heads) else 3)
     preparation = Preparation((channels, height, width), request.fit)
-    files = PreparedFiles(listing.paths, preparation)
+    files = PreparedFiles(listing.paths, preparation, stamps)
     processes = decoding_processes(request.workers)
     pixels = StreamedPixels(files, np.arange(len(heads)), preparation.image_shape, processes)
     images = LabelledImages(
@@ -294,6 +295,8 @@ class _DatasetPixels:
         targets = getattr(self.items, "targets", None)
         if targets is None:
             targets = [_item(self.items, position, self.name)[1] for position in range(len(self.items))]
+        if len({isinstance(label, str) for label in targets}) > 1:
+            raise DataError(f"{self.name}: labels must be all whole numbers or all names, not a mixture of them")
         return [self._class(label, position) for position, label in enumerate(targets)]
 
     def _class(self, value: Any, position: int) -> str:

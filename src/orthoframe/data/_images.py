@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from orthoframe.data._listing import check_class_names
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._stream import StreamedPixels
 from orthoframe.errors import DataError
@@ -136,6 +137,7 @@ class Data:
     own_validation: bool = False
 
     def __post_init__(self) -> None:
+        check_class_names(self.name, self.train.classes)
         named = {"test": self.test} if self.validation is None else {"test": self.test, "validation": self.validation}
         for part, images in named.items():
             if self.train.classes != images.classes:

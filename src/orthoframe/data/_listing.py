@@ -3,6 +3,7 @@
 import csv
 import glob
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from orthoframe.errors import DataError, Option, brief
 
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 _PARTS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
+_UNWRITABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, and bytes that are no text
 _MOST_HASHED = 2**33  # bytes of files; larger sets are recognised by the sizes of their files
 _LEVELS = 3  # of folders, in which a folder of classes is looked for to suggest it
 _SIDES = (8, 16, 24, 32, 48, 64, 96, 128, 160, 192, 224)  # usual sizes of square images
@@ -47,6 +49,9 @@ class Listing:
     groups: tuple[str, ...] | None = None  # [n], images that stay together; None if each stands alone
     left_out: tuple[str, ...] = ()  # files that are not directly in the folder of a class, or not images
 
+    def __post_init__(self) -> None:
+        check_class_names(self.root, self.classes)
+
     def heads(self, progress: Callable[[int], None]) -> list[ImageHead]:
         """Size and colours of each file; a `DataError` if some cannot be read, when all were tried."""
         heads, broken = [], []
@@ -59,7 +64,7 @@ class Listing:
                 progress(number)
         if broken:
             others = f"; {len(broken) - 1} more of {len(self.paths)} cannot be read either" if len(broken) > 1 else ""
-            raise DataError(f"{broken[0]}{others}")
+            raise DataError(f"{brief(broken[0], 240)}{others}")
         return heads
 
     def checksums(self) -> NDArray[np.uint64]:
@@ -68,6 +73,13 @@ class Listing:
         if sum(sizes) > _MOST_HASHED:
             return np.array(sizes, dtype=np.uint64)
         return np.array([zlib.crc32(path.read_bytes()) for path in self.paths], dtype=np.uint64)
+
+
+def check_class_names(where: Path | str, classes: Sequence[str]) -> None:
+    """Refuse names that could not be written to files, or that a terminal would obey, before anything is computed."""
+    for name in classes:
+        if _UNWRITABLE.search(name):
+            raise DataError(f"{where}: class {brief(repr(name), 60)}: its name is not UTF-8, or has control characters")
 
 
 def chosen_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
@@ -165,7 +177,9 @@ def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
     for _ in range(_LEVELS):
         roots = [each for each in deeper if not _images(each) and any(map(_images, _folders(each)))]
         if roots:
-            raise DataError(f"{folder}: there are no images in it; did you mean folder:{roots[0]}?")
+            above = roots[0].parent
+            whole = above if len(_part_folders(above)) > 1 else roots[0]  # a part, such as the test, is not meant
+            raise DataError(f"{folder}: there are no images in it; did you mean folder:{whole}?")
         deeper = [inside for each in deeper for inside in _folders(each)]
     kinds = ", ".join(IMAGE_ENDINGS)
     raise DataError(f"{folder}: there are no images in it ({kinds}), and each sub-folder of {part} is a class")
@@ -244,8 +258,8 @@ def check_unique(path: Path, listing: Listing) -> None:
         line, image = again[0]
         others = f"; {len(again) - 1} more lines repeat an image too" if len(again) > 1 else ""
         raise DataError(
-            f"{path}: line {line} names the image of line {lines[image]} again ({image}); keep one, because an image "
-            f"must not be on both sides of a split{others}"
+            f"{path}: line {line} names the image of line {lines[image]} again ({brief(image)}); keep one, because an "
+            f"image must not be on both sides of a split{others}"
         )
 
 

@@ -1,7 +1,6 @@
 """One image file as pixels: turned upright, without transparency, in the size and colours that an encoder takes."""
 
 import os
-import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from orthoframe._files import LARGEST_IMAGE, open_file, reading
 from orthoframe.errors import DataError, brief
 from orthoframe.options import MOST_PIXELS, Fit, check_choice
 
@@ -159,8 +159,8 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Pillow about its own limit, and about broken files, which fail later
-            if not stat.S_ISREG(path.stat().st_mode) and not path.is_dir():  # it might never end, or never begin
-                raise DataError(f"{path}: a pipe or a device, and an image file was expected")
+            with reading(path, "an image file", DataError):
+                open_file(path, LARGEST_IMAGE).close()
             with path.open("rb", buffering=0) as file:
                 content = BytesIO(file.readall()) if whole else _WithinFile(file)
                 with open(content, formats=_FORMATS) as image:

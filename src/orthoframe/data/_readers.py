@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, StoredArray, labelled_parts
-from orthoframe._files import read_up_to, reading
+from orthoframe._files import LARGEST_FILE, open_file, read_small, read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
 from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch, unreported
@@ -84,6 +84,8 @@ def _digits_table() -> NDArray[np.float64]:
 def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     """The array in an idx file (`.gz`): a magic number, the sizes, and exactly as many bytes."""
     try:
+        with reading(path, "an idx file", DataError):
+            open_file(path).close()
         with gzip.open(path) as file:
             head = file.read(4 + 4 * dimensions)
             magic = bytes([0, 0, 8, dimensions])  # 8 stands for unsigned bytes
@@ -134,7 +136,7 @@ def read_cifar(paths: Sequence[Path], classes: tuple[str, ...], coarse_classes: 
     parts = []
     for path in paths:
         with reading(path, "a file of records", DataError):
-            data = np.fromfile(path, np.uint8)
+            data = np.frombuffer(read_small(path, LARGEST_FILE), np.uint8)
         if len(data) == 0 or len(data) % record:
             raise DataError(
                 f"{path}: it has {len(data)} bytes, and a whole number of records of {record} bytes was expected; "
@@ -161,7 +163,7 @@ def read_npz(path: Path) -> DataParts:
     distinct training labels, sorted; their names are in `classes`, if that is there, in the order of labels from 0.
     """
     with reading(path, "an .npz file of plain arrays", DataError):
-        with open(path, "rb") as file:
+        with open_file(path) as file:
             start = file.read(6)
         if start == b"\x93NUMPY":
             raise DataError(f"{path}: one array, and an .npz file was expected; save it with numpy.savez")

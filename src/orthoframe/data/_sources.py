@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orthoframe._files import write_atomic
+from orthoframe._files import held, write_atomic
 from orthoframe.errors import DataError
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
@@ -144,17 +144,12 @@ def fetch(name: str, source: Source, folder: Path, allowed: bool, progress: Prog
 @contextmanager
 def _claimed(folder: Path) -> Iterator[None]:
     """A folder for one process at a time; in the end its lock is removed, and new folders that are still empty."""
-    from filelock import FileLock
-
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     lock = folder.with_name(f".{folder.name}.lock")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(lock):
-            try:
-                yield
-            finally:
-                lock.unlink(missing_ok=True)  # which waiting processes notice
+        with held(lock, seconds=-1):
+            yield
     finally:
         with suppress(OSError):  # it is not empty, or another process was faster
             for path in new:

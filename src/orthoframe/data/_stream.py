@@ -3,6 +3,7 @@
 import os
 import resource
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +23,30 @@ _FEW = 512  # images, which are decoded sooner than a worker has started
 _MEMORY_SHARE = 4  # images are held if they take at most a quarter of the memory
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PreparedFiles:
     """Image files as pixels, by their position."""
 
     paths: tuple[Path, ...]
     preparation: Preparation
+    stamps: NDArray[np.int64] | None = None  # of `file_stamps`; an image that has another one now is refused
 
     def __getitem__(self, position: int) -> Tensor:
-        return self.preparation(self.paths[position])
+        path = self.paths[position]
+        pixels = self.preparation(path)
+        if self.stamps is not None and (file_stamps([path]) != self.stamps[position]).any():
+            raise DataError(f"{path}: it has changed since it was listed; start again")
+        return pixels
+
+
+def file_stamps(paths: Sequence[Path]) -> NDArray[np.int64]:
+    """`[n, 2]`, size in bytes and time of the last change in ns; -1 for a file that reading will complain about."""
+    stamps = np.full((len(paths), 2), -1, dtype=np.int64)
+    for stamp, path in zip(stamps, paths, strict=True):
+        with suppress(OSError, ValueError):
+            status = path.stat()
+            stamp[:] = status.st_size, status.st_mtime_ns
+    return stamps
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._files import remove_leftovers, write_atomic
+from orthoframe._files import held, remove_leftovers, write_atomic
 from orthoframe._processes import LaunchedProcess
 from orthoframe.data import (
     Columns,
@@ -24,13 +24,14 @@ from orthoframe.data import (
     PreparedFiles,
     decode,
     decoding_processes,
+    file_stamps,
     find_images,
     list_files,
 )
 from orthoframe.embedding import _shards
 from orthoframe.embedding._shards import Manifest
 from orthoframe.encoders import Backbone
-from orthoframe.errors import DataError, brief
+from orthoframe.errors import DataError, Option, brief
 from orthoframe.options import Fit, check_size, data_kind
 
 
@@ -57,13 +58,13 @@ class ImageList:
     def __len__(self) -> int:
         return len(self.paths)
 
-    def digest(self) -> str:
-        """A hash of the names in their order, of labels and splits, and of the sizes of the files."""
-        digest = hashlib.sha256()
-        for row, (path, name) in enumerate(zip(self.paths, self.names, strict=True)):
+    def digest(self, stamps: NDArray[np.int64]) -> str:
+        """A hash of the names in their order, of labels and splits, and of what `file_stamps` says of the files."""
+        digest = hashlib.sha256(stamps.astype("<i8").tobytes())
+        for row, name in enumerate(self.names):
             label = "" if self.labels is None else self.classes[self.labels[row]]
             split = "" if self.splits is None else self.splits[row]
-            digest.update("\0".join((name, str(_size(path)), label, split, "")).encode("utf-8", "backslashreplace"))
+            digest.update("\0".join((name, label, split, "")).encode("utf-8", "backslashreplace"))
         return digest.hexdigest()
 
 
@@ -202,40 +203,48 @@ def embed(
     check_size("batch_size", batch_size)
     check_size("shard_size", shard_size)
     processes = decoding_processes(workers)
-    manifest = _manifest(images, extractor, fit, shard_size)
+    stamps = file_stamps(images.paths)
+    manifest = _manifest(images, images.digest(stamps), extractor, fit, shard_size)
     _shards.begin(folder, manifest)
-    # The shards of a process do not depend on what is written already.
-    missing = _shards.missing_shards(folder, manifest)
-    mine = {shard: manifest.places(shard) for shard in missing if shard % process.count == process.rank}
-    # No batch spans two shards.
-    batches = [
-        places[start : start + batch_size] for places in mine.values() for start in range(0, len(places), batch_size)
-    ]
-    decoded = decode(PreparedFiles(images.paths, Preparation(extractor.image_shape, fit)), batches, processes)
-    network, normalise = extractor.network.to(device).eval(), Normaliser(extractor.mean, extractor.std)
-    total, done = sum(map(len, batches)), 0
-    for shard, places in mine.items():
-        features: list[Tensor] = []
-        rows: list[int] = []
-        failed: list[str] = []
-        for start in range(0, len(places), batch_size):
-            batch = next(decoded)
-            failed += batch.problems
-            if batch.positions:
-                with torch.inference_mode():
-                    output = network(normalise(batch.pixels.to(device))).float().cpu()
-                finite = output.isfinite().all(dim=1)
-                features.append(output[finite])
-                for row, good in zip(batch.positions, finite.tolist(), strict=True):
-                    if good:
-                        rows.append(row)
-                    else:
-                        failed.append(f"{images.names[row]}: its features are not finite")
-            done += min(batch_size, len(places) - start)
-            if progress is not None:
-                progress(done, total)
-        arrays = _arrays(images, extractor.dim, features, rows, failed)
-        write_atomic(_shards.shard_path(folder, shard), partial(np.savez, **arrays))  # type: ignore[arg-type]
+    with held(folder / f".lock-{process.rank}") as ours:
+        if not ours:
+            raise DataError(f"{folder}: another process is writing to it; wait, or choose another ", Option("out"))
+        # The shards of a process do not depend on what is written already.
+        missing = _shards.missing_shards(folder, manifest)
+        mine = {shard: manifest.places(shard) for shard in missing if shard % process.count == process.rank}
+        # No batch spans two shards.
+        batches = [
+            places[start : start + batch_size]
+            for places in mine.values()
+            for start in range(0, len(places), batch_size)
+        ]
+        decoded = decode(
+            PreparedFiles(images.paths, Preparation(extractor.image_shape, fit), stamps), batches, processes
+        )
+        network, normalise = extractor.network.to(device).eval(), Normaliser(extractor.mean, extractor.std)
+        total, done = sum(map(len, batches)), 0
+        for shard, places in mine.items():
+            features: list[Tensor] = []
+            rows: list[int] = []
+            failed: list[str] = []
+            for start in range(0, len(places), batch_size):
+                batch = next(decoded)
+                failed += batch.problems
+                if batch.positions:
+                    with torch.inference_mode():
+                        output = network(normalise(batch.pixels.to(device))).float().cpu()
+                    finite = output.isfinite().all(dim=1)
+                    features.append(output[finite])
+                    for row, good in zip(batch.positions, finite.tolist(), strict=True):
+                        if good:
+                            rows.append(row)
+                        else:
+                            failed.append(f"{images.names[row]}: its features are not finite")
+                done += min(batch_size, len(places) - start)
+                if progress is not None:
+                    progress(done, total)
+            arrays = _arrays(images, extractor.dim, features, rows, failed)
+            write_atomic(_shards.shard_path(folder, shard), partial(np.savez, **arrays))  # type: ignore[arg-type]
     missing = _shards.missing_shards(folder, manifest)
     if not missing:
         remove_leftovers(folder)  # files of processes that were killed: nobody writes any more
@@ -254,12 +263,12 @@ def embed(
     )
 
 
-def _manifest(images: ImageList, extractor: FeatureExtractor, fit: Fit, shard_size: int) -> Manifest:
+def _manifest(images: ImageList, digest: str, extractor: FeatureExtractor, fit: Fit, shard_size: int) -> Manifest:
     return Manifest(
         backbone=extractor.name,
         weights=extractor.digest(),
         images=images.source,
-        digest=images.digest(),
+        digest=digest,
         rows=len(images),
         dim=extractor.dim,
         shard_size=shard_size,
@@ -297,10 +306,3 @@ def _names(paths: Sequence[Path], root: Path | None) -> tuple[str, ...]:
     """Paths relative to a folder, if they are in it, as text that can be printed, whatever the bytes of a file name."""
     inner = (path.relative_to(root) if root is not None and path.is_relative_to(root) else path for path in paths)
     return tuple(os.fsencode(path).decode("utf-8", "backslashreplace") for path in inner)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:  # reading the file will say why
-        return -1

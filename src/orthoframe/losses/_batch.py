@@ -6,10 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, label_tensor, unit_rows
+from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, label_tensor, unit_rows, widened
 from orthoframe.options import check_temperature
 
-HALF = (torch.float16, torch.bfloat16)
 _LIGHTEST, _HEAVIEST = 1e-6, 1e6  # class weights and anchor weights
 
 
@@ -84,7 +83,7 @@ class CheckedBatch(NamedTuple):
         if self.keys is not None and self.key_labels is not None:
             rows, labels = join_rows(rows, labels, self.keys, self.key_labels)
         return LossInputs(
-            rows=rows.float() if rows.dtype in HALF else rows,
+            rows=widened(rows),
             temperatures=self.temperature if isinstance(self.temperature, Tensor) else None,
             labels=labels,
             class_weights=self.class_weights,
@@ -135,7 +134,7 @@ def checked_rows(values: Rows, row_labels: RowLabels, name: str, label_name: str
         raise ValueError(
             f"{name} must have shape [rows, dim], not {list(rows.shape)}{advice if rows.ndim == 3 else ''}"
         )
-    if rows.dtype not in (torch.float64, torch.float32, *HALF):
+    if rows.dtype not in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
         raise TypeError(f"{name} must be float64, float32, float16 or bfloat16, not {rows.dtype}")
     labels = label_tensor(row_labels, rows.device, label_name)
     if labels.shape != rows.shape[:1]:

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from orthoframe._processes import rank_and_world_size
-from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, positive_array, unit_rows
+from orthoframe._rows import RowLabels, Rows, Weights, feature_tensor, positive_array, unit_rows, widened
 from orthoframe.errors import Option, OptionError
 from orthoframe.losses._batch import checked_rows, checked_temperature
 from orthoframe.losses._distributed import sum_over_processes
@@ -144,7 +144,7 @@ def _frame_terms(
     reduction: str,
 ) -> Tensor:
     with torch.autocast(rows.device.type, enabled=False):
-        wide = rows if rows.dtype == torch.float64 else rows.float()
+        wide = widened(rows)
         unit, _ = unit_rows(wide) if torch.compiler.is_compiling() else _UnitRows.apply(wide)  # type: ignore[no-untyped-call]
         # Unit in this dtype: rows that were rounded in another would move the floor.
         cosines = torch.mm(unit, unit_rows(frame.to(unit))[0].T)

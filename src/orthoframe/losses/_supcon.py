@@ -7,10 +7,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from orthoframe._processes import rank_and_world_size
-from orthoframe._rows import RowLabels, Rows, Weights
+from orthoframe._rows import RowLabels, Rows, Weights, widened
 from orthoframe.losses._autograd import refuse_singletons, supcon_terms, supcon_total
 from orthoframe.losses._batch import (
-    HALF,
     CheckedBatch,
     LossInputs,
     LossSpec,
@@ -248,8 +247,8 @@ class SupConLoss(nn.Module):
         number = -1.0 if isinstance(batch.temperature, Tensor) else batch.temperature
         words = ",".join((self.denominator, self.singletons, self.compare, self.reduction, str(self.normalize)))
         headers = exchange_headers(batch.features, batch.labels, [number, self.margin], words, self.group)
-        if batch.features.dtype in HALF:  # gradients are summed over processes, and would be rounded at each
-            batch = batch._replace(features=batch.features.float())
+        # Gradients are summed over processes, and would be rounded at each.
+        batch = batch._replace(features=widened(batch.features))
         if self.compare == "all":
             others, labels = gather_others(batch.features, batch.labels, headers, self.group)
             if batch.keys is not None and batch.key_labels is not None:

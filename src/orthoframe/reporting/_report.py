@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from orthoframe._files import write_atomic
+from orthoframe._files import remove_leftovers, write_atomic
 from orthoframe.errors import InputError
 from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING
@@ -46,6 +46,7 @@ def write_run_report(folder: Path) -> None:
     run = read_run(folder)
     write_report([run], folder / "report.html")
     (folder / "figures").mkdir(exist_ok=True)
+    remove_leftovers(folder / "figures")
     figure = training_figure(run)
     write_atomic(folder / "figures" / "training.png", lambda file: figure.savefig(file, format="png", dpi=160))
 

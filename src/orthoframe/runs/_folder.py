@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import json_ready, locked, parsed, read_small, write_atomic, write_json
+from orthoframe._files import json_ready, locked, open_file, parsed, read_small, write_atomic, write_json
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
 from orthoframe.runs._checkpoint import Checkpoint
@@ -149,7 +149,7 @@ class RunFolder:
             if not path.exists():
                 continue
             try:
-                with path.open("rb") as file:
+                with open_file(path) as file:
                     checkpoint = Checkpoint.read(file)
                 if check is not None:
                     check(checkpoint)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, check_file_size, csv_rows, open_text, parsed, read_small, reading
+from orthoframe._files import LARGEST_RECORDS, csv_rows, open_file, open_text, parsed, read_small, reading
 from orthoframe.errors import InputError, Option, brief, spelled
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
@@ -179,8 +179,7 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
 def _read_measurements(path: Path) -> tuple[Measurement, ...]:
     measurements: list[Measurement] = []
     decoder = msgspec.json.Decoder(Measurement)
-    with _reading(path), path.open("rb") as file:
-        check_file_size(path, LARGEST_RECORDS)
+    with _reading(path), open_file(path, LARGEST_RECORDS) as file:
         for number, line in enumerate(file, start=1):
             if not line.strip():
                 continue
