@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbon
 from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief
 from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
+from orthoframe.runs._checkpoint import Checkpoint
 from orthoframe.runs._read import read_run
 from orthoframe.runs._records import Ending
 
@@ -131,8 +133,8 @@ class _EncoderDescription(Architecture):
         return Architecture(**{each.name: getattr(self, each.name) for each in fields(Architecture)})
 
 
-def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
-    """Write the encoder to the folder of its run."""
+def describe_encoder(trained: TrainedEncoder) -> dict[str, Any]:
+    """All of it but its tensors."""
     about = _EncoderDescription(
         **asdict(trained.architecture),
         image_shape=trained.image_shape,
@@ -144,13 +146,18 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
         shares=trained.shares,
         adjust=trained.adjust,
     )
+    return asdict(about)
+
+
+def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
+    """Write the encoder to the folder of its run."""
     weights = trained.encoder.state_dict().items()
     tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
     tensors[_CENTRES] = trained.centres.contiguous()
     if trained.classifier is not None:
         tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
     # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(asdict(about))}))
+    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(describe_encoder(trained))}))
 
 
 def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
@@ -182,6 +189,24 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
 
 
+def encoder_in(checkpoint: Checkpoint, *, code: bool = False) -> TrainedEncoder:
+    """The encoder of a run that goes on, without what it was started from; its centres are directions of classes.
+
+    Raises:
+        TrainingError: If the checkpoint does not describe one.
+    """
+
+    def make(weights: dict[str, Tensor]) -> TrainedEncoder:
+        about = msgspec.convert(checkpoint.progress.encoder, _EncoderDescription)
+        file = SimpleNamespace(keys=weights.keys, get_tensor=weights.__getitem__)
+        return TrainedEncoder(**_made(about, file, code), centres=weights.get("directions", torch.empty(0)))
+
+    try:
+        return parsed(make, checkpoint.weights)
+    except ValueError as error:
+        raise TrainingError(f"the encoder in the checkpoint is broken ({brief(error, 200)})") from None
+
+
 def _unfinished(folder: Path) -> tuple[Part, ...]:
     """How far a run is that has no encoder yet; one whose loss was not finite would only end so again."""
     resumption: tuple[Part, ...] = ("; resume it with: ", Call("resume", str(folder)))
@@ -197,15 +222,10 @@ def _unfinished(folder: Path) -> tuple[Part, ...]:
 def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
     with open_tensors(path) as file:
         about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
-        "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-        preparation = Preparation(about.image_shape, about.fit)
-        channels = about.image_shape[0]
         if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
             raise ValueError("the temperature of confidences must be positive")
-        if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
-            raise ValueError(f"mean and std must be {channels} finite numbers")
-        encoder = about.architecture.make(about.image_shape, code)
-        load_weights(encoder, file)
+        made = _made(about, file, code)
+        encoder = made["encoder"]
         centres = file.get_tensor(_CENTRES).clone()
         classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
     if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
@@ -216,17 +236,30 @@ def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
     encoder.eval()
     NearestCentre(centres, about.shares, about.adjust)  # which refuses shares that do not fit
     return TrainedEncoder(
-        encoder=encoder,
+        **made,
         centres=centres,
-        classes=about.classes,
-        preparation=preparation,
-        normaliser=Normaliser(about.mean, about.std),
-        architecture=about.architecture,
         calibration=about.calibration,
         shares=about.shares,
         adjust=about.adjust,
         classifier=classifier,
     )
+
+
+def _made(about: _EncoderDescription, file: Any, code: bool) -> dict[str, Any]:
+    """What a description and weights say of an encoder, whatever classifies with it."""
+    "".join(about.classes).encode()  # names may be half a character, which cannot be printed
+    channels = about.image_shape[0]
+    if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
+        raise ValueError(f"mean and std must be {channels} finite numbers")
+    encoder = about.architecture.make(about.image_shape, code)
+    load_weights(encoder, file)
+    return {
+        "encoder": encoder,
+        "classes": about.classes,
+        "preparation": Preparation(about.image_shape, about.fit),
+        "normaliser": Normaliser(about.mean, about.std),
+        "architecture": about.architecture,
+    }
 
 
 def _read_classifier(file: Any, classes: int, dim: int) -> LinearClassifier | None:

@@ -16,7 +16,7 @@ from orthoframe._files import json_ready
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError, brief
-from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State, metrics_table
+from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State, describe_encoder, metrics_table
 from orthoframe.training._evaluation import Evaluation, evaluate
 from orthoframe.training._processes import NonFiniteLoss, Stopped
 from orthoframe.training._settings import Settings
@@ -198,6 +198,7 @@ class Loop:
         return Checkpoint(
             Progress(
                 settings=task.settings.to_dict(),
+                encoder=describe_encoder(task.trained_encoder()),
                 data=task.data,
                 plan=task.plan.fingerprint(),
                 state=replace(self.state, records=[], lines=[]),

@@ -152,6 +152,7 @@ def resume(
 
     A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
     of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
+    The encoder that it started from, and the files of a backbone, are not read again.
     What came from Python (`data`, `plan`, an `objective` of your own) has to be given again.
 
     With `code`, a Python function that the settings name as their backbone is imported and called; a folder from
@@ -202,8 +203,8 @@ def _run(
                 folder.check_free()
             check_precision(machine.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
-                folder.load_checkpoint(lambda each: check_settings(each, settings))
-            task = make(processes=processes.count, progress=listener.on_data)
+                checkpoint, _ = folder.load_checkpoint(lambda each: check_settings(each, settings))
+            task = make(processes=processes.count, progress=listener.on_data, checkpoint=checkpoint)
             if processes.first:
                 stack.enter_context(folder.opened(resumed))
             if resumed:
