@@ -38,7 +38,7 @@ def checkpoint_of(epoch):
     """A small one; its weights say after which epoch."""
     progress = Progress(
         settings={"data": "digits", "lr": 0.1},
-        encoder={},
+        encoder="{}",
         data=DataFingerprint(training_pixels="a", training_labels="b", test_pixels="c", test_labels="d", images="e"),
         plan="plan",
         state=State(epoch=epoch, steps=1, seconds=0.5),

@@ -88,7 +88,7 @@ class Progress:
     """The part of a checkpoint that is not tensors."""
 
     settings: dict[str, Any]  # with which the run was made, and the data and the batches
-    encoder: dict[str, Any]  # as an encoder file describes it
+    encoder: str  # as an encoder file describes it
     data: DataFingerprint
     plan: str
     state: State  # without records and lines, so that no checkpoint grows with a run

@@ -133,8 +133,8 @@ class _EncoderDescription(Architecture):
         return Architecture(**{each.name: getattr(self, each.name) for each in fields(Architecture)})
 
 
-def describe_encoder(trained: TrainedEncoder) -> dict[str, Any]:
-    """All of it but its tensors."""
+def describe_encoder(trained: TrainedEncoder) -> str:
+    """All of it but its tensors, as JSON."""
     about = _EncoderDescription(
         **asdict(trained.architecture),
         image_shape=trained.image_shape,
@@ -146,7 +146,7 @@ def describe_encoder(trained: TrainedEncoder) -> dict[str, Any]:
         shares=trained.shares,
         adjust=trained.adjust,
     )
-    return asdict(about)
+    return json.dumps(asdict(about))
 
 
 def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
@@ -157,7 +157,7 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
     if trained.classifier is not None:
         tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
     # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(describe_encoder(trained))}))
+    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": describe_encoder(trained)}))
 
 
 def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
@@ -177,7 +177,7 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
     folder = Path(folder)
     path = folder / _FILE if os.path.isdir(folder) else folder
     try:
-        return parsed(functools.partial(_read_encoder, code=code), path)
+        return parsed(functools.partial(_read_file, code=code), path)
     except DataError as error:  # of a backbone
         raise TrainingError(f"{path}: ", *error.args) from None
     except FileNotFoundError:
@@ -190,19 +190,16 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
 
 
 def encoder_in(checkpoint: Checkpoint, *, code: bool = False) -> TrainedEncoder:
-    """The encoder of a run that goes on, without what it was started from; its centres are directions of classes.
+    """The encoder of a run that goes on, as `load_encoder` has it, but with the centres that it was started from.
 
     Raises:
-        TrainingError: If the checkpoint does not describe one.
+        TrainingError: If the checkpoint has none, or it is broken.
     """
-
-    def make(weights: dict[str, Tensor]) -> TrainedEncoder:
-        about = msgspec.convert(checkpoint.progress.encoder, _EncoderDescription)
-        file = SimpleNamespace(keys=weights.keys, get_tensor=weights.__getitem__)
-        return TrainedEncoder(**_made(about, file, code), centres=weights.get("directions", torch.empty(0)))
-
+    tensors, about = {**checkpoint.weights}, {"orthoframe": checkpoint.progress.encoder}
+    tensors[_CENTRES] = tensors.pop("directions", torch.empty(0))
+    file = SimpleNamespace(keys=tensors.keys, get_tensor=tensors.__getitem__, metadata=lambda: about)
     try:
-        return parsed(make, checkpoint.weights)
+        return parsed(functools.partial(_read_encoder, code=code), file)
     except ValueError as error:
         raise TrainingError(f"the encoder in the checkpoint is broken ({brief(error, 200)})") from None
 
@@ -219,15 +216,24 @@ def _unfinished(folder: Path) -> tuple[Part, ...]:
     return f"{folder}: {verdict.sentence.rstrip('.')}", *resumption
 
 
-def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
+def _read_file(path: Path, code: bool) -> TrainedEncoder:
     with open_tensors(path) as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
-        if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
-            raise ValueError("the temperature of confidences must be positive")
-        made = _made(about, file, code)
-        encoder = made["encoder"]
-        centres = file.get_tensor(_CENTRES).clone()
-        classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
+        return _read_encoder(file, code)
+
+
+def _read_encoder(file: Any, code: bool) -> TrainedEncoder:
+    about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
+    "".join(about.classes).encode()  # names may be half a character, which cannot be printed
+    preparation = Preparation(about.image_shape, about.fit)
+    channels = about.image_shape[0]
+    if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
+        raise ValueError("the temperature of confidences must be positive")
+    if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
+        raise ValueError(f"mean and std must be {channels} finite numbers")
+    encoder = about.architecture.make(about.image_shape, code)
+    load_weights(encoder, file)
+    centres = file.get_tensor(_CENTRES).clone()
+    classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
     if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
         raise ValueError(
             f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "
@@ -236,30 +242,17 @@ def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
     encoder.eval()
     NearestCentre(centres, about.shares, about.adjust)  # which refuses shares that do not fit
     return TrainedEncoder(
-        **made,
+        encoder=encoder,
         centres=centres,
+        classes=about.classes,
+        preparation=preparation,
+        normaliser=Normaliser(about.mean, about.std),
+        architecture=about.architecture,
         calibration=about.calibration,
         shares=about.shares,
         adjust=about.adjust,
         classifier=classifier,
     )
-
-
-def _made(about: _EncoderDescription, file: Any, code: bool) -> dict[str, Any]:
-    """What a description and weights say of an encoder, whatever classifies with it."""
-    "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-    channels = about.image_shape[0]
-    if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
-        raise ValueError(f"mean and std must be {channels} finite numbers")
-    encoder = about.architecture.make(about.image_shape, code)
-    load_weights(encoder, file)
-    return {
-        "encoder": encoder,
-        "classes": about.classes,
-        "preparation": Preparation(about.image_shape, about.fit),
-        "normaliser": Normaliser(about.mean, about.std),
-        "architecture": about.architecture,
-    }
 
 
 def _read_classifier(file: Any, classes: int, dim: int) -> LinearClassifier | None:

@@ -30,10 +30,10 @@ _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the
 class Network(nn.Module):
     """An encoder, and a linear classifier on its backbone where one learns: images to outputs.
 
-    The directions of known classes, where there are any, are kept with the weights.
+    What the encoder was started from is kept with the weights: the directions of known classes, or zeros.
     """
 
-    def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None, directions: Tensor | None) -> None:
+    def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None, directions: Tensor) -> None:
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
         self.register_buffer("directions", directions)
@@ -66,6 +66,7 @@ class Task:
     classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
+    lost_classifier: bool = False  # that the encoder to start from had
 
     @property
     def class_counts(self) -> list[int]:
@@ -87,14 +88,15 @@ class Task:
 
     def network(self) -> Network:
         """Everything that is trained."""
-        return Network(self.encoder, self.classifier, self.directions)
+        return Network(self.encoder, self.classifier, self.trained_encoder().centres)
 
     def trained_encoder(self) -> TrainedEncoder:
-        """The encoder, and what images it takes; it has no centres yet."""
+        """The encoder as it was started: its centres are the directions of known classes, or zeros."""
         backbone = getattr(self.encoder.backbone, "config", None)
+        unknown = torch.zeros(len(self.train.classes), self.encoder.out_features)
         return TrainedEncoder(
             encoder=self.encoder,
-            centres=torch.empty(0),
+            centres=unknown if self.directions is None else self.directions,
             classes=self.train.classes,
             preparation=self.preparation,
             normaliser=self.normaliser,
@@ -151,6 +153,9 @@ class Task:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
+        if self.lost_classifier:
+            why = " brings no linear classifier, which would not know new classes; one is trained with "
+            notes.append((Option("init"), why, Option("classifier", 1)))
         for part, labelled in (("validation", self.validation), ("test", self.test)):
             counts = [] if labelled is None else labelled.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -237,7 +242,7 @@ def make_task(
             encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
         else:
             encoder, normaliser = kept.encoder, kept.normaliser
-            directions = kept.centres if len(kept.centres) else None
+            directions = None if init in (AUTO, None) else kept.centres
         encoder.train()
         _check_size(len(train.classes), encoder.out_features)
         if settings.schedule.backbone_lr == 0:
@@ -267,6 +272,7 @@ def make_task(
         classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
+        lost_classifier=kept is None and trained is not None and trained.classifier is not None,
     )
 
 
