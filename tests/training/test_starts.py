@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from tests.small_models import save_model
-from tests.training.runs import interrupt, same
+from tests.training.runs import interrupt, noted, same
 
 from orthoframe.errors import TrainingError
 from orthoframe.runs import RunFolder, encoder_in
@@ -103,6 +103,23 @@ def test_descriptions_that_are_broken(change, tmp_path):
     start(tmp_path / "old", ["a", "b"], seed=0)
     found, _ = RunFolder(tmp_path / "old").load_checkpoint()
     assert encoder_in(found).classes == ("a", "b")
-    progress = replace(found.progress, encoder={**found.progress.encoder, **change})
+    progress = replace(found.progress, encoder=json.dumps({**json.loads(found.progress.encoder), **change}))
     with pytest.raises(TrainingError, match="the encoder in the checkpoint is broken"):
         encoder_in(replace(found, progress=progress))
+
+
+@pytest.mark.parametrize("options", [{}, {"classifier": 1.0}], ids=str)
+def test_a_classifier_that_is_left_behind_is_noted(options, tmp_path):
+    """By the recipe that trains it an encoder that is started from has none, also of the same classes."""
+    data = arrays(tmp_path / "images.npz", ["a", "b"])
+    usual = {"recipe": "accurate", "data": data, "model": "mlp", "width": 8, "epochs": 1}
+    train(Settings.of(**usual), tmp_path / "old")
+    start(tmp_path / "without", ["a", "b"], seed=0)
+    usual = {"recipe": "accurate", "data": data, "epochs": 1, **options}
+    said = []
+    for old in ("old", "without"):
+        notes = []
+        train(Settings.of(**usual, init=tmp_path / old), tmp_path / f"from {old}", noted(notes))
+        said.append([note for note in notes if note.startswith("init brings")])
+    note = "init brings no linear classifier, which would not know new classes; one is trained with classifier=1"
+    assert said == [[note], []]
