@@ -16,6 +16,7 @@ from tests.training.runs import interrupt, small, started
 from orthoframe.runs import RunFolder
 from orthoframe.training import Interrupted, Loop, Stopped, train
 from orthoframe_studies import JobOutcome, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
+from orthoframe_studies._terminal import listening
 
 
 @pytest.fixture
@@ -252,3 +253,10 @@ def test_jobs_on_a_file_system_without_locks(store, job, tmp_path, monkeypatch):
     with store.claimed(key(job)) as ours:
         assert ours
         assert compute(key(job), job, store, None) is None  # another process has it
+
+
+def test_what_is_to_be_known_of_a_job_is_printed(capsys):
+    with listening("frames") as listener:
+        listener.on_plan(1, 0)
+        listener.on_done("seed 1", JobOutcome(None, 1.0, note="begun anew, because its run cannot go on"))
+    assert "seed 1: 1.0 s (begun anew, because its run cannot go on)" in capsys.readouterr().err
