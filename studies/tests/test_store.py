@@ -5,14 +5,18 @@ import fcntl
 import json
 import math
 import os
+import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 from studies.tests.jobs import Noted, by_key, numbers, until
 from tests.training.runs import interrupt, small, started
 
-from orthoframe.training import Loop
+from orthoframe.runs import RunFolder
+from orthoframe.training import Interrupted, Loop, Stopped, train
 from orthoframe_studies import JobOutcome, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
+from orthoframe_studies._terminal import listening
 
 
 @pytest.fixture
@@ -75,19 +79,34 @@ def test_a_disk_that_is_full_is_a_failure(store, job, monkeypatch):
     assert done.failure == f"{store.folder(key(job)) / 'result.json'}: No space left on device"
 
 
+def left_by(job, store, monkeypatch):
+    """The folder of a run that a killed process left, in the second epoch."""
+
+    def stops(settings, run, plan=None):
+        interrupt(settings, run, epoch=1, steps=2)
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr("orthoframe_studies._training_job.train", stops)
+        done = compute(key(job), job, store, None)
+    assert done.failure == "unexpected Interrupted"
+    return store.folder(key(job)) / "run"
+
+
 def test_a_training_goes_on_from_its_checkpoint(store, monkeypatch):
     job = Training(small(seed=3))
-    interrupt(job.settings, store.folder(key(job)) / "run", epoch=1, steps=2)
+    left_by(job, store, monkeypatch)
     loaded = []
     restore = Loop.restore
 
-    def noted(loop, checkpoint):
+    def noted(loop, checkpoint, records):
         loaded.append((checkpoint.progress.state.epoch, checkpoint.progress.state.steps))
-        restore(loop, checkpoint)
+        restore(loop, checkpoint, records)
 
     monkeypatch.setattr(Loop, "restore", noted)
     done = compute(key(job), job, store, None)
     assert loaded == [(1, 2)]
+    assert done.note is None
     whole = compute(key(job), job, Store(store.path / "other"), None)
     for part in (done, whole):
         assert part.failure is None
@@ -102,18 +121,70 @@ def test_a_run_of_another_job_that_lies_in_the_folder_is_not_taken(store):
     done = compute(key(job), job, store, None)
     whole = compute(key(job), job, Store(store.path / "other"), None)
     assert done.failure is None
+    assert done.note.endswith("run has the run of another job")
     assert done.result.final["loss"] == whole.result.final["loss"]
 
 
-def test_a_run_that_cannot_go_on_is_begun_anew(store):
+def test_a_run_of_the_same_settings_without_the_key_is_not_taken(store):
+    """Somebody's own, which is over and whose weights are others: they would be stored under this key."""
     job = Training(small(seed=3))
     run = store.folder(key(job)) / "run"
-    interrupt(job.settings, run, epoch=1, steps=2)
+    train(job.settings, run)
+    checkpoint, _ = RunFolder(run).load_checkpoint()
+    weights = {name: value * 1.5 for name, value in checkpoint.weights.items()}
+    RunFolder(run).save_checkpoint(replace(checkpoint, weights=weights))
+    done = compute(key(job), job, store, None)
+    whole = compute(key(job), job, Store(store.path / "other"), None)
+    assert done.note.endswith("run has the run of another job")
+    assert done.result.final["delta_of"] == whole.result.final["delta_of"]
+
+
+def test_files_of_another_run_over_those_of_this_one(store, monkeypatch, tmp_path):
+    """They leave the key where it is."""
+    job, other = Training(small(seed=3)), Training(small(seed=4))
+    run = left_by(job, store, monkeypatch)
+    interrupt(other.settings, tmp_path / "other", epoch=1, steps=2)
+    shutil.copytree(tmp_path / "other", run, dirs_exist_ok=True)
+    done = compute(key(job), job, store, None)
+    assert done.note.endswith("run has the run of another job")
+    assert done.result.final["loss"] == compute(key(job), job, Store(tmp_path / "whole"), None).result.final["loss"]
+
+
+def test_a_run_that_cannot_go_on_is_begun_anew(store, monkeypatch):
+    """Once, and it says so."""
+    job = Training(small(seed=3))
+    run = left_by(job, store, monkeypatch)
     for checkpoint in run.glob("checkpoint*"):
         checkpoint.write_bytes(b"broken")
+    begun = []
+
+    def counted(*given, **named):
+        begun.append(given)
+        return train(*given, **named)
+
+    monkeypatch.setattr("orthoframe_studies._training_job.train", counted)
     done = compute(key(job), job, store, None)
     assert done.failure is None
+    assert len(begun) == 1
+    assert done.note.startswith("begun anew, because its run cannot go on: ")
+    assert "no checkpoint is left to resume from" in done.note
     assert not run.exists()
+    assert compute(key(job), job, store, None).note is None  # it has its result
+
+
+def test_what_stops_a_run_on_its_way_does_not_cost_it(store, monkeypatch):
+    """A full disk, or too little memory: it may go on another time."""
+    job = Training(small(seed=3))
+    run = left_by(job, store, monkeypatch)
+
+    def stopped(*_, **__):
+        raise Stopped("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("orthoframe_studies._training_job.resume", stopped)
+        assert compute(key(job), job, store, None).failure == "no space left"
+    assert (run / "checkpoint.bin").exists()
+    assert compute(key(job), job, store, None).note is None
 
 
 def test_where_it_is(tmp_path, monkeypatch):
@@ -182,3 +253,10 @@ def test_jobs_on_a_file_system_without_locks(store, job, tmp_path, monkeypatch):
     with store.claimed(key(job)) as ours:
         assert ours
         assert compute(key(job), job, store, None) is None  # another process has it
+
+
+def test_what_is_to_be_known_of_a_job_is_printed(capsys):
+    with listening("frames") as listener:
+        listener.on_plan(1, 0)
+        listener.on_done("seed 1", JobOutcome(None, 1.0, note="begun anew, because its run cannot go on"))
+    assert "seed 1: 1.0 s (begun anew, because its run cannot go on)" in capsys.readouterr().err

@@ -28,12 +28,16 @@ def small_run(folder):
     return folder / "run"
 
 
+_TABLES = ("metrics.csv", "geometry.jsonl")
+_RESUMED = ("config.json", "run.json", *_TABLES)
+
+
 def copied(run, folder, names):
-    """A folder with these files alone: links, so that one that is to be changed must be replaced."""
+    """A folder with these files alone: links, so that one that is to be changed must be replaced; tables grow."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     for name in names:
-        os.link(run / name, folder / name)
+        (shutil.copy if name in _TABLES else os.link)(run / name, folder / name)
     return folder
 
 
@@ -43,7 +47,7 @@ _SENTENCE = 300
 def prepare_checkpoint(folder):
     run, states = small_run(folder), []
     for name in (CHECKPOINT, PREVIOUS):
-        alone = copied(run, folder / "alone", ("config.json", "run.json", name))
+        alone = copied(run, folder / "alone", (*_RESUMED, name))
         states.append(_bytes(RunFolder(alone).load_checkpoint()[0]))
     return run, [(run / name).read_bytes() for name in (CHECKPOINT, PREVIOUS)], states
 
@@ -51,7 +55,7 @@ def prepare_checkpoint(folder):
 def hostile_checkpoint(random, valid, folder):
     run, (newest, previous), states = valid
     if not (folder / "broken").exists():
-        copied(run, folder / "broken", ("config.json", "run.json", PREVIOUS))
+        copied(run, folder / "broken", (*_RESUMED, PREVIOUS))
     (folder / "broken" / CHECKPOINT).write_bytes(mutated(random, newest, previous))
     return folder / "broken", *states
 
@@ -83,7 +87,7 @@ def prepare_resumed(folder):
 
 
 def hostile_resumed(random, run, folder):
-    broken = copied(run, folder / "broken", ("config.json", "run.json", PREVIOUS))
+    broken = copied(run, folder / "broken", (*_RESUMED, PREVIOUS))
     newest, kind = (run / CHECKPOINT).read_bytes(), random.random()
     if kind < 0.3:
         newest = mutated(random, newest, (run / PREVIOUS).read_bytes())

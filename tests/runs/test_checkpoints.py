@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import os
 import pickle
 import struct
@@ -10,21 +11,38 @@ from dataclasses import replace
 
 import pytest
 import torch
-from safetensors.torch import save
+from safetensors.torch import load, save
 
 from orthoframe.data import Data, LabelledImages
 from orthoframe.errors import TrainingError
-from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, DataFingerprint, EpochRecord, Progress, RunFolder, State
+from orthoframe.runs import (
+    CHECKPOINT,
+    PREVIOUS,
+    Checkpoint,
+    DataFingerprint,
+    EpochRecord,
+    Progress,
+    RunFolder,
+    State,
+    metrics_table,
+    read_epochs,
+)
+
+RECORDS = [
+    EpochRecord(epoch=n + 1, seconds=0.1, lr=0.1, loss=1 / (n + 3), dead_rows=n, delta_of=math.inf if n == 1 else None)
+    for n in range(4)
+]
 
 
 def checkpoint_of(epoch):
     """A small one; its weights say after which epoch."""
-    records = [EpochRecord(epoch=n + 1, seconds=0.1, lr=0.1, loss=1.0, temperature=0.1) for n in range(epoch)]
     progress = Progress(
         settings={"data": "digits", "lr": 0.1},
+        encoder="{}",
         data=DataFingerprint(training_pixels="a", training_labels="b", test_pixels="c", test_labels="d", images="e"),
         plan="plan",
-        state=State(epoch=epoch, steps=1, seconds=0.5, records=records, measurements=[{"epoch": 1}] * epoch),
+        state=State(epoch=epoch, steps=1, seconds=0.5),
+        metrics=zlib.crc32(metrics_table(RECORDS[:epoch]).encode()),
         batches={"loss": [1.25], "floor": [0.5], "collapsed": [2.0]},
         precision={},
     )
@@ -36,6 +54,7 @@ def checkpoint_of(epoch):
 def folder(tmp_path):
     """A folder with two checkpoints."""
     run = RunFolder(tmp_path)
+    run.write_tables(State(epoch=1, records=RECORDS[:1]))
     for epoch in (0, 1):
         run.save_checkpoint(checkpoint_of(epoch))
     return run
@@ -50,7 +69,12 @@ def equal(checkpoint, other):
 
 
 def test_the_newest_of_two(folder):
-    assert sorted(path.name for path in folder.path.iterdir()) == [CHECKPOINT, PREVIOUS]
+    assert sorted(path.name for path in folder.path.iterdir()) == [
+        CHECKPOINT,
+        PREVIOUS,
+        "geometry.jsonl",
+        "metrics.csv",
+    ]
     found, complaints = folder.load_checkpoint()
     assert equal(found, checkpoint_of(1))
     assert not complaints
@@ -60,12 +84,78 @@ def test_the_newest_of_two(folder):
     assert folder.load_checkpoint() == (None, [])
 
 
-def test_numbers_that_are_not_finite_are_kept(folder):
-    state = checkpoint_of(1).progress.state
-    records = [replace(state.records[0], delta_of=float("inf"))]
-    odd = replace(checkpoint_of(1), progress=replace(checkpoint_of(1).progress, state=replace(state, records=records)))
-    folder.save_checkpoint(odd)
-    assert folder.load_checkpoint()[0].progress.state.records[0].delta_of == float("inf")
+def test_records_are_read_as_they_were(tmp_path):
+    """Also numbers that are not finite: the verdict of a resumed run is about what it reads."""
+    RunFolder(tmp_path).write_tables(State(epoch=4, records=RECORDS))
+    assert list(read_epochs(tmp_path)) == RECORDS
+
+
+def saved(run, state):
+    """A checkpoint after its tables, as a run saves them."""
+    run.write_tables(state)
+    start, metrics = checkpoint_of(0), zlib.crc32(metrics_table(state.records).encode())
+    progress = replace(start.progress, state=replace(state, records=[], lines=[]), metrics=metrics)
+    run.save_checkpoint(replace(start, progress=progress))
+
+
+def test_what_a_killed_run_wrote_after_its_checkpoint_is_cut_off(tmp_path):
+    run = RunFolder(tmp_path)
+    saved(run, State(epoch=1, records=RECORDS[:1], lines=['{"epoch": 1}\n']))
+    written = len('{"epoch": 1}\n')
+    run.write_tables(State(epoch=3, records=RECORDS[:3], lines=['{"epoch": 2}\n'], written=written))
+    with (tmp_path / "geometry.jsonl").open("a") as file:
+        file.write('{"epoch"')
+    found, complaints = run.load_checkpoint()
+    assert not complaints
+    state = found.progress.state
+    assert (state.epoch, state.records, state.lines, state.written) == (1, [], [], written)
+    run.write_tables(State(epoch=2, records=RECORDS[:2], lines=['{"epoch": 5}\n'], written=written))
+    assert (tmp_path / "geometry.jsonl").read_text() == '{"epoch": 1}\n{"epoch": 5}\n'
+    assert list(read_epochs(tmp_path)) == RECORDS[:2]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("metrics.csv", lambda content: content[:-9]),
+        ("metrics.csv", lambda content: content.replace(b"0.1", b"0.2")),
+        ("metrics.csv", None),
+        ("geometry.jsonl", lambda content: content[:-3]),
+        ("geometry.jsonl", None),
+    ],
+)
+def test_tables_that_are_not_those_of_a_checkpoint(name, change, tmp_path):
+    """It has no copy of them."""
+    run = RunFolder(tmp_path)
+    saved(run, State(epoch=2, records=RECORDS[:2], lines=['{"epoch": 1}\n']))
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / name).unlink()
+    if change is not None:
+        (tmp_path / name).write_bytes(change(before))
+    with pytest.raises(TrainingError) as refused:
+        run.load_checkpoint()
+    assert f"{CHECKPOINT} is broken ({name} was cut or changed; bring it back)" in str(refused.value)
+    (tmp_path / name).write_bytes(before)
+    assert run.load_checkpoint()[0].progress.state.epoch == 2
+
+
+def test_lines_that_are_lost_while_a_run_goes_on(tmp_path):
+    with pytest.raises(TrainingError, match=r"geometry\.jsonl: lines that the run had written are gone"):
+        RunFolder(tmp_path).write_tables(State(written=10))
+
+
+def test_a_checkpoint_of_the_version_that_carried_its_measurements(folder):
+    """Its tables are not counted, so that nothing could be cut off or checked."""
+    for name in (CHECKPOINT, PREVIOUS):
+        tensors = load((folder.path / name).read_bytes()[32:])
+        progress = json.loads(tensors["json"].numpy().tobytes())
+        del progress["metrics"]
+        progress["state"]["measurements"] = []
+        tensors["json"] = torch.frombuffer(bytearray(json.dumps(progress).encode()), dtype=torch.uint8)
+        body = save(tensors)
+        (folder.path / name).write_bytes(hashlib.sha256(body).digest() + body)
+    with pytest.raises(TrainingError, match=r"missing required field `metrics`.*no checkpoint is left to resume from"):
+        folder.load_checkpoint()
 
 
 def test_the_previous_one_can_be_put_back(folder):

@@ -59,6 +59,16 @@ def test_numbers_that_are_not_finite(folder):
     assert run.last("seconds") is None
 
 
+def test_half_a_line_of_a_run_that_was_killed(folder):
+    """It is written again when the run is resumed; a run that has ended has whole lines."""
+    text = (folder / "geometry.jsonl").read_text()
+    (folder / "geometry.jsonl").write_text(text[:-20])
+    with pytest.raises(InputError, match=r"geometry\.jsonl, line 3: "):
+        read_run(folder)
+    (folder / "verdict.json").unlink()
+    assert [entry.epoch for entry in read_run(folder).measurements] == [1, 2]
+
+
 def test_no_measured_epoch_is_no_error(folder):
     (folder / "geometry.jsonl").write_text("")
     assert read_run(folder).measurements == ()

@@ -17,7 +17,7 @@ from orthoframe.cli import main
 from orthoframe.errors import TrainingError, brief
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
-from orthoframe.training import make_task, resume
+from orthoframe.training import RunListener, make_task, resume, train
 from orthoframe.training._loop import check_checkpoint
 
 ENDED = -signal.SIGKILL
@@ -118,7 +118,7 @@ def other_weights(checkpoint, **weights):
 STRANGE = {
     "an epoch too many": lambda one: changed(one, epoch=4),
     "a negative epoch": lambda one: changed(one, epoch=-1),
-    "an epoch without a record": lambda one: changed(one, records=[]),
+    "an epoch without a record": lambda one: replace(one, progress=replace(one.progress, metrics=0)),
     "a step too many": lambda one: changed(one, steps=99),
     "a step without a loss": lambda one: changed(one, steps=2),
     "an epoch that is no number": lambda one: changed(one, epoch="one"),
@@ -182,8 +182,8 @@ def test_resuming_a_finished_run_writes_what_is_missing(undisturbed, tmp_path):
     "content", [b"", b"{", b"\xff\xfe", b"[" * 3000, b'{"processes": 0}', b'{"processes": "two"}'], ids=repr
 )
 def test_a_broken_record_of_what_was_used(content, interrupted, undisturbed):
-    """run.json: the settings say how many processes there are, and it is written again; as are the tables."""
-    for name in ("run.json", "metrics.csv", "geometry.jsonl", "certificate.json"):
+    """run.json: the settings say how many processes there are, and it is written again; as is the certificate."""
+    for name in ("run.json", "certificate.json"):
         (interrupted / name).write_bytes(content)
     resume(interrupted)
     assert same(interrupted, undisturbed)
@@ -198,13 +198,45 @@ def test_no_processes_in_the_record(interrupted, undisturbed):
     assert same(interrupted, undisturbed)
 
 
-def test_broken_tables_of_a_run_that_has_ended(undisturbed, tmp_path):
-    folder = tmp_path / "run"
-    shutil.copytree(undisturbed, folder)
-    (folder / "metrics.csv").write_bytes(b"\x00\xff")
-    (folder / "geometry.jsonl").unlink()
-    assert main(["train", "--resume", str(folder)]) == 0
-    assert same(folder, undisturbed)
+def test_a_broken_table(interrupted, undisturbed, capsys):
+    """No checkpoint has a copy of it; what the run had measured is not left out in silence."""
+    content = (interrupted / "metrics.csv").read_bytes()
+    (interrupted / "metrics.csv").write_bytes(b"\x00\xff")
+    assert main(["train", "--resume", str(interrupted)]) == 2
+    complaint = capsys.readouterr().err
+    assert f"{CHECKPOINT} is broken (metrics.csv was cut or changed; bring it back)" in complaint
+    (interrupted / "metrics.csv").write_bytes(content)
+    assert main(["train", "--resume", str(interrupted)]) == 0
+    assert same(interrupted, undisturbed)
+
+
+def test_a_broken_table_of_which_the_previous_checkpoint_counts_nothing(interrupted, undisturbed, capsys):
+    """It is from before the first measurement, so that the lines come again."""
+    (interrupted / "geometry.jsonl").unlink()
+    assert main(["train", "--resume", str(interrupted)]) == 0
+    complaint = capsys.readouterr().err
+    assert "(geometry.jsonl was cut or changed; bring it back); resuming from the previous one" in complaint
+    assert same(interrupted, undisturbed)
+
+
+def sizes(folder, epochs):
+    """Bytes of the checkpoint and of the geometry, of a run that measures each of its epochs."""
+    train(small(epochs=epochs, measure_every=1), folder)
+    return [(folder / name).stat().st_size for name in (CHECKPOINT, "geometry.jsonl")]
+
+
+def test_checkpoints_do_not_grow_with_what_was_measured(tmp_path):
+    """But for the digits of its counts."""
+    few, many = sizes(tmp_path / "5", 5), sizes(tmp_path / "50", 50)
+    assert abs(many[0] - few[0]) <= 32
+    assert many[1] > 8 * few[1]
+
+
+def test_a_loop_keeps_nothing_that_is_written(tmp_path):
+    kept = []
+    listener = RunListener(on_step=lambda loop: kept.append(len(loop.state.lines)))
+    train(small(epochs=6, measure_every=1), tmp_path / "run", listener, save_seconds=0.0)
+    assert max(kept) <= 1
 
 
 def test_there_must_be_a_run_to_go_on_with(tmp_path, capsys):

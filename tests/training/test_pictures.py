@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of
+from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of, same
 
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
@@ -108,6 +108,10 @@ def test_as_many_epochs_as_there_is_time_for(folder, tmp_path):
     assert time.monotonic() - start < 25
     assert outcome.settings.schedule.minutes is None
     assert outcome.settings.schedule.epochs == len(outcome.records) > 2
+    written = json_of(tmp_path / "run" / "config.json")
+    assert (written["minutes"], written["epochs"]) == (0.1, len(outcome.records))
+    train(Settings.from_dict(written), tmp_path / "again")  # in whatever time it takes
+    assert same(tmp_path / "again", tmp_path / "run")
 
 
 def test_a_time_that_is_too_short_is_noted(folder, tmp_path):

@@ -145,6 +145,22 @@ def test_settings_survive_their_file():
         assert Settings.from_dict(decided.to_dict()).to_dict() == decided.to_dict()
 
 
+def test_the_minutes_that_decided_the_epochs_are_a_record():
+    """Both are written; a run of these settings takes the epochs."""
+    decided = resolve(Settings.of(minutes=10.0), load_data("digits")).with_epochs(37)
+    written = decided.to_dict()
+    assert (written["minutes"], written["epochs"]) == (10.0, 37)
+    again = Settings.from_dict(written)
+    again.check()
+    assert again.to_dict() == written
+    assert (again.schedule.minutes, again.schedule.epochs) == (None, 37)
+    for odd in (0, "ten", True):
+        with pytest.raises((OptionError, TypeError), match="minutes must be"):
+            Settings.from_dict({**written, "minutes": odd})
+    with pytest.raises(OptionError, match="decides the number of epochs"):  # a user gives one of them
+        Settings.of(minutes=10.0, epochs=37).check()
+
+
 def test_what_was_decided_to_be_nothing_stays_so():
     """A dimension of the features that is that of the encoder, and a backbone that learns as fast as its head."""
     chosen = Settings.of(recipe="plain", data="folder:x").with_options(features=None, backbone_lr=None)

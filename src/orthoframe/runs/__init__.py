@@ -19,9 +19,9 @@ else:
         "_records": "COLUMNS EpochRecord Measurement GeometryMeasurement ClassMeasurement OwnershipMeasurement "
         "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Signature Ending Cause "
         "END power_law summed_rates",
-        "_folder": "RunFolder CONFIG CHECKPOINT PREVIOUS VERDICT",
+        "_folder": "RunFolder metrics_table CONFIG CHECKPOINT PREVIOUS VERDICT",
         "_checkpoint": "Checkpoint Progress State DataFingerprint",
-        "_encoder_file": "Architecture TrainedEncoder load_encoder save_encoder",
-        "_read": "Run read_run",
+        "_encoder_file": "Architecture TrainedEncoder describe_encoder encoder_in load_encoder save_encoder",
+        "_read": "Run read_run read_epochs",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

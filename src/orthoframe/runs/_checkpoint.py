@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from safetensors.torch import load, save
 from torch import Tensor
 
-from orthoframe._files import json_ready
 from orthoframe.data import Data
 from orthoframe.runs._records import EpochRecord
 
@@ -80,7 +79,8 @@ class State:
     steps: int = 0  # steps of the next epoch that are done
     seconds: float = 0.0  # that these steps took
     records: list[EpochRecord] = field(default_factory=list)  # rows of metrics.csv
-    measurements: list[dict[str, Any]] = field(default_factory=list)  # lines of geometry.jsonl
+    lines: list[str] = field(default_factory=list)  # of geometry.jsonl, which are not written yet
+    written: int = 0  # bytes of geometry.jsonl
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,9 +88,11 @@ class Progress:
     """The part of a checkpoint that is not tensors."""
 
     settings: dict[str, Any]  # with which the run was made, and the data and the batches
+    encoder: str  # as an encoder file describes it
     data: DataFingerprint
     plan: str
-    state: State
+    state: State  # without records and lines, so that no checkpoint grows with a run
+    metrics: int  # CRC-32 of metrics.csv, which has the records
     batches: dict[str, list[float]]  # loss, floor and collapsed loss of each step of the next epoch
     precision: dict[str, float]  # the scale of gradients in 16 bits
 
@@ -110,7 +112,6 @@ class Checkpoint:
     def write(self, file: IO[bytes]) -> None:
         """Write it to an open file."""
         progress = msgspec.to_builtins(self.progress)
-        progress["state"]["measurements"] = json_ready(progress["state"]["measurements"])
         content = bytearray(json.dumps(progress).encode())  # of the standard library, which keeps what is not finite
         tensors = {_JSON: torch.frombuffer(content, dtype=torch.uint8)}
         for prefix, group in ((_WEIGHTS, self.weights), (_MOMENTUM, self.momentum)):

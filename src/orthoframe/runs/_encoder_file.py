@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbon
 from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief
 from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
+from orthoframe.runs._checkpoint import Checkpoint
 from orthoframe.runs._read import read_run
 from orthoframe.runs._records import Ending
 
@@ -131,8 +133,8 @@ class _EncoderDescription(Architecture):
         return Architecture(**{each.name: getattr(self, each.name) for each in fields(Architecture)})
 
 
-def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
-    """Write the encoder to the folder of its run."""
+def describe_encoder(trained: TrainedEncoder) -> str:
+    """All of it but its tensors, as JSON."""
     about = _EncoderDescription(
         **asdict(trained.architecture),
         image_shape=trained.image_shape,
@@ -144,13 +146,18 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
         shares=trained.shares,
         adjust=trained.adjust,
     )
+    return json.dumps(asdict(about))
+
+
+def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
+    """Write the encoder to the folder of its run."""
     weights = trained.encoder.state_dict().items()
     tensors = {PREFIX + name: value.detach().cpu().contiguous() for name, value in weights}
     tensors[_CENTRES] = trained.centres.contiguous()
     if trained.classifier is not None:
         tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
     # One entry: the order of several would differ from run to run.
-    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": json.dumps(asdict(about))}))
+    write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": describe_encoder(trained)}))
 
 
 def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
@@ -170,7 +177,7 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
     folder = Path(folder)
     path = folder / _FILE if os.path.isdir(folder) else folder
     try:
-        return parsed(functools.partial(_read_encoder, code=code), path)
+        return parsed(functools.partial(_read_file, code=code), path)
     except DataError as error:  # of a backbone
         raise TrainingError(f"{path}: ", *error.args) from None
     except FileNotFoundError:
@@ -180,6 +187,21 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
     except (OSError, ValueError) as error:
         what = getattr(error, "strerror", None) or brief(error, 200)
         raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
+
+
+def encoder_in(checkpoint: Checkpoint, *, code: bool = False) -> TrainedEncoder:
+    """The encoder of a run that goes on, as `load_encoder` has it, but with the centres that it was started from.
+
+    Raises:
+        TrainingError: If the checkpoint has none, or it is broken.
+    """
+    tensors, about = {**checkpoint.weights}, {"orthoframe": checkpoint.progress.encoder}
+    tensors[_CENTRES] = tensors.pop("directions", torch.empty(0))
+    file = SimpleNamespace(keys=tensors.keys, get_tensor=tensors.__getitem__, metadata=lambda: about)
+    try:
+        return parsed(functools.partial(_read_encoder, code=code), file)
+    except ValueError as error:
+        raise TrainingError(f"the encoder in the checkpoint is broken ({brief(error, 200)})") from None
 
 
 def _unfinished(folder: Path) -> tuple[Part, ...]:
@@ -194,20 +216,24 @@ def _unfinished(folder: Path) -> tuple[Part, ...]:
     return f"{folder}: {verdict.sentence.rstrip('.')}", *resumption
 
 
-def _read_encoder(path: Path, code: bool) -> TrainedEncoder:
+def _read_file(path: Path, code: bool) -> TrainedEncoder:
     with open_tensors(path) as file:
-        about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
-        "".join(about.classes).encode()  # names may be half a character, which cannot be printed
-        preparation = Preparation(about.image_shape, about.fit)
-        channels = about.image_shape[0]
-        if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
-            raise ValueError("the temperature of confidences must be positive")
-        if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
-            raise ValueError(f"mean and std must be {channels} finite numbers")
-        encoder = about.architecture.make(about.image_shape, code)
-        load_weights(encoder, file)
-        centres = file.get_tensor(_CENTRES).clone()
-        classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
+        return _read_encoder(file, code)
+
+
+def _read_encoder(file: Any, code: bool) -> TrainedEncoder:
+    about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _EncoderDescription)
+    "".join(about.classes).encode()  # names may be half a character, which cannot be printed
+    preparation = Preparation(about.image_shape, about.fit)
+    channels = about.image_shape[0]
+    if about.calibration is not None and not 0 < about.calibration.temperature < math.inf:
+        raise ValueError("the temperature of confidences must be positive")
+    if len(about.mean) != channels or not all(map(math.isfinite, about.mean + about.std)):
+        raise ValueError(f"mean and std must be {channels} finite numbers")
+    encoder = about.architecture.make(about.image_shape, code)
+    load_weights(encoder, file)
+    centres = file.get_tensor(_CENTRES).clone()
+    classifier = _read_classifier(file, len(about.classes), encoder.backbone.out_features)
     if list(centres.shape) != [len(about.classes), encoder.out_features] or not centres.is_floating_point():
         raise ValueError(
             f"{len(about.classes)} class names, features of {encoder.out_features} dimensions, "

@@ -5,18 +5,19 @@ import errno
 import io
 import json
 import os
+import zlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import json_ready, locked, open_file, parsed, read_small, write_atomic, write_json
+from orthoframe._files import LARGEST_TEXT, locked, open_file, parsed, read_small, write_atomic, write_json
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
-from orthoframe.runs._checkpoint import Checkpoint
+from orthoframe.runs._checkpoint import Checkpoint, Progress, State
 from orthoframe.runs._records import COLUMNS, EpochRecord, NonFiniteBatch, RunEnvironment, VerdictRecord
 
 CONFIG, ENVIRONMENT, CERTIFICATE, VERDICT = "config.json", "run.json", "certificate.json", "verdict.json"
@@ -26,6 +27,15 @@ NON_FINITE = "nan-batch.json"
 
 _T = TypeVar("_T")
 _environment = msgspec.json.Decoder(RunEnvironment)
+
+
+def metrics_table(records: Sequence[EpochRecord]) -> str:
+    """What `metrics.csv` says."""
+    table = io.StringIO()
+    writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(map(asdict, records))  # None becomes an empty entry
+    return table.getvalue()
 
 
 class RunFolder:
@@ -109,15 +119,31 @@ class RunFolder:
         write_json(file, asdict(batch))
         return file
 
-    def write_metrics(self, records: Sequence[EpochRecord], measurements: Sequence[dict[str, Any]]) -> None:
-        """Write what was measured so far."""
-        table = io.StringIO()
-        writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(json_ready(asdict(record)) for record in records)  # None becomes an empty entry
-        write_atomic(self.path / METRICS, table.getvalue())
-        lines = (json.dumps(json_ready(entry)) + "\n" for entry in measurements)
-        write_atomic(self.path / GEOMETRY, "".join(lines))
+    def write_tables(self, state: State) -> None:
+        """Write the records, and add the new lines to those that count; what a killed run wrote after them is cut off.
+
+        The state then has no new lines.
+        """
+        write_atomic(self.path / METRICS, metrics_table(state.records))
+        with (self.path / GEOMETRY).open("ab") as file:
+            if file.tell() < state.written:
+                raise TrainingError(f"{self.path / GEOMETRY}: lines that the run had written are gone; start a new run")
+            file.truncate(state.written)
+            state.written += file.write("".join(state.lines).encode())
+            file.flush()
+            os.fsync(file.fileno())  # before the checkpoint that counts it
+        state.lines.clear()
+
+    def _check_tables(self, progress: Progress) -> None:
+        """Raise a `ValueError` if what a checkpoint has no copy of is not there as it was."""
+        name, state = METRICS, progress.state
+        with suppress(OSError):
+            rows = read_small(self.path / METRICS, LARGEST_TEXT).splitlines(keepends=True)[: state.epoch + 1]
+            if zlib.crc32(b"".join(rows)) == progress.metrics and all(map(bytes.strip, rows)):
+                name = GEOMETRY
+                if not state.written or (self.path / GEOMETRY).stat().st_size >= state.written:
+                    return
+        raise ValueError(f"{name} was cut or changed; bring it back")
 
     def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint, and keep the one before it.
@@ -135,7 +161,7 @@ class RunFolder:
         os.replace(self.path / PREVIOUS, self.path / CHECKPOINT)
 
     def load_checkpoint(self, check: Callable[[Checkpoint], None] | None = None) -> tuple[Checkpoint | None, list[str]]:
-        """The newest checkpoint that is whole, None if there is none yet; and a sentence for each broken one.
+        """The newest checkpoint that is whole, with its tables; None if there is none. A sentence for each broken one.
 
         Args:
             check: Raises a `ValueError` for a checkpoint that is broken too, and an `OrthoframeError` to stop.
@@ -151,6 +177,7 @@ class RunFolder:
             try:
                 with open_file(path) as file:
                     checkpoint = Checkpoint.read(file)
+                self._check_tables(checkpoint.progress)
                 if check is not None:
                     check(checkpoint)
                 return checkpoint, [f"{self.path}{os.sep}{each}" for each in broken]

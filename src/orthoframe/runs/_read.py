@@ -99,7 +99,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     if not os.path.isdir(path):  # False for what the system refuses to look at
         raise InputError(f"{path}: there is no such folder; {_HINT}")
     config = _read_json(path / CONFIG, dict[str, Any])
-    epochs = _read_epochs(path / METRICS)
+    epochs = read_epochs(path)
     if (path / VERDICT).exists():
         verdict = _read_json(path / VERDICT, VerdictRecord)
         if not epochs:
@@ -107,7 +107,7 @@ def read_run(folder: str | os.PathLike[str]) -> Run:
     else:
         non_finite = (path / NON_FINITE).exists()
         verdict = _unfinished(path, len(epochs), config.get("epochs", len(epochs)), non_finite)
-    measurements = _read_measurements(path / GEOMETRY)
+    measurements = _read_measurements(path / GEOMETRY, ended=(path / VERDICT).exists())
     if verdict.test is not None:
         _check_test(verdict.test, measurements, str(path / VERDICT))
     certificate, environment = path / CERTIFICATE, path / ENVIRONMENT
@@ -158,7 +158,9 @@ def _reading(path: Path) -> Iterator[None]:
         yield
 
 
-def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
+def read_epochs(folder: Path) -> tuple[EpochRecord, ...]:
+    """The rows of `metrics.csv`."""
+    path = folder / METRICS
     convert = partial(msgspec.convert, type=EpochRecord, strict=False)
     records: list[EpochRecord] = []
     with _reading(path), open_text(path) as file:
@@ -176,12 +178,12 @@ def _read_epochs(path: Path) -> tuple[EpochRecord, ...]:
     return tuple(records)
 
 
-def _read_measurements(path: Path) -> tuple[Measurement, ...]:
+def _read_measurements(path: Path, ended: bool) -> tuple[Measurement, ...]:
     measurements: list[Measurement] = []
     decoder = msgspec.json.Decoder(Measurement)
     with _reading(path), open_file(path, LARGEST_RECORDS) as file:
         for number, line in enumerate(file, start=1):
-            if not line.strip():
+            if not line.strip() or not (ended or line.endswith(b"\n")):  # a line of which a killed run wrote a part
                 continue
             where = f"{path}, line {number}"
             entry = _decoded(decoder.decode, line, where)

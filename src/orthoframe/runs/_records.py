@@ -11,7 +11,7 @@ from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.losses import Gap
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)  # a run keeps all of them
 class EpochRecord:
     """A row of `metrics.csv`; what was not measured in an epoch, or does not exist for its loss, is None."""
 

@@ -20,7 +20,7 @@ from orthoframe.geometry import (
     fit_adjustment,
     measure_parts,
 )
-from orthoframe.runs import Architecture, TestRecord, TrainedEncoder
+from orthoframe.runs import TestRecord, TrainedEncoder
 
 if TYPE_CHECKING:
     from orthoframe.training._task import Task
@@ -84,19 +84,13 @@ class Evaluation:
         }
 
     def trained_encoder(self, task: "Task") -> TrainedEncoder:
-        """The encoder, and what others need to use it."""
+        """The encoder, and how it classifies."""
         rule, shares, adjust = self.rule, None, 0.0
         if isinstance(rule, NearestCentre) and rule.shares is not None:
             shares, adjust = tuple(torch.as_tensor(rule.shares).tolist()), rule.adjust
-        return TrainedEncoder(
-            encoder=task.encoder,
+        return replace(
+            task.trained_encoder(),
             centres=self.centres,
-            classes=task.train.classes,
-            preparation=task.preparation,
-            normaliser=task.normaliser,
-            architecture=Architecture(
-                **task.settings.encoder.shape(), backbone=getattr(task.encoder.backbone, "config", None)
-            ),
             calibration=self.calibration,
             shares=shares,
             adjust=adjust,

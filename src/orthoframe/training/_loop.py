@@ -3,7 +3,8 @@
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -11,10 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from orthoframe._files import json_ready
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError, brief
-from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State
+from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State, describe_encoder, metrics_table
 from orthoframe.training._evaluation import Evaluation, evaluate
 from orthoframe.training._processes import NonFiniteLoss, Stopped
 from orthoframe.training._settings import Settings
@@ -104,7 +106,7 @@ class Loop:
         assert gap is not None  # every epoch has batches
         self.meter.reset()
         epoch += 1
-        self.state = State(epoch=epoch, records=state.records, measurements=state.measurements)
+        self.state = replace(state, epoch=epoch, steps=0, seconds=0.0)
         columns: dict[str, Any] = {}
         if self.criterion.has_floor:
             columns = {"floor": gap.floor, "gap": gap.gap, "collapsed": gap.collapsed}
@@ -196,9 +198,11 @@ class Loop:
         return Checkpoint(
             Progress(
                 settings=task.settings.to_dict(),
+                encoder=describe_encoder(task.trained_encoder()),
                 data=task.data,
                 plan=task.plan.fingerprint(),
-                state=self.state,
+                state=replace(self.state, records=[], lines=[]),
+                metrics=zlib.crc32(metrics_table(self.state.records).encode()),
                 batches=self.meter.state_dict(),
                 precision=precision,
             ),
@@ -206,8 +210,8 @@ class Loop:
             momentum={str(number): each["momentum_buffer"] for number, each in buffers.items()},
         )
 
-    def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from a checkpoint of the same task."""
+    def restore(self, checkpoint: Checkpoint, records: Sequence[EpochRecord]) -> None:
+        """Go on from a checkpoint of the same task, with the records of its epochs, and later ones."""
         progress, optimizer = checkpoint.progress, self.optimizer.state_dict()
         self.task.network().load_state_dict(checkpoint.weights)
         # The rest of the optimizer's state is in the settings.
@@ -215,7 +219,8 @@ class Loop:
         self.optimizer.load_state_dict(optimizer)
         self.fabric.strategy.precision.load_state_dict(progress.precision)
         self.meter.load_state_dict(progress.batches)
-        self.state, self._unread, self._final = progress.state, 0, None
+        self.state = replace(progress.state, records=list(records[: progress.state.epoch]))
+        self._unread, self._final = 0, None
 
     def _row_labels(self, batch: Integers, epoch: int) -> tuple[Tensor, range | None]:
         """Classes of all rows of a batch, in all processes, and of the prototypes."""
@@ -262,7 +267,7 @@ class Loop:
         if self.fabric.global_rank == 0:
             try:
                 evaluation = self.evaluate()
-                self.state.measurements.append(evaluation.measurement(self.state.epoch))
+                self.state.lines.append(json.dumps(json_ready(evaluation.measurement(self.state.epoch))) + "\n")
                 columns = evaluation.columns()
             except OrthoframeError:  # a file that can no longer be read
                 raise
@@ -327,7 +332,7 @@ def check_checkpoint(checkpoint: Checkpoint, task: Task) -> None:
             "a version that plans others, which run.json names; resume with that, or start a new run"
         )
     epochs, state = settings.schedule.epochs, progress.state
-    if not 0 <= state.epoch <= epochs or len(state.records) != state.epoch:
+    if not 0 <= state.epoch <= epochs:
         raise ValueError("it counts epochs that do not exist")
     most = len(task.plan.batches(state.epoch)) if state.epoch < epochs else 0
     steps = [len(values) for values in progress.batches.values()]

@@ -162,6 +162,8 @@ def resolve(
         images=settings.images.with_usual(),
     )
     settings = replace(settings, encoder=_encoder(settings, data))
+    if settings.schedule.minutes not in (AUTO, None):
+        settings = replace(settings, timed=settings.schedule.minutes)
     settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
     settings.check()
     return settings

@@ -17,7 +17,7 @@ from orthoframe import __version__
 from orthoframe.batches import BatchPlan, RunCertificate
 from orthoframe.data import Data, Progress
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part
-from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, save_encoder
+from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, read_epochs, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
 from orthoframe.training._evaluation import Evaluation, encode
 from orthoframe.training._fields import AUTO, names_of
@@ -152,6 +152,7 @@ def resume(
 
     A run that has ended writes again what is missing. The folder and the data may have been moved, and another number
     of processes may share the run; a `TrainingError` names settings, pixels, labels or an order that have changed.
+    The encoder that it started from, and the files of a backbone, are not read again.
     What came from Python (`data`, `plan`, an `objective` of your own) has to be given again.
 
     With `code`, a Python function that the settings name as their backbone is imported and called; a folder from
@@ -202,8 +203,8 @@ def _run(
                 folder.check_free()
             check_precision(machine.precision)
             if resumed:  # before data is loaded and an encoder made, which may be others than they were
-                folder.load_checkpoint(lambda each: check_settings(each, settings))
-            task = make(processes=processes.count, progress=listener.on_data)
+                checkpoint, _ = folder.load_checkpoint(lambda each: check_settings(each, settings))
+            task = make(processes=processes.count, progress=listener.on_data, checkpoint=checkpoint)
             if processes.first:
                 stack.enter_context(folder.opened(resumed))
             if resumed:
@@ -221,7 +222,7 @@ def _run(
         certified = task.certificate()
         loop = Loop(task, fabric)
         if checkpoint is not None:
-            loop.restore(checkpoint)
+            loop.restore(checkpoint, read_epochs(folder.path))
         for complaint in complaints:
             listener.on_note((f"{complaint}; resuming from the previous one",))
         if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
@@ -341,8 +342,8 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
     def save() -> None:
         nonlocal saved
         if first and loop.finite():  # otherwise the next loss is not, and stops the run
-            # In this order: a resumed run that finds the last checkpoint need not write the table again.
-            folder.write_metrics(loop.state.records, loop.state.measurements)
+            # In this order: the checkpoint counts what the tables have.
+            folder.write_tables(loop.state)
             folder.save_checkpoint(loop.checkpoint())
         saved = time.monotonic()
 
@@ -361,8 +362,8 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
             save()
 
     if loop.state.epoch == epochs:
-        if first:  # they may be missing or broken
-            folder.write_metrics(loop.state.records, loop.state.measurements)
+        if first:  # they may have lines of a run that was killed later
+            folder.write_tables(loop.state)
         return
     with signals_heard() as stop:
         if loop.state.epoch == 0 and loop.state.steps == 0:
@@ -379,10 +380,10 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
                     loop.checks_every_loss = True
                     last = loop.fabric.broadcast(folder.load_checkpoint()[0] if first else None)
                     assert last is not None  # a run starts with one
-                    loop.restore(last)
+                    loop.restore(last, loop.state.records)
                     continue
                 if not first:
                     raise
-                folder.write_metrics(loop.state.records, loop.state.measurements)  # for the report
+                folder.write_tables(loop.state)  # for the report
                 raise NonFiniteLoss(error.batch, folder.write_non_finite(error.batch)) from None
         save()

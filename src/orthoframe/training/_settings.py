@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Goal, Recipe, check_choice
+from orthoframe.options import Goal, Recipe, check_choice, check_number
 from orthoframe.training._fields import AUTO, Group, Ramp, names_of, type_hints, usual_value
 from orthoframe.training._groups import (
     BatchSettings,
@@ -39,6 +39,7 @@ class Settings:
         recipe: Where values come from that are not given, see `RECIPES`; by default `accurate` for your own images, and
             `quick` for the benchmark sets.
         goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end.
+        timed: The `minutes` for which the number of epochs was chosen, as a record; None if it was not.
 
     Examples:
         >>> settings = Settings.of(data="folder:photos", temperature=0.2)
@@ -55,6 +56,7 @@ class Settings:
     machine: MachineSettings = field(default_factory=MachineSettings)
     recipe: Recipe = AUTO
     goal: Goal = AUTO
+    timed: float | None = None
 
     def __post_init__(self) -> None:
         if self.recipe is not AUTO:
@@ -221,7 +223,8 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """What is decided, flat and in types that JSON has: a schedule is a number, or a list of first and last."""
-        return {name: _json(value) for name, value in self.asked().items()}
+        options = {name: _json(value) for name, value in self.asked().items()}
+        return options if self.timed is None else {**options, "minutes": self.timed}
 
     @classmethod
     def from_dict(cls, options: dict[str, Any], objective: Objective | None = None) -> "Settings":
@@ -244,6 +247,9 @@ class Settings:
             for name, value in options.items()
             if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
         }
+        if values.get("epochs") is not None and values.get("minutes") is not None:  # the epochs that they had time for
+            start = replace(start, timed=check_number("minutes", values["minutes"], above=0))
+            values["minutes"] = None
         settings = start.with_options(**values)
         settings.check()
         return settings

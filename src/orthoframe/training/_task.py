@@ -15,7 +15,7 @@ from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
 from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
-from orthoframe.runs import DataFingerprint, TrainedEncoder, load_encoder
+from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
 from orthoframe.training._recipes import resolve
@@ -28,11 +28,15 @@ _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the
 
 
 class Network(nn.Module):
-    """An encoder, and a linear classifier on its backbone where one learns: images to outputs."""
+    """An encoder, and a linear classifier on its backbone where one learns: images to outputs.
 
-    def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None) -> None:
+    What the encoder was started from is kept with the weights: the directions of known classes, or zeros.
+    """
+
+    def __init__(self, encoder: FrameEncoder, classifier: nn.Linear | None, directions: Tensor) -> None:
         super().__init__()
         self.encoder, self.classifier = encoder, classifier
+        self.register_buffer("directions", directions)
 
     def forward(self, images: Tensor) -> NetworkOutputs:
         """Unit features, and the scores of the classifier."""
@@ -62,6 +66,7 @@ class Task:
     classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
+    lost_classifier: bool = False  # that the encoder to start from had
 
     @property
     def class_counts(self) -> list[int]:
@@ -83,7 +88,20 @@ class Task:
 
     def network(self) -> Network:
         """Everything that is trained."""
-        return Network(self.encoder, self.classifier)
+        return Network(self.encoder, self.classifier, self.trained_encoder().centres)
+
+    def trained_encoder(self) -> TrainedEncoder:
+        """The encoder as it was started: its centres are the directions of known classes, or zeros."""
+        backbone = getattr(self.encoder.backbone, "config", None)
+        unknown = torch.zeros(len(self.train.classes), self.encoder.out_features)
+        return TrainedEncoder(
+            encoder=self.encoder,
+            centres=unknown if self.directions is None else self.directions,
+            classes=self.train.classes,
+            preparation=self.preparation,
+            normaliser=self.normaliser,
+            architecture=Architecture(**self.settings.encoder.shape(), backbone=backbone),
+        )
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """The weights that are trained, as an optimiser takes and numbers them, with their share of the learning rate.
@@ -135,6 +153,9 @@ class Task:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
+        if self.lost_classifier:
+            why = " brings no linear classifier, which would not know new classes; one is trained with "
+            notes.append((Option("init"), why, Option("classifier", 1)))
         for part, labelled in (("validation", self.validation), ("test", self.test)):
             counts = [] if labelled is None else labelled.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -185,11 +206,13 @@ def make_task(
     plan: BatchPlan | None = None,
     code: bool = False,
     resumed: bool = False,
+    checkpoint: Checkpoint | None = None,
 ) -> Task:
     """Load the data, decide what was left open, choose images, plan the batches and make the encoder.
 
     Arguments are those of `train`. With `resumed`, the settings come from a file and not from the caller, so that a
-    Python function that they name as their backbone is called only with `code`.
+    Python function that they name as their backbone is called only with `code`. A `checkpoint` of the run has what
+    the encoder to start from, or the backbone, brought with it, so that they are not read again.
 
     Raises:
         OrthoframeError: For data that cannot be loaded, and settings that are not allowed or do not fit it.
@@ -197,10 +220,14 @@ def make_task(
     asked.check()
     seed = 0 if asked.machine.seed is AUTO else asked.machine.seed
     try:
-        trained = None if asked.encoder.init in (AUTO, None) else load_encoder(Path(asked.encoder.init), code=code)
-        backbone = None
-        if asked.encoder.backbone not in (AUTO, None):
-            backbone = _backbone(asked.encoder.backbone, seed, code or not resumed)
+        trained, kept, backbone = None, None, None
+        init, name = asked.encoder.init, asked.encoder.backbone
+        if checkpoint is not None and not {init, name} <= {AUTO, None}:
+            trained = kept = encoder_in(checkpoint, code=code)
+        elif init not in (AUTO, None):
+            trained = load_encoder(Path(init), code=code)
+        elif name not in (AUTO, None):
+            backbone = _backbone(name, seed, code or not resumed)
         images, network = asked.images, backbone if trained is None else trained
         if trained is not None:  # files get their size as those of the encoder did
             images = images.filled({"fit": trained.preparation.fit})
@@ -209,9 +236,14 @@ def make_task(
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if trained is None else _known_classes_first(trained, data)
-        settings = resolve(asked, data, trained, plan)
+        settings = resolve(asked, data, trained if kept is None else None, plan)
         train, test = _chosen(settings, data)
-        encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
+        if kept is None:
+            encoder, normaliser, directions = _encoder(settings, train, trained, backbone)
+        else:
+            encoder, normaliser = kept.encoder, kept.normaliser
+            directions = None if init in (AUTO, None) else kept.centres
+        encoder.train()
         _check_size(len(train.classes), encoder.out_features)
         if settings.schedule.backbone_lr == 0:
             encoder.freeze_backbone()
@@ -240,6 +272,7 @@ def make_task(
         classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
+        lost_classifier=kept is None and trained is not None and trained.classifier is not None,
     )
 
 
@@ -309,7 +342,6 @@ def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> t
     Known classes keep the directions of their means. Each new class gets dimensions of its own, which are appended
     to the head, as many as a known class has.
     """
-    trained.encoder.train()
     num_old, num_new = len(trained.classes), num_classes - len(trained.classes)
     means = unit_rows(trained.centres.nan_to_num().double())[0]
     if not num_new:

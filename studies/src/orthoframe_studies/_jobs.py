@@ -27,6 +27,10 @@ class StudyError(OrthoframeError):
     """A study cannot be run."""
 
 
+class BegunAnew(UserWarning):
+    """A job does not use what an earlier process left in its folder."""
+
+
 @dataclass(frozen=True)
 class JobResult:
     """What a job computed."""

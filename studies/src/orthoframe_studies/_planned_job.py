@@ -12,7 +12,7 @@ from orthoframe._rows import Integers
 from orthoframe.batches import BatchPlan
 from orthoframe.training import make_task
 from orthoframe_studies._endings import PROVEN_BOUND
-from orthoframe_studies._jobs import JobResult
+from orthoframe_studies._jobs import JobResult, key
 from orthoframe_studies._training_job import Training, numbers_of, result_of, train_or_resume
 
 PlanName = Literal["pair never anchored", "certified"]
@@ -83,7 +83,7 @@ class PlannedTraining(Training):
         """Train, and measure the pair."""
         labels = make_task(self.settings).train.labels.tolist()
         plan = GivenBatches(labels, plan_batches(labels, self.plan))
-        outcome = train_or_resume(self.settings, folder / "run", data_dir, plan)
+        outcome = train_or_resume(self.settings, folder / "run", data_dir, key(self), plan=plan)
         cosines = outcome.evaluation.geometry.cosines.clone().fill_diagonal_(0.0)
         pair = float(cosines[_PAIR])
         cosines[_PAIR], cosines[_PAIR[::-1]] = 0.0, 0.0

@@ -14,7 +14,7 @@ import msgspec
 
 from orthoframe._files import locked, parsed, read_small, write_atomic
 from orthoframe.errors import OrthoframeError, unwritable
-from orthoframe_studies._jobs import Job, JobResult, StudyError
+from orthoframe_studies._jobs import BegunAnew, Job, JobResult, StudyError
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
 
@@ -27,6 +27,7 @@ class JobOutcome:
     seconds: float  # how long it took
     failure: str | None = None  # why it failed, in a sentence; None if it did not
     commit: str | None = None  # the commit of the source that computed it; None if it is not known
+    note: str | None = None  # what a reader should know of this time, which is not kept
 
 
 def store_folder(folder: str | os.PathLike[str] | None = None) -> Path:
@@ -108,12 +109,14 @@ def attempt(job: Job, folder: Path, data_dir: Path | None) -> JobOutcome:
     """Run a job in its folder, which exists; whatever it raises becomes a sentence."""
     start = time.perf_counter()
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("ignore")  # they would be printed into the progress of many jobs; numbers tell
+            warnings.simplefilter("always", BegunAnew)
             result = job.run(folder, data_dir)
     except Exception as error:
         return JobOutcome(None, time.perf_counter() - start, sentence(error))
-    return JobOutcome(result, time.perf_counter() - start, commit=source_commit()[0])
+    note = "; ".join(str(each.message) for each in said) or None
+    return JobOutcome(result, time.perf_counter() - start, commit=source_commit()[0], note=note)
 
 
 def sentence(error: Exception) -> str:

@@ -58,7 +58,8 @@ def listening(name: str) -> Iterator[StudyListener]:
             seconds.append(done.seconds)
             left, failed = left - 1, failed + (done.failure is not None)
             line = f"{run}: {f'{done.seconds:.1f} s' if done.failure is None else f'failed: {done.failure}'}"
-            if terminal and done.failure is not None:
+            line += f" ({done.note})" if done.note else ""
+            if terminal and (done.failure or done.note):
                 bar.console.print(line, markup=False, highlight=False)
             show(f"{name} {total - left}/{total}: {line}{rest()}")
 

@@ -1,8 +1,10 @@
 """The job of a study that trains a network, and the numbers that claims are about."""
 
+import json
 import math
 import shutil
 import statistics
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -11,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from orthoframe._files import parsed, read_small, write_json
 from orthoframe.encoders import ACTIVATIONS
 from orthoframe.errors import OrthoframeError
 from orthoframe.losses import angle_bound, decay_rate
 from orthoframe.options import FRAME_DISTANCE, data_kind
 from orthoframe.runs import CONFIG, RunFolder, summed_rates
-from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, resume, train
+from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, Stopped, resume, train
 from orthoframe_studies._endings import trend
-from orthoframe_studies._jobs import UNBOUND, JobResult, Number, crossing, to_predicted
+from orthoframe_studies._jobs import UNBOUND, BegunAnew, JobResult, Number, StudyError, crossing, key, to_predicted
 from orthoframe_studies._key import decided, training_key
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan
     from orthoframe.runs import EpochRecord
 
+_JOB = "study-job.json"  # beside the files of a run: whose it is
 _SIZES = 20  # different class sizes up to which the geometry without ReLU is predicted
 _NEARING, _POINTS = (0.3, 0.01), 4  # Delta_GM between which its decay is measured, and fewest measurements
 _CURVES = ("epoch", "loss", "gap", "delta_of", "raw_delta_of", "beta_nc", "test_balanced_accuracy")
@@ -42,37 +46,53 @@ class Training:
 
     def run(self, folder: Path, data_dir: Path | None) -> JobResult:
         """Train, or go on; the folder of the run is removed at the end."""
-        return result_of(train_or_resume(self.settings, folder / "run", data_dir))
+        return result_of(train_or_resume(self.settings, folder / "run", data_dir, key(self)))
 
 
-def train_or_resume(settings: Settings, run: Path, data_dir: Path | None, plan: "BatchPlan | None" = None) -> RunResult:
-    """Train, or go on with a run of these settings; the folder of the run is removed at the end.
+def train_or_resume(
+    settings: Settings, run: Path, data_dir: Path | None, job: str, *, plan: "BatchPlan | None" = None
+) -> RunResult:
+    """Train, or go on with a run that has the key of this job; the folder of the run is removed at the end.
 
-    A run of other settings, and one that cannot go on, are begun anew.
+    A run of another job, and one that cannot go on, are begun anew, with a `BegunAnew`. What stops a run that had gone
+    on, such as a full disk, is an error: it may go on another time.
     """
     outcome = None
     if (run / CONFIG).exists():
-        with suppress(OrthoframeError):
-            if _has_settings(run, settings, plan):
-                outcome = resume(run, plan=plan)
+        try:
+            _check_own(run, settings, job, plan)
+            outcome = resume(run, plan=plan)
+        except Stopped:
+            raise
+        except OrthoframeError as error:
+            warnings.warn(f"begun anew, because its run cannot go on: {error}", BegunAnew, stacklevel=2)
     if outcome is None:
         shutil.rmtree(run, ignore_errors=True)
         settings = decided(settings) if plan is None else replace(decided(settings), batches=BatchSettings())
         kind = data_kind(settings.images.data)
         if data_dir is not None and kind is not None and "folder" in kind.takes:
             settings = settings.with_options(data_dir=data_dir)
+        run.mkdir(parents=True)
+        write_json(run / _JOB, {"key": job})
         outcome = train(settings, run, plan=plan)
     assert outcome is not None  # there is one process
     shutil.rmtree(run, ignore_errors=True)
     return outcome
 
 
-def _has_settings(run: Path, settings: Settings, plan: "BatchPlan | None") -> bool:
-    """Whether a run has these settings; its checkpoint knows the plan, which decides those of batches."""
+def _check_own(run: Path, settings: Settings, job: str, plan: "BatchPlan | None") -> None:
+    """Refuse a run without the key of the job, or of other settings, as files that were copied over its own have.
+
+    The checkpoint knows the plan, which decides the settings of batches.
+    """
     stored = RunFolder(run).read_config(Settings.from_dict)
     if plan is not None:
         stored = replace(stored, batches=settings.batches)
-    return training_key(stored) == training_key(settings)
+    known = None
+    with suppress(OSError, ValueError):
+        known = parsed(json.loads, read_small(run / _JOB))
+    if known != {"key": job} or training_key(stored) != training_key(settings):
+        raise StudyError(f"{run} has the run of another job")
 
 
 def result_of(outcome: RunResult, **more: Number) -> JobResult:
