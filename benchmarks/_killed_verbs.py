@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from orthoframe.data import load_data
@@ -30,11 +31,13 @@ class Verb:
 def prepare(folder: Path) -> None:
     """Write the inputs of all verbs but the run: pictures of digits, and a table of features."""
     digits = load_data("digits").train
+    pixels = digits.pixels
+    assert isinstance(pixels, torch.Tensor)  # they are embedded
     for number in range(IMAGES):
         name = folder / "pictures" / str(int(digits.labels[number])) / f"{number}.png"
         name.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.asarray(digits.pixels[number, 0])).save(name)
-    rows = digits.pixels.flatten(1).float().numpy()
+        Image.fromarray(np.asarray(pixels[number, 0])).save(name)
+    rows = pixels.flatten(1).float().numpy()
     np.savez(folder / "features.npz", x=rows, y=digits.labels.numpy())
 
 
