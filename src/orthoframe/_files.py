@@ -9,7 +9,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -133,7 +133,8 @@ def held(path: Path, seconds: float = 0.0) -> Iterator[bool]:
     try:
         yield True
     finally:
-        path.unlink(missing_ok=True)  # which waiting processes notice
+        with suppress(OSError):  # a folder that nobody may write to any more, or a system that keeps open files
+            path.unlink(missing_ok=True)  # which waiting processes notice
         lock.release()
 
 
