@@ -151,6 +151,9 @@ class Certificate:
             return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
         if self._by_frame:
             return f"Not certified: {self.reasons()}; the frame term never reaches them. Add them to any batch."
+        if self._scan.company.differs:
+            anew = "If each epoch draws its batches anew, more epochs cost nothing; if not, bind or repair the batches."
+            return f"Not certified: {self.reasons()}. {anew}"
         count = self.additions_to_connect
         cost = ""
         if any(report.components > 1 for report in self.classes):

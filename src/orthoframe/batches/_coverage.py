@@ -243,7 +243,7 @@ class _Chances(NamedTuple):
     def connected(self) -> Floats:
         """`[sizes]`, that a class is connected."""
         if self.layout.rows < self.least:
-            return (self.sizes == 1).astype(np.float64)
+            return np.where(self.sizes == 1, 1.0, 0.0)
         return _connected(self.sizes, self.layout, self.epochs, self.least)
 
     def unmet(self, some: Integers, others: Integers) -> Floats:

@@ -14,7 +14,7 @@ from orthoframe._rows import Integers, Labels
 from orthoframe.batches._lists import Chunk, chunks, end_to_end
 from orthoframe.batches._pairs import DENSE, Flags, Pairs
 
-_FOLLOWED = 2**16  # samples whose batches are compared, at least
+_FOLLOWED = 2**16  # samples whose batches are compared, about
 
 
 class Components:
@@ -59,6 +59,34 @@ class Components:
         return np.bincount(class_of, minlength=self._num_classes)
 
 
+class Company:
+    """Whether samples are in batches that differ, as those of an epoch that is drawn anew do; for many, of a part."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._part = 2 ** max(0, num_samples // _FOLLOWED).bit_length()  # every so many samples
+        self._last = np.full(-(-num_samples // self._part), np.nan)  # the batch that each was in, by its content
+        self._differs = np.zeros(len(self._last), dtype=bool)
+
+    def add(self, chunk: Chunk) -> None:
+        """More batches."""
+        lengths = np.bincount(chunk.batches, minlength=chunk.num_batches)
+        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        content = np.zeros(chunk.num_batches)
+        if len(starts):
+            content[lengths > 0] = np.add.reduceat(chunk.samples * chunk.samples, starts)
+        rows = np.flatnonzero((chunk.samples & (self._part - 1)) == 0)
+        samples, content = chunk.samples[rows] // self._part, content[chunk.batches[rows]]
+        before = self._last[samples]
+        self._last[samples] = content
+        differs = (before != content) & ~np.isnan(before) | (self._last[samples] != content)
+        self._differs[samples[differs]] = True
+
+    @property
+    def differs(self) -> bool:
+        """Whether a quarter of the samples that are in a batch are in others too."""
+        return bool(4 * np.count_nonzero(self._differs) > np.count_nonzero(~np.isnan(self._last)))
+
+
 class SingleClass(NamedTuple):
     """A batch that holds a single class."""
 
@@ -76,6 +104,7 @@ class Scan:
     touched: Pairs  # that share a batch
     seen: Flags  # [samples]
     shared: Flags  # [k], classes that are in a batch with another row
+    company: Company
     by_single_class: Components | None = None  # samples connected by batches of a single class, if there are any
     num_batches: int = 0
     memberships: int = 0
@@ -115,6 +144,7 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
         touched=Pairs(k, 1),
         seen=np.zeros(samples, dtype=bool),
         shared=np.zeros(k, dtype=bool),
+        company=Company(samples),
     )
     for chunk in chunks(batches, samples):
         _scan_chunk(result, chunk, views, single_class_acts)
@@ -129,6 +159,7 @@ def _scan_chunk(result: Scan, chunk: Chunk, views: int, single_class_acts: bool)
     k = len(result.labels.names)
     result.memberships += len(chunk.samples)
     result.seen[chunk.samples] = True
+    result.company.add(chunk)
     # A group: the rows of one class in one batch.
     groups, owners, counts = _unique(chunk.batches * k + result.labels.classes[chunk.samples], chunk.num_batches * k)
     batches = groups // k  # several times faster than np.divmod
