@@ -63,6 +63,8 @@
       Object.assign(this, { classes, k, met: matrix(k), touched: matrix(k), numBatches: 0, done: false });
       this.components = new Components(classes.length);
       this.seen = new Array(classes.length).fill(false);
+      this.content = new Array(classes.length); // of the batch that each sample was in, as the sum of squares
+      this.differs = new Array(classes.length).fill(false); // whether it was in batches that differ
       this.shared = new Array(k).fill(false); // classes that are in a batch with another row
       this.single = new Map(); // batches of a single class that hold several components, by content
     }
@@ -89,7 +91,10 @@
     addBatch(batch) {
       const number = this.numBatches++;
       const groups = Array.from({ length: this.k }, () => []);
+      const content = batch.reduce((sum, sample) => sum + sample ** 2, 0);
       for (const sample of batch) {
+        this.differs[sample] ||= (this.content[sample] ?? content) !== content;
+        this.content[sample] = content;
         groups[this.classes[sample]].push(sample);
         this.seen[sample] = true;
       }
@@ -103,9 +108,9 @@
         }
       }
       if (present.length > 1 || batch.length < 2 || this.components.scattered(batch) === 1) return false;
-      const content = [...batch].sort((a, b) => a - b).join(" ");
-      if (this.single.has(content)) return false;
-      this.single.set(content, { number, samples: batch });
+      const key = [...batch].sort((a, b) => a - b).join(" ");
+      if (this.single.has(key)) return false;
+      this.single.set(key, { number, samples: batch });
       return batch.length > 2;
     }
   }
@@ -177,6 +182,10 @@
     }
     if (holds) return `Certified: ${features}, the orthogonal frame is the only optimum of these batches.`;
     if (byFrame) return `Not certified: ${reasons(found)}; the frame term never reaches them. Add them to any batch.`;
+    if (4 * scan.differs.filter(Boolean).length > scan.seen.filter(Boolean).length) {
+      const anew = "If each epoch draws its batches anew, more epochs cost nothing; if not, bind or repair the batches.";
+      return `Not certified: ${reasons(found)}. ${anew}`;
+    }
     const connects = additions > 1 ? "additions connect" : "addition connects";
     const cost = broken.length ? `: ${additions} ${connects} every class` : "";
     return `Not certified: ${reasons(found)}. Bind the batches, or repair them${cost}.`;

@@ -8,10 +8,10 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch.utils.data import BatchSampler, RandomSampler
+from torch.utils.data import BatchSampler, RandomSampler, WeightedRandomSampler
 
 import reference
-from orthoframe import certify, frame_floor, frame_loss, loss_floor, supcon_loss
+from orthoframe import BatchPlan, certify, frame_floor, frame_loss, loss_floor, supcon_loss
 from orthoframe.errors import InputError
 
 PLANS = st.integers(1, 8).flatmap(
@@ -160,7 +160,10 @@ def test_many_classes_and_few_rows():
     batches = [[2 * c, 2 * c + 1, (2 * c + 2) % 6000] for c in range(3000)]
     certificate = certify(labels, batches)
     assert all(count == 1 for count in certificate.components.values())
-    assert len(certificate.missing_pairs) == 3000 * 2999 // 2 - 3000
+    assert certificate.num_missing_pairs == 3000 * 2999 // 2 - 3000
+    assert len(certificate.missing_pairs) == 100_000  # the first of them
+    assert certificate.missing_pairs[:2] == ((0, 2), (0, 3))
+    assert certificate.singleton_pairs == ()
 
 
 def test_the_empty_cases():
@@ -275,6 +278,39 @@ def test_a_frame_term_needs_every_sample_in_a_batch_and_nothing_else(plan):
     terms = frame_loss(rows[seen], own[seen], frame, **options)
     assert torch.allclose(terms, frame_floor(own[seen], k, **options))
     assert not torch.allclose(rows, frame[own])
+
+
+ANEW = "If each epoch draws its batches anew, more epochs cost nothing; if not, bind or repair the batches."
+
+
+def test_batches_of_epochs_that_differ_are_not_told_to_add_samples():
+    labels = np.repeat([0, 1, 2], [300, 60, 9])
+    weights = (1 / np.bincount(labels))[labels]
+    drawn = WeightedRandomSampler(weights, len(labels), generator=torch.Generator().manual_seed(0))
+    sampler = BatchSampler(drawn, 8, drop_last=False)
+    certificate = certify(labels, [batch for _ in range(3) for batch in sampler])
+    assert certificate.sentence() == f"Not certified: {certificate.reasons()}. {ANEW}"
+    assert certificate.additions_to_connect > 100  # which `repair` would make
+    plan = BatchPlan(labels, 8, binding="none")
+    assert ANEW in plan.certificate(2).sentence()
+    many = BatchPlan(np.arange(300_000) % 3, 1000, binding="none")  # of which a part is followed
+    assert ANEW not in many.certificate(1).sentence()
+    assert certify(many.labels, [batch[:2] for _ in range(2) for batch in many]).sentence().endswith("every class.")
+    assert (
+        ANEW
+        in certify(many.labels, [row for batch in many._first_epochs(2) for row in np.split(batch, 500)]).sentence()
+    )
+
+
+@pytest.mark.parametrize("options", [{"binding": "none"}, {"binding": "fixed", "bound_classes": [0]}])
+def test_batches_that_never_change_are_told_how_many_additions(options):
+    """However often they come, and although binding examples are in all of them."""
+    labels = np.repeat([0, 1, 2], [300, 60, 9])
+    fixed = BatchPlan(labels, 8, scheme="partition", **options)
+    for epochs in (1, 3):
+        sentence = certify(labels, [batch[::-1] for batch in fixed] * epochs).sentence()
+        assert "additions connect every class" in sentence
+        assert ANEW not in sentence
 
 
 def test_what_it_says_of_a_frame_term():

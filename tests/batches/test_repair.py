@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import certify, repair
+from orthoframe.batches._repair import _Moves
 
 
 def disjoint(n):
@@ -73,6 +74,40 @@ def test_no_list_of_additions_is_shorter_than_that_of_repair(plan):
     cost = certify(labels, batches).additions_to_connect
     assume(cost <= 4)
     assert fewest(labels, batches, cost) == cost
+
+
+def fewest_that_certify(labels, batches, limit):
+    """The fewest additions after which everything holds, by trying all, as soon as it is not below the limit."""
+    moves = [(b, i) for b in range(len(batches)) for i in range(len(labels))]
+    for count in range(certify(labels, batches).additions_to_connect, limit):
+        for chosen in combinations_with_replacement(moves, count):
+            tried = [[*batch, *(i for b, i in chosen if b == number)] for number, batch in enumerate(batches)]
+            if certify(labels, tried).holds:
+                return count
+    return limit
+
+
+@pytest.mark.parametrize(
+    ("labels", "batches", "one_less"),
+    [
+        ([0, 0, 1, 1, 2], [[0, 2, 4], [1, 3]], True),
+        ([0, 0, 1, 2], [[1, 3], [0, 2]], True),
+        ([0, 0, 1, 2], [[0, 3], [1, 2]], False),
+    ],
+)
+def test_a_repair_may_be_longer_than_the_shortest(labels, batches, one_less):
+    count = added(batches, repair(labels, batches))
+    assert fewest_that_certify(labels, batches, count) == count - one_less
+
+
+@given(st.integers(2, 5).flatmap(disjoint))
+@settings(max_examples=60, deadline=None)
+def test_it_is_longer_by_one_addition_at_most(plan):
+    """Of up to five samples in disjoint batches; all 11,917 cases of three classes were tried once."""
+    labels, batches = plan
+    count = added(batches, repair(labels, batches))
+    assume(count <= 4)
+    assert fewest_that_certify(labels, batches, count - 1) >= count - 1
 
 
 @given(st.integers(2, 30).flatmap(disjoint))
@@ -143,6 +178,32 @@ def test_unshuffled_data_is_certified_and_repaired_in_time():
     assert certificate.additions_to_connect == 10 * 199 + 2000
     assert certify(labels, repair(labels, batches)).holds
     assert time.perf_counter() - begun < 30
+
+
+def test_many_class_pairs_take_seconds():
+    """5,619 additions for 1,000 classes; counting all pairs again after each took 16 times as long."""
+    labels = np.repeat(np.arange(1000), 5)
+    batches = np.split(np.random.default_rng(0).permutation(5000), 50)
+    begun = time.process_time()
+    mended = repair(labels, batches)
+    assert time.process_time() - begun < 4
+    assert added(batches, mended) == 5619
+    assert certify(labels, mended).holds
+
+
+@given(any_plan, st.sampled_from([1, 2]))
+def test_what_moves_bring_together_is_kept_up_to_date(plan, views):
+    labels, batches = np.array(plan[0]), [np.array(batch, dtype=int) for batch in plan[1]]
+    names, numbers = np.unique(labels, return_inverse=True)
+    rows = np.array([np.bincount(numbers[batch], minlength=len(names)) for batch in batches]) * views
+    several, present = (rows > least for least in (1, 0))
+    missing = ~((several.T @ present) | (present.T @ several) | np.eye(len(names), dtype=bool))
+    moves = _Moves(rows, missing, views)
+    while missing.any():
+        moves.make(*moves.best())
+        again = _Moves(rows, missing, views)
+        assert np.array_equal(moves._with_any, again._with_any)
+        assert np.array_equal(moves._with_several, again._with_several)
 
 
 def test_narrow_integers():

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from orthoframe.batches._repair import additions_to_connect
 from orthoframe.batches._scan import Scan, scan
 from orthoframe.options import Denominator, check_choice, check_count
 
+_COMPUTED = ("num_missing_pairs", "missing_pairs", "singleton_pairs", "absent_samples")
+_LISTED = 100_000  # pairs of classes that are listed
 _SHOWN = 3  # components per class, and samples per component, that are listed
 # The angle by which a witness leans: far from both 0 and a right angle.
 _COSINE = 0.8
@@ -68,19 +71,24 @@ class Certificate:
     def _by_frame(self) -> bool:
         return _frame_acts(self.frame, self._scan.labels)
 
+    @cached_property
+    def num_missing_pairs(self) -> int:
+        """Number of pairs of classes that no batch pushes apart."""
+        return self._scan.met.num_missing()
+
     @property
     def missing_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
-        """Pairs of classes that no batch pushes apart."""
-        return self._named(~self._scan.met)
+        """Pairs of classes that no batch pushes apart; the first 100,000 of `num_missing_pairs`."""
+        return self._named(self._scan.met.missing(_LISTED))
 
     @property
     def singleton_pairs(self) -> tuple[tuple[int | str, int | str], ...]:
-        """The missing pairs that do share batches, but only with a single row each."""
-        return self._named(self._scan.touched & ~self._scan.met)
+        """The missing pairs that do share batches, but only with a single row each; the first 100,000 of them."""
+        return self._named(self._scan.met.missing(_LISTED, among=self._scan.touched))
 
-    def _named(self, pairs: NDArray[np.bool_]) -> tuple[tuple[int | str, int | str], ...]:
+    def _named(self, pairs: list[tuple[int, int]]) -> tuple[tuple[int | str, int | str], ...]:
         names = self._scan.labels.names
-        return tuple((names[a], names[b]) for a, b in np.argwhere(np.triu(pairs)).tolist())
+        return tuple((names[a], names[b]) for a, b in pairs)
 
     @property
     def absent_samples(self) -> tuple[int, ...]:
@@ -117,8 +125,7 @@ class Certificate:
             features[free] = np.roll(features[free], 1) * _SINE + features[free] * _COSINE
             return features
         axes = np.eye(k)
-        if not result.met.all():
-            a, b = np.argwhere(~result.met)[0]
+        for a, b in result.met.missing(1):
             axes[b] = _COSINE * axes[a] + _SINE * axes[b]
             return axes[classes]
         numbers = result.components.numbers
@@ -144,6 +151,9 @@ class Certificate:
             return f"Certified: {features}, the orthogonal frame is the only optimum of these batches."
         if self._by_frame:
             return f"Not certified: {self.reasons()}; the frame term never reaches them. Add them to any batch."
+        if self._scan.company.differs:
+            anew = "If each epoch draws its batches anew, more epochs cost nothing; if not, bind or repair the batches."
+            return f"Not certified: {self.reasons()}. {anew}"
         count = self.additions_to_connect
         cost = ""
         if any(report.components > 1 for report in self.classes):
@@ -163,13 +173,12 @@ class Certificate:
                 reasons.append(f"{len(broken)} classes are disconnected in total")
         if self.absent:
             reasons.append(self._named_absent())
-        missing = np.argwhere(np.triu(~self._scan.met))
-        if len(missing):
-            a, b = (self._scan.labels.names[c] for c in missing[0])
-            how = "share batches only as singletons" if self._scan.touched[tuple(missing[0])] else "never meet"
-            reasons.append(f"classes {a} and {b} {how}, so they are not pushed apart")
-            if len(missing) > 1:
-                reasons.append(f"{len(missing)} class pairs are not pushed apart in total")
+        names, touched = self._scan.labels.names, self._scan.touched
+        for a, b in self._scan.met.missing(1):
+            how = "share batches only as singletons" if touched.rows(np.array([a]))[0, b] else "never meet"
+            reasons.append(f"classes {names[a]} and {names[b]} {how}, so they are not pushed apart")
+            if self.num_missing_pairs > 1:
+                reasons.append(f"{self.num_missing_pairs} class pairs are not pushed apart in total")
         return "; ".join(reasons)
 
     def _named_absent(self) -> str:
@@ -189,12 +198,12 @@ class Certificate:
             )
         if len(ordered) > 12:
             rows.append(f"{'...':>12} {len(ordered) - 12} more classes")
-        missing = np.triu(~self._scan.met)
+        singletons = self._scan.met.num_missing(among=self._scan.touched)
         rows += [
             "",
             f"{self.num_batches} batches ({self.single_class_batches} of a single class), {self.memberships} rows; "
-            f"{missing.sum()} of {math.comb(len(self.classes), 2)} class pairs are not pushed apart "
-            f"({(missing & self._scan.touched).sum()} of them share batches as singletons).",
+            f"{self.num_missing_pairs} of {math.comb(len(self.classes), 2)} class pairs are not pushed apart "
+            f"({singletons} of them share batches as singletons).",
             f"The paper's condition, as stated, {'holds' if self.holds_as_stated else 'does not hold'}.",
         ]
         return "\n".join(rows)
@@ -203,7 +212,7 @@ class Certificate:
         """All attributes, in types that JSON knows."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name != "_scan"}
         values |= {"classes": [asdict(report) for report in self.classes], "sentence": self.sentence()}
-        values |= {name: getattr(self, name) for name in ("missing_pairs", "singleton_pairs", "absent_samples")}
+        values |= {name: getattr(self, name) for name in _COMPUTED}
         return dict(json_ready(values))
 
 
@@ -291,7 +300,7 @@ def _certificate(
         )
         for c, name in enumerate(labels.names)
     )
-    holds = bool((pieces <= 1).all() and result.met.all())
+    holds = bool((pieces <= 1).all() and result.met.complete)
     additions = 0
     if by_frame:
         additions = int(absent.sum())
@@ -299,7 +308,7 @@ def _certificate(
         additions = additions_to_connect(result)
     return Certificate(
         holds=holds,
-        holds_as_stated=bool((as_stated <= 1).all() and result.touched.all()),
+        holds_as_stated=bool((as_stated <= 1).all() and result.touched.complete),
         classes=tuple(reports),
         num_batches=result.num_batches,
         memberships=result.memberships,

@@ -2,8 +2,9 @@
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from orthoframe._rows import Counts, Integers, count_array
+from orthoframe.batches._pairs import check_table
 from orthoframe.batches._scan import ParallelRuns
 from orthoframe.errors import Option, OptionError, brief
 from orthoframe.options import check_count, check_number
@@ -23,6 +25,7 @@ _EXACT, _AS_STATED = 3, 2
 _SMALL = 20
 _MOST_SAMPLES = 10**9
 _ROWS_TOGETHER = 2_000_000  # that are simulated side by side
+_CELLS = 2**20  # pairs of sizes that are looked at together
 _ROUNDING = 1e-3  # of the logarithm of a probability, at most
 
 
@@ -36,14 +39,28 @@ class Coverage:
         probability_as_stated: Probability that they satisfy the condition as stated in the paper, which lets two
             singletons count as a meeting, and a batch of a single class as a connection.
         disconnected: `[k]`, probability that each class is disconnected.
-        unmet: `[k, k]`, probability that no batch pushes each pair of classes apart.
     """
 
     probability: float
     interval: tuple[float, float] | None = None
     probability_as_stated: float
     disconnected: Floats
-    unmet: Floats
+    _unmet_of: Callable[[Integers], Floats] = field(repr=False)
+
+    def unmet_of(self, classes: Sequence[int]) -> Floats:
+        """`[classes, k]`, probability that no batch pushes these classes and each other class apart.
+
+        Examples:
+            >>> coverage([50, 2, 2], batch_size=6, epochs=10).unmet_of([1]).round(2)
+            array([[0.  , 0.  , 0.75]])
+        """
+        return self._unmet_of(np.asarray(classes))
+
+    @property
+    def unmet(self) -> Floats:
+        """`[k, k]`, `unmet_of` all classes, of which there must be at most 4,096."""
+        check_table(len(self.disconnected), "unmet", "ask for a few classes with unmet_of")
+        return self.unmet_of(range(len(self.disconnected)))
 
 
 def coverage(class_counts: Counts, batch_size: int, epochs: int, *, simulations: int = 0, seed: int = 0) -> Coverage:
@@ -72,7 +89,8 @@ def coverage(class_counts: Counts, batch_size: int, epochs: int, *, simulations:
         The probabilities.
 
     Raises:
-        OptionError: For a batch size below 1, epochs below 1 or beyond precision, or a negative number of simulations.
+        OptionError: For a batch size below 1, epochs below 1 or beyond precision, a negative number of simulations, or
+            simulations of more than 4,096 classes.
         ValueError: For class counts that are not positive, or too large.
         TypeError: For class counts that are not integers.
 
@@ -96,19 +114,23 @@ def coverage(class_counts: Counts, batch_size: int, epochs: int, *, simulations:
         return _simulated(counts, batch_size, epochs, simulations, check_count("seed", seed, 0))
     layout = _Layout(*divmod(int(counts.sum()), batch_size), batch_size)
     sizes, size_of, number = np.unique(counts, return_inverse=True, return_counts=True)
-    connected, unmet = _chances(sizes, layout, epochs, _EXACT)
+    exact, as_stated = (_Chances(sizes, layout, epochs, least) for least in (_EXACT, _AS_STATED))
     # A single class never collapses, because no batch holds another class.
     alone = len(counts) == 1 and counts[0] > 1
     # The batches of one epoch are disjoint: several of them cannot connect all classes and bring them together.
     disjoint = epochs == 1 and layout.batches > 1
-    unmet_pairs = unmet[np.ix_(size_of, size_of)]
-    np.fill_diagonal(unmet_pairs, 0.0)
     return Coverage(
-        probability=0.0 if alone or disjoint else _all_hold(connected, unmet, number),
-        probability_as_stated=0.0 if disjoint else _all_hold(*_chances(sizes, layout, epochs, _AS_STATED), number),
-        disconnected=np.ones(1) if alone else 1 - connected[size_of],
-        unmet=unmet_pairs,
+        probability=0.0 if alone or disjoint else exact.all_hold(number),
+        probability_as_stated=0.0 if disjoint else as_stated.all_hold(number),
+        disconnected=np.ones(1) if alone else 1 - exact.connected()[size_of],
+        _unmet_of=partial(_unmet_of, exact, size_of),
     )
+
+
+def _unmet_of(chances: "_Chances", size_of: Integers, classes: Integers) -> Floats:
+    unmet = chances.unmet(chances.sizes[size_of[classes]], chances.sizes)[:, size_of]
+    unmet[np.arange(len(classes)), classes] = 0.0
+    return unmet
 
 
 def epochs_to_certify(
@@ -167,6 +189,7 @@ def _simulated(counts: Integers, batch_size: int, epochs: int, runs: int, seed: 
     """Draw runs of epochs, and apply the exact condition and that of the paper to each."""
     from scipy.stats import binomtest  # a second to load
 
+    check_table(len(counts), "a simulation", "leave out ", Option("simulations"))
     k, random = len(counts), np.random.default_rng(seed)
     certified = as_stated = 0
     disconnected, unmet = np.zeros(k), np.zeros((k, k))
@@ -187,7 +210,7 @@ def _simulated(counts: Integers, batch_size: int, epochs: int, runs: int, seed: 
         interval=(float(interval.low), float(interval.high)),
         probability_as_stated=as_stated / runs,
         disconnected=disconnected / runs,
-        unmet=unmet / runs,
+        _unmet_of=(unmet / runs).__getitem__,
     )
 
 
@@ -209,31 +232,50 @@ class _Layout(NamedTuple):
         return self.full + (self.short > 0)
 
 
-def _chances(sizes: Integers, layout: _Layout, epochs: int, least: int) -> tuple[Floats, Floats]:
-    """Chances that a class of each size is connected `[sizes]`, and that two classes are unmet `[sizes, sizes]`.
+class _Chances(NamedTuple):
+    """The chances of classes of some sizes; batches of fewer than `least` rows connect nothing, nor push it apart."""
 
-    Batches of fewer than `least` rows connect nothing and push nothing apart.
-    """
-    if layout.rows < least:
-        return (sizes == 1).astype(np.float64), np.ones((len(sizes), len(sizes)))
-    unmet = np.zeros((len(sizes), len(sizes)))
-    small = np.flatnonzero(sizes <= _SMALL)
-    for a in small:
-        unmet[a] = _unmet_small(int(sizes[a]), sizes, layout, least)
-        unmet[:, a] = unmet[a]
-    large = sizes[len(small) :].astype(np.float64)
-    unmet[len(small) :, len(small) :] = _unmet_large(large[:, None], large, layout, least)
-    return _connected(sizes, layout, epochs, least), unmet**epochs
+    sizes: Integers
+    layout: _Layout
+    epochs: int
+    least: int
 
+    def connected(self) -> Floats:
+        """`[sizes]`, that a class is connected."""
+        if self.layout.rows < self.least:
+            return np.where(self.sizes == 1, 1.0, 0.0)
+        return _connected(self.sizes, self.layout, self.epochs, self.least)
 
-def _all_hold(connected: Floats, unmet: Floats, number: Integers) -> float:
-    """Chance that all classes are connected and all pairs are met, where `number` classes have each size."""
-    pairs = np.triu(np.outer(number, number)).astype(np.float64)
-    np.fill_diagonal(pairs, number * (number - 1) / 2)
-    if not connected.all() or (unmet[pairs > 0] >= 1).any():
-        return 0.0
-    log_met = (pairs[pairs > 0] * np.log1p(-unmet[pairs > 0])).sum()
-    return math.exp((number * np.log(connected)).sum() + log_met)
+    def unmet(self, some: Integers, others: Integers) -> Floats:
+        """`[some, others]`, that two classes are not pushed apart."""
+        unmet = np.ones((len(some), len(others)))
+        if self.layout.rows < self.least:
+            return unmet
+        rows, columns = np.flatnonzero(some > _SMALL), np.flatnonzero(others > _SMALL)
+        large = _unmet_large(some[rows, None], others[columns], self.layout, self.least)
+        unmet[np.ix_(rows, columns)] = large
+        small = np.union1d(some, others)
+        for size in small[small <= _SMALL].tolist():  # the larger of two small ones decides, so that it is symmetric
+            unmet[some == size] = _unmet_small(size, others, self.layout, self.least)
+            unmet[:, others == size] = _unmet_small(size, some, self.layout, self.least)[:, None]
+        chances: Floats = unmet**self.epochs
+        return chances
+
+    def all_hold(self, number: Integers) -> float:
+        """That all classes are connected and all pairs are met, where `number` classes have each size."""
+        connected = self.connected()
+        if not connected.all():
+            return 0.0
+        log = (number * np.log(connected)).sum()
+        step = max(1, _CELLS // len(number))
+        for first in range(0, len(number), step):
+            pairs = np.triu(np.outer(number[first : first + step], number[first:])).astype(np.float64)
+            np.fill_diagonal(pairs, number[first : first + step] * (number[first : first + step] - 1) / 2)
+            unmet = self.unmet(self.sizes[first : first + step], self.sizes[first:])[pairs > 0]
+            if (unmet >= 1).any():
+                return 0.0
+            log += (pairs[pairs > 0] * np.log1p(-unmet)).sum()
+        return math.exp(log)
 
 
 def _connected(sizes: Integers, layout: _Layout, epochs: int, least: int) -> Floats:
@@ -314,7 +356,7 @@ def _unmet_small(size: int, others: Integers, layout: _Layout, least: int) -> Fl
     return np.minimum(unmet, 1.0)
 
 
-def _unmet_large(size: Floats, other: Floats, layout: _Layout, least: int) -> Floats:
+def _unmet_large(size: Integers, other: Integers, layout: _Layout, least: int) -> Floats:
     """Chances that an epoch does not push two large classes apart, as if its batches were independent."""
     log = np.zeros(np.broadcast_shapes(size.shape, other.shape))
     for count, rows in ((layout.full, layout.rows), (1, layout.short)):

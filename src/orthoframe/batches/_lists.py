@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from orthoframe._files import LARGEST_TEXT, open_file, reading
 from orthoframe._rows import AnyLabels, Integers, Labels
+from orthoframe.batches._pairs import check_table
 from orthoframe.errors import InputError, brief
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
@@ -171,6 +172,9 @@ def meeting_counts(labels: AnyLabels, batches: Iterable[Any]) -> Integers:
     Returns:
         `[k, k]`, classes in the order of their names; the diagonal counts the batches that hold each class.
 
+    Raises:
+        OptionError: For more than 4,096 classes.
+
     Examples:
         >>> meeting_counts(["a", "a", "b"], [[0, 2], [1, 2], [0, 1]])
         array([[3, 2],
@@ -178,6 +182,7 @@ def meeting_counts(labels: AnyLabels, batches: Iterable[Any]) -> Integers:
     """
     numbered = Labels.of(labels)
     k = len(numbered.names)
+    check_table(k, "meeting_counts", "count the pairs that never meet with certify")
     counts = np.zeros((k, k), dtype=np.int64)
     for chunk in chunks(batches, len(numbered.classes)):
         pairs = np.unique(chunk.batches.astype(np.int64) * k + numbered.classes[chunk.samples])

@@ -152,8 +152,8 @@ class BatchPlan:
         """Whether every epoch has the same batches."""
         return self.scheme in ("full", "partition") and self.binding in ("none", "fixed", "present")
 
-    def batches(self, epoch: int = 0) -> list[Integers]:
-        """The batches of an epoch, as arrays of sample indices."""
+    def batches(self, epoch: int = 0) -> Sequence[Integers]:
+        """The batches of an epoch, as arrays of sample indices; a list, or where it is shorter, made one at a time."""
         epoch = check_count("epoch", epoch, 0)
         random = self._random(_ADDED, epoch) if self.weights is None else self._random(*_ROW_ADDED, epoch)
         batches = self._cut(epoch)

@@ -11,7 +11,9 @@ from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.batches._lists import end_to_end, index_lists
-from orthoframe.batches._scan import Components, Flags, Scan, SingleClass, close, scan
+from orthoframe.batches._pairs import Flags, check_table
+from orthoframe.batches._scan import Components, Scan, SingleClass, close, scan
+from orthoframe.errors import Option
 from orthoframe.options import check_count
 
 # Batches that are considered for bringing class pairs together: those with the most classes.
@@ -23,9 +25,10 @@ def repair(labels: AnyLabels, batches: Iterable[Any], *, views: int = 1) -> list
 
     First each class is connected: each batch of a single class that would not collapse gets a sample of another class,
     and a representative of each class is added to every batch whose rows of the class are not connected yet (a star,
-    because training converges far more slowly along a chain). If batches are disjoint, this takes the fewest additions
-    possible. Then class pairs that are not pushed apart are brought together greedily, because finding the fewest
-    additions is NP-hard.
+    because training converges far more slowly along a chain). If batches are disjoint, no fewer additions connect every
+    class. Then class pairs that are not pushed apart are brought together greedily, because finding the fewest
+    additions is NP-hard. So the sum of both is not always the least: with up to five samples in disjoint batches, it is
+    at most one more.
 
     Args:
         labels: `[samples]`, integers or strings.
@@ -37,6 +40,7 @@ def repair(labels: AnyLabels, batches: Iterable[Any], *, views: int = 1) -> list
 
     Raises:
         ValueError: For an index out of range, or if there is no batch to add to.
+        OptionError: For more than 4,096 classes.
         TypeError: For labels or batches of a wrong type.
         InputError: For a file that cannot be used.
 
@@ -49,6 +53,7 @@ def repair(labels: AnyLabels, batches: Iterable[Any], *, views: int = 1) -> list
 
 def mend(labels: Labels, batches: list[Integers], views: int, representatives: Integers | None) -> list[Integers]:
     """`repair`, optionally with representatives `[k]` of the classes."""
+    check_table(len(labels.names), "repair", "bind the classes with ", Option("binding", "fixed"))
     views = min(views, 2)  # more of them change nothing, and products must not overflow
     result = scan(labels, batches, views)
     if len(labels.names) and not any(map(len, batches)):
@@ -130,7 +135,7 @@ def _guests(
     """Additions of another class to each mended batch; homeless classes first, because they need a batch anyway."""
     classes, k = result.labels.classes, len(result.labels.names)
     unseen, alone = _homeless(result, components.pieces())
-    met, placed = result.met.copy(), []
+    met, placed = result.met.rows(np.arange(k)), []
     for number in mended:
         host = int(classes[batches[number][0]])
         if unseen or alone:
@@ -190,19 +195,17 @@ def _cover_pairs(labels: Labels, batches: list[Integers], views: int, samples: I
     class (always the same one, from `samples`) to a batch; the move with the most new pairs per sample is made until no
     pair is missing.
     """
-    missing = ~scan(labels, batches, views).met
+    missing = ~scan(labels, batches, views).met.rows(np.arange(len(labels.names)))
     if not missing.any():
         return batches
     places = _candidate_batches(batches, labels.classes, missing)
     held = [np.bincount(labels.classes[batches[place]], minlength=len(missing)) for place in places]
-    rows, batches = np.stack(held) * views, list(batches)
+    moves, batches = _Moves(np.stack(held) * views, missing, views), list(batches)
     while missing.any():
-        place, guest, number = _best_move(rows, missing, views)
+        place, guest, number = moves.best()
         batch = batches[places[place]]
         batches[places[place]] = np.append(batch, np.full(number, samples[guest], dtype=batch.dtype))
-        rows[place, guest] += number * views
-        counts = rows[place]
-        missing &= (np.minimum.outer(counts, counts) == 0) | (np.maximum.outer(counts, counts) == 1)
+        moves.make(place, guest, number)
     return batches
 
 
@@ -220,17 +223,43 @@ def _candidate_batches(batches: list[Integers], classes: Integers, missing: Flag
     return places
 
 
-def _best_move(rows: Integers, missing: Flags, views: int) -> tuple[int, int, int]:
-    """The batch, the class and the number of samples with the most new pairs per sample."""
-    pairs = missing.astype(np.float32)
-    with_any = (rows > 0).astype(np.float32) @ pairs
-    with_several = (rows > 1).astype(np.float32) @ pairs
-    # One sample meets the classes that have two rows, or all classes if it is the second row of its own.
-    becomes_several = (rows + views > 1) & (rows < 2)
-    one = np.where(becomes_several, with_any, np.where(rows == 0, with_several, 0.0))
-    two = np.where((rows == 0) & (views == 1), with_any / 2, 0.0)
-    if max(one.max(), two.max()) == 0:  # the missing classes are in none of these batches: add one of them
-        return 0, int(np.argmax(missing.any(axis=1))), 1
-    number = 1 if one.max() >= two.max() else 2
-    place, guest = np.unravel_index(int(np.argmax(one if number == 1 else two)), one.shape)
-    return int(place), int(guest), number
+class _Moves:
+    """Additions of one or two samples of a class to a batch, and how many of the missing pairs each brings together.
+
+    Args:
+        rows: `[batches, k]`, rows of each class; updated, as `missing` is.
+        missing: `[k, k]`, pairs of classes that no batch pushes apart.
+        views: Rows per sample, at most 2.
+    """
+
+    def __init__(self, rows: Integers, missing: Flags, views: int) -> None:
+        self._rows, self._missing, self._views = rows, missing, views
+        pairs = missing.astype(np.float32)
+        # Of the classes that a class misses, how many a batch holds, and how many with two rows.
+        self._with_any, self._with_several = ((rows > least).astype(np.float32) @ pairs for least in (0, 1))
+
+    def best(self) -> tuple[int, int, int]:
+        """The batch, the class and the number of samples with the most new pairs per sample."""
+        rows = self._rows
+        # One sample meets the classes that have two rows, or all classes if it is the second row of its own.
+        becomes_several = (rows + self._views > 1) & (rows < 2)
+        one = np.where(becomes_several, self._with_any, np.where(rows == 0, self._with_several, 0.0))
+        two = np.where((rows == 0) & (self._views == 1), self._with_any / 2, 0.0)
+        if max(one.max(), two.max()) == 0:  # the missing classes are in none of these batches: add one of them
+            return 0, int(np.argmax(self._missing.any(axis=1))), 1
+        number = 1 if one.max() >= two.max() else 2
+        place, guest = np.unravel_index(int(np.argmax(one if number == 1 else two)), one.shape)
+        return int(place), int(guest), number
+
+    def make(self, place: int, guest: int, number: int) -> None:
+        """Add samples, after which only pairs of their class and of this batch differ."""
+        before = self._rows[place, guest]
+        after = self._rows[place, guest] = before + number * self._views
+        met = np.flatnonzero(self._missing[guest] & (self._rows[place] > (0 if after > 1 else 1)))
+        for least, found in ((0, self._with_any), (1, self._with_several)):
+            if before <= least < after:
+                found[place] += self._missing[guest]
+            held = self._rows > least
+            found[:, guest] -= held[:, met].sum(1)
+            found[:, met] -= held[:, [guest]]
+        self._missing[guest, met] = self._missing[met, guest] = False

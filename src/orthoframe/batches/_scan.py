@@ -7,49 +7,84 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from orthoframe._rows import Integers, Labels
 from orthoframe.batches._lists import Chunk, chunks, end_to_end
+from orthoframe.batches._pairs import DENSE, Flags, Pairs
 
-Flags = NDArray[np.bool_]
-
-# A table with at most this many cells per entry is handled as a dense one.
-_DENSE = 8
+_FOLLOWED = 2**16  # samples whose batches are compared, about
 
 
 class Components:
-    """Which samples of each class are connected.
-
-    Attributes:
-        numbers: `[samples]`, equal for samples in one component.
-    """
+    """Which samples of each class are connected."""
 
     def __init__(self, classes: Integers, num_classes: int) -> None:
         self._classes, self._num_classes = classes, num_classes
         self._count = len(classes)
-        self.numbers: Integers = np.arange(len(classes), dtype=np.int32)
+        self._numbers: Integers = np.arange(len(classes), dtype=np.int32)
+        self._waiting: list[tuple[Integers, Integers]] = []  # edges between components
 
     def join(self, samples: Integers, groups: Integers, num_groups: int) -> None:
         """Unite the samples that have the same group number; a group lies within one class."""
-        numbers = self.numbers[samples]
+        numbers = self._numbers[samples]
         of_group = np.empty(num_groups, dtype=numbers.dtype)  # one component of each group, to which the others go
         of_group[groups] = numbers
         others = of_group[groups]
         apart = numbers != others
-        if apart.any():
-            edges = np.ones(np.count_nonzero(apart), dtype=bool), (numbers[apart], others[apart])
-            graph = csr_array(edges, shape=(self._count, self._count))
-            self._count, renumbered = connected_components(graph, directed=False)
-            self.numbers = renumbered[self.numbers]
+        self._waiting.append((numbers[apart], others[apart]))
+        # Each update takes as long as there are samples, so that it must be worth it.
+        if sum(len(edges) for edges, _ in self._waiting) > self._count:
+            self._update()
+
+    def _update(self) -> None:
+        edges = tuple(np.concatenate(ends) for ends in zip(*self._waiting, strict=True))
+        graph = csr_array((np.ones(len(edges[0]), dtype=bool), edges), shape=(self._count, self._count))
+        self._count, renumbered = connected_components(graph, directed=False)
+        self._numbers, self._waiting = renumbered[self._numbers], []
+
+    @property
+    def numbers(self) -> Integers:
+        """`[samples]`, equal for samples in one component."""
+        if self._waiting:
+            self._update()
+        return self._numbers
 
     def pieces(self) -> Integers:
         """`[k]`, number of components of each class."""
+        numbers = self.numbers
         class_of = np.empty(self._count, dtype=self._classes.dtype)
-        class_of[self.numbers] = self._classes
+        class_of[numbers] = self._classes
         return np.bincount(class_of, minlength=self._num_classes)
+
+
+class Company:
+    """Whether samples are in batches that differ, as those of an epoch that is drawn anew do; for many, of a part."""
+
+    def __init__(self, num_samples: int) -> None:
+        self._part = 2 ** max(0, num_samples // _FOLLOWED).bit_length()  # every so many samples
+        self._last = np.full(-(-num_samples // self._part), np.nan)  # the batch that each was in, by its content
+        self._differs = np.zeros(len(self._last), dtype=bool)
+
+    def add(self, chunk: Chunk) -> None:
+        """More batches."""
+        lengths = np.bincount(chunk.batches, minlength=chunk.num_batches)
+        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        content = np.zeros(chunk.num_batches)
+        if len(starts):
+            content[lengths > 0] = np.add.reduceat(chunk.samples * chunk.samples, starts)
+        rows = np.flatnonzero((chunk.samples & (self._part - 1)) == 0)
+        samples, content = chunk.samples[rows] // self._part, content[chunk.batches[rows]]
+        before = self._last[samples]
+        self._last[samples] = content
+        differs = (before != content) & ~np.isnan(before) | (self._last[samples] != content)
+        self._differs[samples[differs]] = True
+
+    @property
+    def differs(self) -> bool:
+        """Whether a quarter of the samples that are in a batch are in others too."""
+        return bool(4 * np.count_nonzero(self._differs) > np.count_nonzero(~np.isnan(self._last)))
 
 
 class SingleClass(NamedTuple):
@@ -65,10 +100,11 @@ class Scan:
 
     labels: Labels
     components: Components  # samples that coincide in every optimum
-    met: Flags  # [k, k], classes that some batch pushes apart
-    touched: Flags  # [k, k], classes that share a batch
+    met: Pairs  # that some batch pushes apart
+    touched: Pairs  # that share a batch
     seen: Flags  # [samples]
     shared: Flags  # [k], classes that are in a batch with another row
+    company: Company
     by_single_class: Components | None = None  # samples connected by batches of a single class, if there are any
     num_batches: int = 0
     memberships: int = 0
@@ -87,8 +123,8 @@ class Scan:
         """Let a frame term hold every sample of a batch in its place: samples of a class coincide, and classes part."""
         seen, classes, k = np.flatnonzero(self.seen), self.labels.classes, len(self.labels.names)
         self.components.join(seen, classes[seen], k)
-        present = np.bincount(classes[seen], minlength=k) > 0
-        self.met = np.logical_or(np.outer(present, present), np.eye(k, dtype=bool))
+        present, self.met = np.unique(classes[seen]), Pairs(k, 1)
+        self.met.add(np.zeros_like(present), present, np.ones_like(present), 1)
         self.single.clear()
 
 
@@ -104,10 +140,11 @@ def scan(labels: Labels, batches: Iterable[Any], views: int, single_class_acts: 
     result = Scan(
         labels=labels,
         components=Components(labels.classes, k),
-        met=np.eye(k, dtype=bool),
-        touched=np.eye(k, dtype=bool),
+        met=Pairs(k, 2 if views == 1 else 1),
+        touched=Pairs(k, 1),
         seen=np.zeros(samples, dtype=bool),
         shared=np.zeros(k, dtype=bool),
+        company=Company(samples),
     )
     for chunk in chunks(batches, samples):
         _scan_chunk(result, chunk, views, single_class_acts)
@@ -122,6 +159,7 @@ def _scan_chunk(result: Scan, chunk: Chunk, views: int, single_class_acts: bool)
     k = len(result.labels.names)
     result.memberships += len(chunk.samples)
     result.seen[chunk.samples] = True
+    result.company.add(chunk)
     # A group: the rows of one class in one batch.
     groups, owners, counts = _unique(chunk.batches * k + result.labels.classes[chunk.samples], chunk.num_batches * k)
     batches = groups // k  # several times faster than np.divmod
@@ -132,10 +170,8 @@ def _scan_chunk(result: Scan, chunk: Chunk, views: int, single_class_acts: bool)
     result.components.join(chunk.samples[chosen], owners[chosen], len(groups))
     if not result.shared.all():
         result.shared[classes[mixed | ((counts > 1) | (views > 1))]] = True
-    for matrix, least in ((result.touched, 1), (result.met, 2 if views == 1 else 1)):
-        if not matrix.all():
-            places = batches[mixed], classes[mixed]
-            _mark_pairs(matrix, csr_array((counts[mixed], places), shape=(chunk.num_batches, k)), least)
+    for pairs in (result.touched, result.met):
+        pairs.add(batches[mixed], classes[mixed], counts[mixed], chunk.num_batches)
     single = classes_per_batch == 1
     result.single_class_batches += int(single.sum())
     _scan_single_classes(result, chunk, single, views, single_class_acts)
@@ -144,25 +180,13 @@ def _scan_chunk(result: Scan, chunk: Chunk, views: int, single_class_acts: bool)
 
 def _unique(keys: Integers, limit: int) -> tuple[Integers, Integers, Integers]:
     """What `np.unique` returns, with inverse and counts; without sorting unless keys are sparse in `range(limit)`."""
-    if limit > _DENSE * len(keys):
+    if limit > DENSE * len(keys):
         return np.unique(keys, return_inverse=True, return_counts=True)
     counts = np.bincount(keys, minlength=limit)
     values = np.flatnonzero(counts)
     places = np.empty(limit, np.intp)
     places[values] = np.arange(len(values))
     return values, places[keys], counts[values]
-
-
-def _mark_pairs(matrix: Flags, counts: csr_array, least: int) -> None:
-    """Set the entries of classes that share a batch in which one has `least` rows; `counts` is `[batches, k]`."""
-    missing = np.flatnonzero(~matrix.all(axis=1))
-    table = counts[:, missing]
-    if table.shape[0] * len(missing) > _DENSE * table.nnz:
-        together = ((table >= least).T @ (table > 0)).toarray()
-    else:  # floats are multiplied faster than flags
-        table = table.toarray()
-        together = (table >= least).astype(np.float32).T @ (table > 0).astype(np.float32) > 0
-    matrix[np.ix_(missing, missing)] |= together | together.T
 
 
 def _scan_single_classes(result: Scan, chunk: Chunk, single: Flags, views: int, acts: bool) -> None:

@@ -1,7 +1,7 @@
 """Which rows an epoch has, how they are cut into batches, and what is added to these."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.random import Generator
@@ -216,6 +216,25 @@ def _checked_examples(name: Any, examples: int | Sequence[int], members: Integer
     return rows
 
 
+class BoundBatches(Sequence[Integers]):
+    """Batches with the same rows at the end of each, added where a batch is asked for: together they take far more."""
+
+    def __init__(self, batches: Sequence[Integers], everything: Integers) -> None:
+        self._batches, self._everything = batches, everything
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @overload
+    def __getitem__(self, place: int) -> Integers: ...
+    @overload
+    def __getitem__(self, place: slice) -> "BoundBatches": ...
+    def __getitem__(self, place: int | slice) -> "Integers | BoundBatches":
+        if isinstance(place, slice):
+            return BoundBatches(self._batches[place], self._everything)
+        return np.concatenate([self._batches[place], self._everything])
+
+
 def bind(
     labels: Labels,
     batches: list[Integers],
@@ -224,15 +243,15 @@ def bind(
     views: int,
     random: Generator,
     chances: NDArray[np.float64] | None,
-) -> list[Integers]:
+) -> Sequence[Integers]:
     """Add the rows of the binding to each batch; `random` is for rows that are drawn anew in each batch."""
-    if binding == "none" or not examples:
+    if binding == "none" or not examples or not batches:
         return batches
     if binding == "present":
         return mend(labels, batches, views, np.array([examples[c][0] for c in range(len(labels.names))]))
     everything = np.concatenate(list(examples.values()))
     if binding == "fixed":
-        return [np.concatenate([batch, everything]) for batch in batches]
+        return BoundBatches(batches, everything)
     if binding == "random" and chances is None:
         added = random.integers(len(labels.classes), size=(len(batches), len(everything)))
     else:

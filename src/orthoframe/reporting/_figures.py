@@ -224,7 +224,8 @@ def _draw_meetings(axes: Axes, certificate: "Certificate", meetings: NDArray[Any
         axes.set_yticks(range(k), [_name(name) for name in names])
     if k <= _MEETING_COUNTS:
         _number_cells(axes, meetings, "d", 7, (meetings > 0) & (np.log1p(meetings) <= 0.7 * np.log1p(most)))
-    crosses = ", red: not pushed apart" if missing else ""
+    part = "" if len(missing) == certificate.num_missing_pairs else f", the first {len(missing):,} of them"
+    crosses = f", red: not pushed apart{part}" if missing else ""
     _label(axes, f"Batches that two classes share (grey: none{crosses})")
     ticks = LogLocator(subs=(1, 2, 5) if most >= 10 else range(1, 10))
     bar = axes.figure.colorbar(image, ax=axes, shrink=0.85, ticks=ticks, format="{x:,.0f}")
