@@ -48,7 +48,8 @@ def forward_terms(inputs: LossInputs, spec: LossSpec, keep_bytes: int) -> tuple[
             attraction = attraction.div_(batch.positives).sub_(spec.margin)
             values = logs.addcmul_(attraction, _inverse_temperatures(inputs, spec, batch), value=-1.0)
         if spec.denominator == "sincere":  # rounding would put a term without negatives below its floor
-            alone = batch.counts[first(batch.classes, batch.num_anchors)] == batch.rows.shape[0] - batch.first_column
+            members = batch.counts.index_select(0, first(batch.classes, batch.num_anchors))
+            alone = members == batch.rows.shape[0] - batch.first_column
             floor = 0.0 if batch.weights is None else first(batch.weights, batch.num_anchors).log()
             values = torch.where(alone, floor, values)
         if inputs.anchor_weights is not None:

@@ -141,9 +141,11 @@ def cell_words(over_seeds: Interval, quantity: str) -> str:
     """A quantity of a cell over its seeds, as a field of a table.
 
     Examples:
-        >>> cell_words(Interval(0.02, 0.01, 0.03, {0: 0.02}), "gap"), cell_words(Interval(1, 1, 1, {0: 1}), "certified")
-        ('0.02 [0.01, 0.03]', '1 of 1')
-        >>> cell_words(Interval(None, 40.0, None, {0: None}), "epochs_to_of")
+        >>> cell_words(Interval(centre=0.02, low=0.01, high=0.03, values={0: 0.02}), "gap")
+        '0.02 [0.01, 0.03]'
+        >>> cell_words(Interval(centre=1, low=1, high=1, values={0: 1}), "certified")
+        '1 of 1'
+        >>> cell_words(Interval(centre=None, low=40.0, high=None, values={0: None}), "epochs_to_of")
         'not reached'
     """
     if over_seeds.missing:
@@ -224,7 +226,7 @@ def comparison_words(part: Comparison) -> str:
 
     Examples:
         >>> from orthoframe_studies import Tally
-        >>> share = Interval(0.7, 0.39, 0.91, {10: 0.02, 11: 0.3}, "share")
+        >>> share = Interval(centre=0.7, low=0.39, high=0.91, values={10: 0.02, 11: 0.3}, kind="share")
         >>> comparison_words(Comparison({}, Decision.NOT_CONVERGED, share, Tally(yes=7, untrained=2, missing=1)))
         '7 of 10 runs, 2 not converged, 1 not run; median 0.16'
     """
