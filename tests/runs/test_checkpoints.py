@@ -144,6 +144,13 @@ def test_lines_that_are_lost_while_a_run_goes_on(tmp_path):
         RunFolder(tmp_path).write_tables(State(written=10))
 
 
+def test_lines_are_not_added_to_a_pipe(tmp_path):
+    """It would wait for a reader that never comes."""
+    os.mkfifo(tmp_path / "geometry.jsonl")
+    with pytest.raises(TrainingError, match="it is a pipe"):
+        RunFolder(tmp_path).write_tables(State())
+
+
 def test_a_checkpoint_of_the_version_that_carried_its_measurements(folder):
     """Its tables are not counted, so that nothing could be cut off or checked."""
     for name in (CHECKPOINT, PREVIOUS):

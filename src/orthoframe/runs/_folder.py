@@ -125,6 +125,8 @@ class RunFolder:
         The state then has no new lines.
         """
         write_atomic(self.path / METRICS, metrics_table(state.records))
+        if (self.path / GEOMETRY).is_fifo():  # to open it would wait for a reader
+            raise TrainingError(f"{self.path / GEOMETRY}: it is a pipe, and no file to add lines to; remove it")
         with (self.path / GEOMETRY).open("ab") as file:
             if file.tell() < state.written:
                 raise TrainingError(f"{self.path / GEOMETRY}: lines that the run had written are gone; start a new run")
