@@ -66,12 +66,14 @@ Activation = Literal["relu", "abs", "square", "softplus", "gelu", "leaky-relu", 
   though with `leaky-relu` it looks like one for long.
 """
 
-Model = Literal["resnet18", "resnet34", "densenet40", "densenet40-half", "conv6", "mlp", "vit"]
+Model = Literal["resnet18", "resnet34", "densenet40", "densenet40-half", "conv6", "conv6-quarters", "mlp", "vit"]
 """The networks that encode images.
 
 - `resnet18`, `resnet34`, `densenet40`: the paper's, for images of 32 pixels.
 - `densenet40-half`: the same DenseNet behind a first convolution that halves the image; several times as fast.
 - `conv6`: six convolutions with max-pooling, of the kind that learns CIFAR-10 in the shortest time.
+- `conv6-quarters`: the same network, with features that keep where things are: averages, maxima, and the averages over
+  each quarter of the image side by side.
 - `mlp`: two hidden layers, for small images of one colour.
 - `vit`: a small vision transformer.
 """

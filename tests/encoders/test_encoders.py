@@ -14,9 +14,27 @@ from orthoframe.encoders._vit import patch_size
 from orthoframe.options import Model
 
 # Small, but every kind of layer is there.
-WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "densenet40-half": 1, "conv6": 4, "mlp": 16, "vit": 8}
-DIMENSIONS = {"resnet18": 16, "resnet34": 16, "densenet40": 52, "densenet40-half": 52, "conv6": 16, "mlp": 16, "vit": 8}
-CONVOLUTIONAL = ["resnet18", "densenet40-half", "conv6"]
+WIDTHS = {
+    "resnet18": 2,
+    "resnet34": 2,
+    "densenet40": 1,
+    "densenet40-half": 1,
+    "conv6": 4,
+    "conv6-quarters": 4,
+    "mlp": 16,
+    "vit": 8,
+}
+DIMENSIONS = {
+    "resnet18": 16,
+    "resnet34": 16,
+    "densenet40": 52,
+    "densenet40-half": 52,
+    "conv6": 16,
+    "conv6-quarters": 96,
+    "mlp": 16,
+    "vit": 8,
+}
+CONVOLUTIONAL = ["resnet18", "densenet40-half", "conv6", "conv6-quarters"]
 
 
 def images(*shape, seed=0):
@@ -157,6 +175,19 @@ def test_conv6_against_plain_operations():
     torch.testing.assert_close(encoder(x), expected.flatten(2).amax(2), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize(("height", "width"), [(16, 32), (24, 25)])
+def test_quarters_against_plain_operations(height, width):
+    """The weights of a `conv6` fit, and its maxima are among the features."""
+    encoder, plain = Conv6((3, height, width), width=4, quarters=True).eval(), Conv6((3, height, width), width=4).eval()
+    plain.load_state_dict(encoder.state_dict())
+    x = images(3, 3, height, width)
+    maps = F.relu(plain.blocks(plain.stem(x)))
+    quarters = F.adaptive_avg_pool2d(maps, 2).permute(0, 2, 3, 1)
+    expected = torch.cat([maps.mean((2, 3)), maps.amax((2, 3)), quarters.flatten(1)], 1)
+    torch.testing.assert_close(encoder(x), expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(encoder(x)[:, 16:32], plain(x), rtol=1e-4, atol=1e-5)
+
+
 def test_conv6_counted_by_hand():
     convolutions = 3 * 32 + 32 * 64 + 64 * 64 + 64 * 256 + 3 * 256 * 256
     assert size(Conv6((3, 32, 32))) == 9 * convolutions + 2 * (32 + 2 * 64 + 4 * 256)
@@ -231,7 +262,7 @@ print("the same")
 """
 
 
-@pytest.mark.parametrize(("model", "cases"), [("resnet18", 20), ("densenet40-half", 10), ("conv6", 60)])
+@pytest.mark.parametrize(("model", "cases"), [("resnet18", 20), ("densenet40-half", 10), ("conv6", 60), ("conv6-quarters", 20)])
 def test_the_same_in_both_formats(model, cases):
     """In a process of its own, because a convolution that writes beyond its memory may end it at any later moment."""
     ended = subprocess.run(

@@ -11,7 +11,16 @@ from orthoframe.encoders import FrameEncoder, FrameHead, make_encoder, make_fram
 from orthoframe.errors import OptionError
 from orthoframe.options import Activation, Model
 
-WIDTHS = {"resnet18": 2, "resnet34": 2, "densenet40": 1, "densenet40-half": 1, "conv6": 4, "mlp": 16, "vit": 8}
+WIDTHS = {
+    "resnet18": 2,
+    "resnet34": 2,
+    "densenet40": 1,
+    "densenet40-half": 1,
+    "conv6": 4,
+    "conv6-quarters": 4,
+    "mlp": 16,
+    "vit": 8,
+}
 ORTHANT = ("relu", "abs", "square", "softplus")
 
 
@@ -20,7 +29,7 @@ def images(*shape):
 
 
 @pytest.mark.parametrize("head", ["linear", "none"])
-@pytest.mark.parametrize("model", ["resnet18", "densenet40", "conv6", "mlp", "vit"])
+@pytest.mark.parametrize("model", ["resnet18", "densenet40", "conv6", "conv6-quarters", "mlp", "vit"])
 def test_nonnegative_tells_the_truth(model, head):
     pictures = images(32, 1, 8, 8)
     for activation in get_args(Activation):

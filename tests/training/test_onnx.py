@@ -78,6 +78,7 @@ def agrees(path, trained, pixels):
         ("densenet40", (1, 4, 4), {"width": 1, "head": "none"}),
         ("densenet40-half", (1, 8, 8), {"width": 1}),
         ("conv6", (3, 16, 16), {"width": 4}),  # channels_last
+        ("conv6-quarters", (3, 24, 20), {"width": 4}),
         ("vit", (1, 8, 8), {"width": 8}),
     ],
 )

@@ -182,30 +182,47 @@ class Conv6(Encoder):
 
     A block is a convolution, max-pooling, normalisation and ReLU, and then a convolution, normalisation and ReLU. The
     three blocks have 1, 4 and 4 times `width` channels; a first convolution of half the width precedes them. The
-    features are the maxima of the last maps. From 96 pixels on the first layers divide height and width by four, as
-    those of the ResNet.
+    features are the maxima of the last maps; with `quarters` also their averages, and the averages over each quarter of
+    the image, side by side, which keep where things are. From 96 pixels on the first layers divide height and width by
+    four, as those of the ResNet.
 
     Examples:
         >>> import torch
         >>> encoder = Conv6((3, 32, 32), width=8)
         >>> encoder(torch.zeros(2, 3, 32, 32)).shape, encoder.out_features, encoder.nonnegative
         (torch.Size([2, 32]), 32, True)
+        >>> Conv6((3, 32, 32), width=8, quarters=True).out_features
+        192
     """
 
-    def __init__(self, image_shape: Sequence[int], width: int = 64, *, last_relu: bool = True) -> None:
-        super().__init__(image_shape, 4 * check_size("width", width), nonnegative=last_relu, smallest=8)
+    def __init__(
+        self, image_shape: Sequence[int], width: int = 64, *, last_relu: bool = True, quarters: bool = False
+    ) -> None:
+        features = 4 * check_size("width", width) * (6 if quarters else 1)
+        super().__init__(image_shape, features, nonnegative=last_relu, smallest=8)
         half = max(1, width // 2)
         self.stem = _first_layers(self.image_shape, half)
         widths = [half, width, 4 * width, 4 * width]
         self.blocks = nn.Sequential(
             *(layer for b in range(3) for layer in _pooled_block(widths[b], widths[b + 1], last=b == 2))
         )
-        self.last_relu = last_relu
+        self.last_relu, self.quarters = last_relu, quarters
         _start(self)
 
     def _encode(self, images: Tensor) -> Tensor:
-        features: Tensor = self.blocks(_maps(self.stem, images)).amax((2, 3))
-        return F.relu(features) if self.last_relu else features
+        maps: Tensor = self.blocks(_maps(self.stem, images))
+        if not self.quarters:
+            features = maps.amax((2, 3))
+            return F.relu(features) if self.last_relu else features
+        maps = F.relu(maps, inplace=True) if self.last_relu else maps
+        return torch.cat([maps.mean((2, 3)), maps.amax((2, 3)), *_quarters(maps)], 1)
+
+
+def _quarters(maps: Tensor) -> list[Tensor]:
+    """The averages over each quarter of the maps; a row or column in the middle is in both halves."""
+    rows, columns = ((size + 1) // 2 for size in maps.shape[2:])
+    halves = maps[:, :, :rows], maps[:, :, -rows:]
+    return [part.mean((2, 3)) for half in halves for part in (half[..., :columns], half[..., -columns:])]
 
 
 class MLP(Encoder):
@@ -252,6 +269,7 @@ ENCODERS: dict[str, EncoderEntry] = {
         lambda shape, width, relu: DenseNet(shape, width, last_relu=relu, stem_stride=2), 12
     ),
     "conv6": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu), 64),
+    "conv6-quarters": EncoderEntry(lambda shape, width, relu: Conv6(shape, width, last_relu=relu, quarters=True), 64),
     "mlp": EncoderEntry(lambda shape, width, relu: MLP(shape, width, last_relu=relu), 256, has_maps=False),
     "vit": EncoderEntry(lambda shape, width, _: ViT(shape, width), 128, has_maps=False),
 }
@@ -270,6 +288,7 @@ def make_encoder(
     | `densenet40`      | growth                   | 12      | 16 + 36 width | 4 x 4          |
     | `densenet40-half` | growth                   | 12      | 16 + 36 width | 8 x 8          |
     | `conv6`           | channels of block one    | 64      | 4 width       | 8 x 8          |
+    | `conv6-quarters`  | channels of block one    | 64      | 24 width      | 8 x 8          |
     | `mlp`             | units of a hidden layer  | 256     | width         | any            |
     | `vit`             | dimension of a token     | 128     | width         | 8 x 8          |
 

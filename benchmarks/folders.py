@@ -1,0 +1,208 @@
+"""Balanced accuracy on folders of pictures in a given time, by our command as a user gets it and by others' scripts.
+
+Folders are written from data sets, with a long tail; which classes are small differs from seed to seed. Ours is
+`orthoframe train --data folder:... --minutes M` and nothing else: start-up, reading, measuring and the report are in
+its time. The opponents are the script that an expert writes in an hour, with the network and the batch size of our run:
+cross-entropy with class-balanced draws, or balanced softmax; rate 0.05, shifts of up to an eighth, a cosine schedule
+over the time; all training images, and their time ends before the test images are classified.
+
+Runs are kept in a file as they end, and are not run twice:
+
+    OMP_NUM_THREADS=1 python benchmarks/folders.py --json docs/results/folders.json --npz FILE.npz --minutes 2 10
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+
+from orthoframe.data import PROFILES, Augment, imbalanced_indices, load_data
+from orthoframe.encoders import make_encoder
+
+METHODS = ("ours", "cross-entropy", "balanced-softmax")
+_LR, _MOMENTUM, _DECAY, _WARM_UP = 0.05, 0.9, 5e-4, 0.05
+_FEWEST = 2  # images of a class
+_COMMAND = "import sys; from orthoframe.cli import main; sys.exit(main())"
+_BUSY = (
+    "import time; time.monotonic = time.perf_counter = time.process_time; "
+    "import orthoframe.cli._training as run; run.seconds_since_start = time.process_time; "
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the pictures of a folder come from."""
+
+    data: str
+    ratio: float  # of the largest to the smallest class
+    largest: int  # images
+    classes: tuple[int, int] = (0, 1000)  # the first of the shuffled classes, and the one after the last
+    coloured: bool = False
+
+
+SOURCES = {
+    "photographs, 20 classes": Source("npz", 10, 150, (0, 20)),
+    "photographs, 43 classes": Source("npz", 10, 150, (20, 63)),
+    "photographs, 37 classes": Source("npz", 5, 150, (63, 100)),
+    "photographs, 100 classes": Source("npz", 50, 150),
+    "clothes": Source("fashion-mnist", 100, 1000, coloured=True),
+    "digits": Source("mnist", 100, 500, coloured=True),
+    "cifar10": Source("cifar10", 10, 2000),
+    "cifar10, 100": Source("cifar10", 100, 2000),
+}
+"""Folders by name."""
+
+
+def write_folder(source: Source, npz: Path, folder: Path, seed: int) -> None:
+    """Write `train` and `test` with a sub-folder of PNG files for each class."""
+    data = load_data(f"npz:{npz}" if source.data == "npz" else source.data)
+    names = data.train.classes
+    chosen = np.random.default_rng(0).permutation(len(names))[slice(*source.classes)]
+    random = np.random.default_rng(seed)
+    sizes = [0] * len(names)
+    profile = PROFILES["long-tail"](len(chosen), source.largest, source.ratio)
+    for label, size in zip(random.permutation(chosen), profile, strict=True):
+        sizes[label] = max(_FEWEST, size)
+    train = data.train.subset(imbalanced_indices(data.train.labels, sizes, seed=seed))
+    test = data.test.subset(np.flatnonzero(np.isin(data.test.labels.numpy(), chosen)))
+    for part, images in (("train", train), ("test", test)):
+        for number, (pixels, label) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
+            place = folder / part / f"{label:03d}-{names[label].replace('/', ' ')}"
+            place.mkdir(parents=True, exist_ok=True)
+            array = pixels.permute(1, 2, 0).numpy()
+            if source.coloured:
+                array = (array * random.uniform(0.3, 1.0, 3)).astype(np.uint8)
+            Image.fromarray(array.squeeze()).save(place / f"{number:06d}.png")
+
+
+def ours(folder: Path, minutes: float, seed: int, out: Path, *, busy: bool) -> dict[str, Any]:
+    """Our command, in a process of its own."""
+    begun = time.monotonic()
+    command = _BUSY + _COMMAND if busy else _COMMAND
+    options = ["--data", f"folder:{folder}", "--minutes", str(minutes), "--seed", str(seed), "--out", str(out)]
+    subprocess.run([sys.executable, "-c", command, "train", *options], check=True, stdout=subprocess.DEVNULL)
+    seconds = time.monotonic() - begun
+    config, verdict = (json.loads((out / f"{name}.json").read_text()) for name in ("config", "verdict"))
+    decided = {name: config.get(name) for name in ("model", "width", "batch_size", "epochs", "steps")}
+    return {"accuracy": verdict["test"]["accuracy"]["balanced"], "seconds": seconds, **decided}
+
+
+def expert(folder: Path, minutes: float, seed: int, network: dict[str, Any], *, softmax: bool, busy: bool) -> dict[str, Any]:
+    """Cross-entropy with class-balanced draws, or balanced softmax, for as long as there is time."""
+    clock = time.process_time if busy else time.monotonic
+    begun = clock()
+    torch.manual_seed(seed)
+    random, generator = np.random.default_rng(seed), torch.Generator().manual_seed(seed)
+    (train, labels), (test, truth) = (_read(folder / part) for part in ("train", "test"))
+    counts = torch.bincount(labels)
+    mean, std = (value.view(1, -1, 1, 1) for value in _scale(train))
+    encoder = make_encoder(network["model"], train.shape[1:], network["width"])
+    model = nn.Sequential(encoder, nn.Linear(encoder.out_features, len(counts)))
+    optimizer = torch.optim.SGD(model.parameters(), _LR, _MOMENTUM, weight_decay=_DECAY, nesterov=True)
+    augment, offset = Augment(train.shape[2] // 8, flip=False), counts.log() if softmax else torch.zeros(len(counts))
+    chances = np.ones(len(labels)) if softmax else (1 / counts[labels]).numpy().astype(np.float64)
+    progress, steps = 0.0, 0
+    while progress < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = _LR * min(1.0, progress / _WARM_UP) * (1 + math.cos(math.pi * progress)) / 2
+        rows = torch.from_numpy(random.choice(len(labels), network["batch_size"], p=chances / chances.sum()))
+        scores = model((augment(train[rows], generator).float() - mean) / std)
+        optimizer.zero_grad()
+        F.cross_entropy(scores + offset, labels[rows]).backward()
+        optimizer.step()
+        progress, steps = (clock() - begun) / (60 * minutes), steps + 1
+    seconds = clock() - begun
+    model.eval()
+    with torch.no_grad():
+        found = torch.cat([model((part.float() - mean) / std).argmax(1) for part in test.split(500)])
+    by_class = [float((found[truth == label] == label).float().mean()) for label in range(len(counts))]
+    return {"accuracy": fmean(by_class), "seconds": seconds, "steps": steps}
+
+
+def _read(folder: Path) -> tuple[Tensor, Tensor]:
+    """Pixels and labels."""
+    files = [(file, label) for label, each in enumerate(sorted(folder.iterdir())) for file in sorted(each.iterdir())]
+    arrays: list[NDArray[np.uint8]] = [np.array(Image.open(file)) for file, _ in files]
+    pixels = torch.from_numpy(np.stack(arrays))
+    pixels = pixels[:, None] if pixels.ndim == 3 else pixels.permute(0, 3, 1, 2)
+    return pixels.contiguous(), torch.tensor([label for _, label in files])
+
+
+def _scale(pixels: Tensor) -> tuple[Tensor, Tensor]:
+    values = pixels.float()
+    return values.mean((0, 2, 3)), values.std((0, 2, 3))
+
+
+def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each run that is not in the file yet, by its key."""
+    done = _done(arguments.json)
+    for minutes, seed, name in product(arguments.minutes, arguments.seeds, arguments.folders):
+        keys = {method: f"{name} | {minutes:g} min | {method} | {seed}" for method in arguments.methods}
+        own = f"{name} | {minutes:g} min | ours | {seed}"
+        if all(key in done for key in keys.values()):
+            continue
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "pictures"
+            write_folder(SOURCES[name], arguments.npz, folder, seed)
+            for method, key in keys.items():
+                if key in done:
+                    continue
+                if method not in METHODS[1:]:
+                    done[key] = ours(folder, minutes, seed, Path(place) / method, busy=arguments.busy)
+                else:
+                    network = done.get(own, arguments.network)
+                    softmax = method == "balanced-softmax"
+                    done[key] = expert(folder, minutes, seed, network, softmax=softmax, busy=arguments.busy)
+                shutil.rmtree(Path(place) / method, ignore_errors=True)
+                yield key, done[key]
+
+
+def _done(file: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return found
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", type=Path, required=True, help="what was measured; runs in it are not run again")
+    parser.add_argument("--npz", type=Path, help="100 classes of 32 x 32 photographs")
+    parser.add_argument("--minutes", type=float, nargs="+", default=[2.0, 10.0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
+    parser.add_argument("--folders", nargs="+", default=list(SOURCES), choices=list(SOURCES))
+    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="another name is ours, in another version")
+    parser.add_argument("--busy", action="store_true", help="count seconds of the processor, on a busy machine")
+    arguments = parser.parse_args()
+    arguments.network = {"model": "conv6-quarters", "width": 16, "batch_size": 32}
+    return arguments
+
+
+def main() -> None:
+    """Run, and print each result."""
+    arguments = _options()
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    for key, result in run_all(arguments):
+        found = _done(arguments.json) | {key: result}
+        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        print(key, json.dumps(result), flush=True)
+
+
+if __name__ == "__main__":
+    main()
