@@ -84,6 +84,7 @@ def write_folder(source: Source, npz: Path, folder: Path, seed: int) -> None:
     train = data.train.subset(imbalanced_indices(data.train.labels, sizes, seed=seed))
     test = data.test.subset(np.flatnonzero(np.isin(data.test.labels.numpy(), chosen)))
     for part, images in (("train", train), ("test", test)):
+        assert isinstance(images.pixels, Tensor)
         for number, (pixels, label) in enumerate(zip(images.pixels, images.labels.tolist(), strict=True)):
             place = folder / part / f"{label:03d}-{names[label].replace('/', ' ')}"
             place.mkdir(parents=True, exist_ok=True)
@@ -93,11 +94,11 @@ def write_folder(source: Source, npz: Path, folder: Path, seed: int) -> None:
             Image.fromarray(array.squeeze()).save(place / f"{number:06d}.png")
 
 
-def ours(folder: Path, minutes: float, seed: int, out: Path, *, busy: bool) -> dict[str, Any]:
+def ours(folder: Path, minutes: float, seed: int, out: Path, more: list[str], *, busy: bool) -> dict[str, Any]:
     """Our command, in a process of its own."""
     begun = time.monotonic()
     command = _BUSY + _COMMAND if busy else _COMMAND
-    options = ["--data", f"folder:{folder}", "--minutes", str(minutes), "--seed", str(seed), "--out", str(out)]
+    options = ["--data", f"folder:{folder}", "--minutes", str(minutes), "--seed", str(seed), "--out", str(out), *more]
     subprocess.run([sys.executable, "-c", command, "train", *options], check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - begun
     config, verdict = (json.loads((out / f"{name}.json").read_text()) for name in ("config", "verdict"))
@@ -105,7 +106,9 @@ def ours(folder: Path, minutes: float, seed: int, out: Path, *, busy: bool) -> d
     return {"accuracy": verdict["test"]["accuracy"]["balanced"], "seconds": seconds, **decided}
 
 
-def expert(folder: Path, minutes: float, seed: int, network: dict[str, Any], *, softmax: bool, busy: bool) -> dict[str, Any]:
+def expert(
+    folder: Path, minutes: float, seed: int, network: dict[str, Any], *, softmax: bool, busy: bool
+) -> dict[str, Any]:
     """Cross-entropy with class-balanced draws, or balanced softmax, for as long as there is time."""
     clock = time.process_time if busy else time.monotonic
     begun = clock()
@@ -126,13 +129,14 @@ def expert(folder: Path, minutes: float, seed: int, network: dict[str, Any], *, 
         rows = torch.from_numpy(random.choice(len(labels), network["batch_size"], p=chances / chances.sum()))
         scores = model((augment(train[rows], generator).float() - mean) / std)
         optimizer.zero_grad()
-        F.cross_entropy(scores + offset, labels[rows]).backward()
+        loss: Any = F.cross_entropy(scores + offset, labels[rows])
+        loss.backward()
         optimizer.step()
         progress, steps = (clock() - begun) / (60 * minutes), steps + 1
     seconds = clock() - begun
     model.eval()
     with torch.no_grad():
-        found = torch.cat([model((part.float() - mean) / std).argmax(1) for part in test.split(500)])
+        found = torch.cat([model((part.float() - mean) / std).argmax(1) for part in torch.split(test, 500)])
     by_class = [float((found[truth == label] == label).float().mean()) for label in range(len(counts))]
     return {"accuracy": fmean(by_class), "seconds": seconds, "steps": steps}
 
@@ -166,7 +170,7 @@ def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
                 if key in done:
                     continue
                 if method not in METHODS[1:]:
-                    done[key] = ours(folder, minutes, seed, Path(place) / method, busy=arguments.busy)
+                    done[key] = ours(folder, minutes, seed, Path(place) / method, arguments.more, busy=arguments.busy)
                 else:
                     network = done.get(own, arguments.network)
                     softmax = method == "balanced-softmax"
@@ -188,6 +192,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--folders", nargs="+", default=list(SOURCES), choices=list(SOURCES))
     parser.add_argument("--methods", nargs="+", default=list(METHODS), help="another name is ours, in another version")
+    parser.add_argument("--more", default=[], type=str.split, help="options of our command, to try them")
     parser.add_argument("--busy", action="store_true", help="count seconds of the processor, on a busy machine")
     arguments = parser.parse_args()
     arguments.network = {"model": "conv6-quarters", "width": 16, "batch_size": 32}

@@ -262,7 +262,9 @@ print("the same")
 """
 
 
-@pytest.mark.parametrize(("model", "cases"), [("resnet18", 20), ("densenet40-half", 10), ("conv6", 60), ("conv6-quarters", 20)])
+@pytest.mark.parametrize(
+    ("model", "cases"), [("resnet18", 20), ("densenet40-half", 10), ("conv6", 60), ("conv6-quarters", 20)]
+)
 def test_the_same_in_both_formats(model, cases):
     """In a process of its own, because a convolution that writes beyond its memory may end it at any later moment."""
     ended = subprocess.run(

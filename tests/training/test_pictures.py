@@ -1,13 +1,12 @@
 """A user's own pictures: taken as they are, streamed or held, with a validation split."""
 
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
-from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of, same
+from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of
 
 from orthoframe.data import as_data
 from orthoframe.errors import DataError, OrthoframeError, TrainingError
@@ -52,8 +51,8 @@ def test_the_images_are_taken_as_they_are(settings, tmp_path):
     outcome = train(settings, tmp_path / "run", noted(notes))
     decided = outcome.settings.to_dict()
     names = ("imbalance", "model", "validation", "features")
-    assert tuple(decided[name] for name in names) == ("none", "resnet18", 0.1, 128)
-    assert json_of(tmp_path / "run" / "config.json")["model"] == "resnet18"
+    assert tuple(decided[name] for name in names) == ("none", "conv6-quarters", 0.1, 128)
+    assert json_of(tmp_path / "run" / "config.json")["model"] == "conv6-quarters"
     rows = sum(entry["rows"] for entry in lines_of(tmp_path / "run" / "geometry.jsonl")[-1]["train"]["classes"])
     assert rows == 43 + 22 + 7 + 1
     assert notes == [
@@ -98,38 +97,13 @@ def test_changed_files_are_noticed(settings, folder, tmp_path):
         file.write_bytes(before)
 
 
-def timed(folder, minutes):
-    return Settings.of(recipe="plain", data=f"folder:{folder}", width=4, minutes=minutes, batch_size=32, seed=3)
-
-
-def test_as_many_epochs_as_there_is_time_for(folder, tmp_path):
-    start = time.monotonic()
-    outcome = train(timed(folder, 0.1), tmp_path / "run")
-    assert time.monotonic() - start < 25
-    assert outcome.settings.schedule.minutes is None
-    assert outcome.settings.schedule.epochs == len(outcome.records) > 2
-    written = json_of(tmp_path / "run" / "config.json")
-    assert (written["minutes"], written["epochs"]) == (0.1, len(outcome.records))
-    train(Settings.from_dict(written), tmp_path / "again")  # in whatever time it takes
-    assert same(tmp_path / "again", tmp_path / "run")
-
-
-def test_a_time_that_is_too_short_is_noted(folder, tmp_path):
-    for minutes, spent in ((0.001, 0.0), (5.0, 400.0)):
-        notes = []
-        short = timed(folder, minutes)
-        assert len(train(short, tmp_path / str(minutes), noted(notes), spent=spent).records) == 1
-        assert notes[0].startswith(f"minutes={minutes} is too short: one epoch takes about ")
-        assert notes[0].endswith(" minutes with start-up and report; training one epoch anyway")
-
-
 def test_a_dataset_of_python(folder, tmp_path):
     items = [(Image.open(file).convert("RGB"), file.parent.name) for file in sorted(folder.glob("*/*.png"))]
     data = as_data(items, size=(16, 16), name="shapes")
     settings = Settings.of(recipe="plain", width=4, epochs=1, batch_size=32)
     outcome = train(settings, tmp_path / "run", data=data)
     assert outcome.settings.images.data == "dataset:shapes"
-    assert outcome.settings.encoder.model == "resnet18"
+    assert outcome.settings.encoder.model == "conv6-quarters"
     with pytest.raises(DataError, match="dataset:shapes was passed from Python"):
         resume(tmp_path / "run")
     assert resume(tmp_path / "run", data=data).records == outcome.records

@@ -101,6 +101,8 @@ def _parser(name: str, kind: Any) -> Any:
     if name == "size":
         rule = "a number of pixels, or height and width such as 48x64"
         return _spec("N|HxW", lambda word: _one_or_two(word.lower(), "x", int), rule)
+    if name == "steps":
+        return _spec("N", int, "a whole number, such as 2000")
     if name == "adjust":
         return _spec("fit|LAMBDA", lambda word: word if word == "fit" else float(word), "fit, or a number such as 0.25")
     for each in (kind, *get_args(kind)):

@@ -13,7 +13,7 @@ from rich.table import Table
 from orthoframe import training
 from orthoframe.batches import RunCertificate
 from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
-from orthoframe.errors import Call, OrthoframeError, Part, brief, needs_extra, spelled
+from orthoframe.errors import Call, Option, OrthoframeError, Part, brief, needs_extra, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import EpochRecord
@@ -32,6 +32,7 @@ def run_training(settings: training.Settings | None, path: Path, *, tensorboard:
                 result = training.resume(path, listener, report=write_run_report, code=code)
             else:
                 spent = seconds_since_start()
+                _print_minutes(settings)
                 result = training.train(settings, path, listener, report=write_run_report, code=code, spent=spent)
     except (OrthoframeError, training.Interrupted, KeyboardInterrupt) as error:
         if isinstance(error, KeyboardInterrupt) and not (path / "config.json").exists():
@@ -46,6 +47,14 @@ def run_training(settings: training.Settings | None, path: Path, *, tensorboard:
     if result is not None:
         _print_result(result)
     return 0
+
+
+def _print_minutes(settings: training.Settings) -> None:
+    """How long the run takes, before it does anything, if that is what was asked for."""
+    minutes = settings.usual_options()["minutes"]
+    if isinstance(minutes, float) and training.is_first_process():
+        others = flag(Option("minutes", "M")), flag(Option("epochs", "N")), flag(Option("steps", "N"))
+        print(f"This takes {minutes:g} minutes in all; {', '.join(others)} choose another length.", flush=True)
 
 
 def training_bar() -> Progress:
@@ -123,6 +132,7 @@ def _curves(path: Path) -> Callable[[EpochRecord], None]:
 
 def _print_opening(task: training.Task, certified: RunCertificate, floor: float | None) -> None:
     """What is known before the first step."""
+    epochs_of_run = task.settings.schedule.epochs
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
     channels, height, width = task.train.image_shape
     size = len(task.train) * channels * height * width / 2**30
@@ -143,6 +153,12 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
             f"Rows are sampled in proportion to class size^{task.plan.power:g}: each class gets "
             f"{100 * shares.min():.3g} to {100 * shares.max():.3g} % of the rows; each image is shown "
             f"{chances.min():.3g} to {chances.max():.3g} times per epoch on average."
+        )
+    minutes, steps = settings.schedule.minutes, settings.schedule.steps
+    if minutes is not None and steps:
+        print(
+            f"In {minutes:g} minutes there is time for about {epochs_of_run * steps[0]:,} steps of "
+            f"{settings.batches.batch_size} images with a network of width {settings.encoder.width}."
         )
     if settings.objective.has_certificate:
         print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} checked)")

@@ -26,6 +26,7 @@ def load_data(
     *,
     validation: float = 0.0,
     size: tuple[int, int] | None = None,
+    largest: int | None = None,
     channels: int | None = None,
     fit: Fit = "pad",
     columns: Columns | None = None,
@@ -55,6 +56,7 @@ def load_data(
         validation: The fraction of the training images of each class to hold out for validation, unless the data has
             validation images.
         size: Height and width of image files (default: chosen from their sizes).
+        largest: Side that a size that is chosen has at most (default: 224).
         channels: Channels of image files: 1 for grey, 3 for colour (default: 1 if all of them are grey).
         fit: How image files get their size.
         columns: The columns of a table, if they are not `path` and `label`.
@@ -86,6 +88,7 @@ def load_data(
         path=path,
         folder=folder,
         size=size,
+        largest=largest,
         channels=channels,
         fit=fit,
         columns=columns or Columns(),
@@ -207,7 +210,7 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     """Images of a list of files, none of them decoded yet."""
     stamps = file_stamps(listing.paths)
     heads = listing.heads(lambda done: request.progress("looking at images", done, len(listing.paths)))
-    height, width = request.size or chosen_size([head.size for head in heads])
+    height, width = request.size or chosen_size([head.size for head in heads], request.largest)
     channels = request.channels or (1 if all(head.grey for head in heads) else 3)
     preparation = Preparation((channels, height, width), request.fit)
     files = PreparedFiles(listing.paths, preparation, stamps)
@@ -226,7 +229,7 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
 
 
 def _refuse_unused(request: DataRequest, kind: str) -> None:
-    for option in ("folder", "size", "channels", "fit", "columns", "memory", "workers"):
+    for option in ("folder", "size", "largest", "channels", "fit", "columns", "memory", "workers"):
         if option not in DATA_KINDS[kind].takes and getattr(request, option) != getattr(DataRequest, option):
             *others, last = (_usage(each) for each in READERS if option in DATA_KINDS[each].takes)
             kinds = f"{', '.join(others)} and {last}" if others else last

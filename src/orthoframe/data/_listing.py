@@ -82,20 +82,23 @@ def check_class_names(where: Path | str, classes: Sequence[str]) -> None:
             raise DataError(f"{where}: class {brief(repr(name), 60)}: its name is not UTF-8, or has control characters")
 
 
-def chosen_size(sizes: Sequence[tuple[int, int]]) -> tuple[int, int]:
+def chosen_size(sizes: Sequence[tuple[int, int]], largest: int | None = None) -> tuple[int, int]:
     """Height and width for images of many sizes.
 
     The common size of all images, up to 224 x 224; else a square, with the largest usual side that at least half of the
-    images fill.
+    images fill. Another side than 224 may be the largest.
 
     Examples:
         >>> chosen_size([(40, 60), (50, 50), (300, 200)])
         (48, 48)
+        >>> chosen_size([(40, 60), (50, 50), (300, 200)], largest=32)
+        (32, 32)
     """
-    largest = _SIDES[-1]
+    largest = largest or _SIDES[-1]
     if len(set(sizes)) == 1 and max(sizes[0]) <= largest:
         return sizes[0]
     side = float(np.median([(height * width) ** 0.5 for height, width in sizes]))
+    side = min(side, largest)
     chosen = max((each for each in _SIDES if each <= side), default=_SIDES[0])
     return chosen, chosen
 

@@ -34,6 +34,7 @@ class DataRequest:
     path: Path  # the part of the name after the colon
     folder: str | os.PathLike[str] | None = None
     size: tuple[int, int] | None = None
+    largest: int | None = None
     channels: int | None = None
     fit: Fit = "pad"
     columns: Columns = field(default=Columns())

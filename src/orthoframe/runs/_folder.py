@@ -109,6 +109,10 @@ class RunFolder:
             scope = {"epochs": certificate.epochs, "conclusive": certificate.conclusive}
             write_json(self.path / CERTIFICATE, {**certificate.certificate.to_dict(), **scope})
 
+    def write_config(self, config: dict[str, Any]) -> None:
+        """Write settings of which more is decided now."""
+        write_json(self.path / CONFIG, config)
+
     def write_verdict(self, verdict: VerdictRecord) -> None:
         """Write how the run ended."""
         write_json(self.path / VERDICT, asdict(verdict))

@@ -3,6 +3,7 @@
 import math
 import os
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
@@ -17,6 +18,7 @@ from orthoframe.options import (
     Precision,
     Scheme,
     check_number,
+    check_size,
 )
 from orthoframe.training._fields import AUTO, BEYOND, Group, absolute_path, usual, usual_value
 
@@ -128,7 +130,10 @@ class ScheduleSettings(Group):
     epochs: int = usual()
     """Passes over the data (default: as many as 2000 steps make, from 5 to 500)."""
     minutes: float | None = usual(None, above=0)
-    """Train for about this many minutes in all, start-up and report included; at least one epoch."""
+    """Minutes in all, start-up and report included (default: 5 for your own images, without another length). They
+    decide the width and the batch size, if these are open, and the number of steps, which are cut into 20 epochs."""
+    steps: tuple[int, ...] | None = usual(None)
+    """Optimisation steps in all, in 20 epochs, whatever that makes in passes over the data."""
     lr: float = usual(0.1, above=0, below=BEYOND)
     """Peak learning rate of SGD with Nesterov momentum 0.9."""
     backbone_lr: float | None = usual(least=0, below=BEYOND)
@@ -141,10 +146,40 @@ class ScheduleSettings(Group):
     clean_fraction: float = usual(0.4, least=0, below=1)
     """Final fraction of the epochs, without augmentation; the learning-rate schedule restarts there."""
 
+    PARTS: ClassVar = 20
+    """Epochs that a number of steps is cut into."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        steps: Any = self.steps
+        if isinstance(steps, int) and steps > 0:
+            parts = min(self.PARTS, steps)
+            ends = [steps * part // parts for part in range(parts + 1)]
+            object.__setattr__(self, "steps", tuple(last - first for first, last in pairwise(ends)))
+
     def check(self) -> None:
         super().check()
-        if self.epochs is not AUTO and self.minutes not in (AUTO, None):
-            raise OptionError(Option("minutes"), " decides the number of epochs; leave ", Option("epochs"), " out")
+        timed = self.minutes not in (AUTO, None)
+        if self.steps in (AUTO, None):
+            if timed and self.epochs is not AUTO:
+                raise OptionError(Option("minutes"), " decides the number of epochs; leave ", Option("epochs"), " out")
+            return
+        numbers: Any = self.steps  # one number, if it was refused
+        for number in numbers if isinstance(numbers, tuple) else (numbers,):
+            check_size("steps", number)
+        if not (self.steps or timed):
+            raise OptionError(Option("steps"), " must be 1 or more")
+        if self.epochs is AUTO:
+            if timed:
+                raise OptionError(Option("minutes"), " decides the number of steps; leave ", Option("steps"), " out")
+        elif len(self.steps) > self.epochs or (len(self.steps) < self.epochs and not timed):
+            what = f" are those of {len(self.steps)} epochs, and not of "
+            raise OptionError(Option("steps"), what, Option("epochs", self.epochs), "; leave one of them out")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether time still has to decide the steps of some epochs."""
+        return self.steps is not None and len(self.steps) < self.epochs
 
     @property
     def settling_epoch(self) -> int:

@@ -64,18 +64,24 @@ class ImageSettings(Group):
         progress: "Progress | None" = None,
         *,
         image_shape: tuple[int, int, int] | None = None,
+        largest: int | None = None,
         seed: int,
     ) -> "Data":
-        """Read the images, before some of them are chosen; files in a shape that an encoder needs."""
+        """Read the images, before some of them are chosen; files in a shape that an encoder needs.
+
+        The size that is chosen for files is at most the `largest` side, for which there is time.
+        """
         from orthoframe.data import load_data
 
         settings = self.with_usual()
+        limit: dict[str, Any] = {} if largest is None else {"largest": largest}
         return load_data(
             settings.data,
             validation=settings.validation,
             seed=seed,
             progress=progress,
             **settings.reading(image_shape),
+            **limit,
         )
 
     def class_sizes(self, data: "Data") -> list[int]:

@@ -86,7 +86,7 @@ class Loop:
         settings, state, epoch = self.task.settings, self.state, self.state.epoch
         schedule = settings.schedule
         start = time.perf_counter() - state.seconds
-        batches = self.task.plan.batches(epoch)
+        batches = self.task.batches(epoch)
         temperature = self.criterion.set_epoch(epoch)
         rates = [schedule.learning_rate((epoch + n / len(batches)) / schedule.epochs) for n in range(len(batches))]
         stream = self.images.batches(batches[state.steps :], self.fabric.device)
@@ -140,6 +140,11 @@ class Loop:
         self.optimizer.step()
         return value
 
+    @property
+    def seconds(self) -> float:
+        """Of all epochs so far, also before the run was resumed."""
+        return math.fsum(record.seconds for record in self.state.records) + self.state.seconds
+
     def may_save(self, due: bool) -> bool:
         """Whether the losses of all steps were read, and are finite, as they must be before anything is kept.
 
@@ -158,7 +163,7 @@ class Loop:
         """The lowest loss of the next epoch: the mean of the floors of its batches."""
         epoch = self.state.epoch
         self.criterion.set_epoch(epoch)
-        batches = self.task.plan.batches(epoch)
+        batches = self.task.batches(epoch)
         return math.fsum(self.meter.bounds(*self._row_labels(batch, epoch))[0] for batch in batches) / len(batches)
 
     def draw(self, batch: Integers, pixels: Tensor, epoch: int, number: int) -> tuple[Tensor, Tensor]:
@@ -249,7 +254,7 @@ class Loop:
 
     def _refuse(self, value: float, epoch: int, number: int) -> NoReturn:
         """Name the batch of a step whose loss was not finite."""
-        batch, encoder = self.task.plan.batches(epoch)[number], self.task.encoder
+        batch, encoder = self.task.batches(epoch)[number], self.task.encoder
         with torch.no_grad(), self.fabric.autocast():
             pixels = next(self.images.batches([batch], self.fabric.device))
             images, _ = self.draw(batch, pixels, epoch, number)
@@ -302,6 +307,8 @@ def changed_settings(then: dict[str, Any], now: Settings) -> str:
     old, new = {"data": "", **then}, now.to_dict()
     for options in (old, new):
         options["data"] = options["data"].partition(":")[0]  # not its path: data that was moved is the same
+    if old.get("steps") and new["steps"]:  # those of later epochs may have been decided since
+        new["steps"] = new["steps"][: len(old["steps"])]
     names = [name for name in new if name in then and new[name] != old[name] and name not in _MAY_CHANGE]
 
     def value(options: dict[str, Any], name: str) -> str:
@@ -334,7 +341,7 @@ def check_checkpoint(checkpoint: Checkpoint, task: Task) -> None:
     epochs, state = settings.schedule.epochs, progress.state
     if not 0 <= state.epoch <= epochs:
         raise ValueError("it counts epochs that do not exist")
-    most = len(task.plan.batches(state.epoch)) if state.epoch < epochs else 0
+    most = len(task.batches(state.epoch)) if state.epoch < epochs else 0
     steps = [len(values) for values in progress.batches.values()]
     if not 0 <= state.steps <= most or steps != [state.steps] * 3:
         raise ValueError("it counts steps that do not exist")

@@ -50,7 +50,10 @@ RECIPES: dict[Recipe, RecipeValues] = {
             "temperature": TemperatureSchedule(0.15, 0.15),
             "head_norm": "batch",
             "scheme": "weighted",
+            "batch_size": 32,
+            "lr": 0.05,
             "clean_fraction": 0.0,
+            "minutes": 5.0,
         },
         loss="frame",
         with_loss={"binding": "none"},
@@ -162,8 +165,6 @@ def resolve(
         images=settings.images.with_usual(),
     )
     settings = replace(settings, encoder=_encoder(settings, data))
-    if settings.schedule.minutes not in (AUTO, None):
-        settings = replace(settings, timed=settings.schedule.minutes)
     settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
     settings.check()
     return settings
@@ -199,7 +200,7 @@ def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
         encoder = encoder.filled({"model": None})
     if encoder.model is AUTO:
         convolutional = is_own and min(data.train.image_shape[1:]) >= _SMALLEST
-        encoder = replace(encoder, model="resnet18" if convolutional else "mlp")
+        encoder = replace(encoder, model="conv6-quarters" if convolutional else "mlp")
         encoder = encoder.filled({"width": _WIDTH} if convolutional else {})
     if encoder.model is not None:
         from orthoframe.encoders import ENCODERS
@@ -216,8 +217,10 @@ def _schedule(settings: "Settings", data: "Data", plan: "BatchPlan | None") -> S
     trains = settings.encoder.head != "none" or not settings.objective.has_head  # even if the backbone is frozen
     frozen = settings.encoder.backbone is not None and trains  # to train it takes a GPU, and a rate of its own
     schedule = schedule.filled({"backbone_lr": 0.0 if frozen else None}).with_usual()
-    if schedule.minutes is not None:  # one epoch until the first steps have shown how many there is time for
-        return replace(schedule, epochs=1, minutes=None)
+    if schedule.epochs is AUTO and schedule.minutes is not None:  # steps are decided when an epoch begins
+        return replace(schedule, epochs=schedule.PARTS, steps=())
+    if schedule.epochs is AUTO and schedule.steps is not None:
+        return replace(schedule, epochs=len(schedule.steps))
     if schedule.epochs is AUTO:
         sizes = settings.images.class_sizes(data)
         steps = _steps_per_epoch(settings, sizes) if plan is None else len(plan.batches(0))

@@ -1,6 +1,5 @@
 """A run from its settings to its verdict."""
 
-import copy
 import functools
 import platform
 import time
@@ -8,9 +7,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 
 from orthoframe import __version__
@@ -19,11 +16,12 @@ from orthoframe.data import Data, Progress
 from orthoframe.errors import Option, OptionError, OrthoframeError, Part
 from orthoframe.runs import EpochRecord, RunEnvironment, RunFolder, read_epochs, save_encoder
 from orthoframe.training._diagnosis import Diagnosis, diagnose
-from orthoframe.training._evaluation import Evaluation, encode
+from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._fields import AUTO, names_of
 from orthoframe.training._images import ImageSettings, image_kind
 from orthoframe.training._loop import Loop, check_checkpoint, check_settings
 from orthoframe.training._objectives import Objective
+from orthoframe.training._pace import Pace
 from orthoframe.training._processes import (
     Interrupted,
     NonFiniteLoss,
@@ -40,17 +38,8 @@ from orthoframe.training._recipes import data_of
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task, make_task
 
-if TYPE_CHECKING:
-    from lightning_fabric import Fabric
-
 SAVE_SECONDS = 15.0
 """Between two checkpoints."""
-
-_WARM, _TIMED, _SECONDS = 2, 20, 10.0  # steps before the clock starts, and steps or seconds until it stops
-_TRIAL = 0.1  # of the time, which the timed steps may take at most
-_ENCODED = 512  # images whose encoding is timed
-_SPARE = 0.95  # of the time is planned
-_REPORT = 4.0  # seconds set aside for the report: 1.5 of one core were measured, and others may use it too
 
 
 def _nothing(*_: object) -> None: ...
@@ -216,17 +205,20 @@ def _run(
         listener = listener if fabric.global_rank == 0 else RunListener()
 
         stack.enter_context(one_thread(task.is_small))
-        minutes = settings.schedule.minutes
-        if minutes not in (AUTO, None):
-            task = _fitted_to_time(task, minutes, begun, fabric, listener, has_report=report is not None)
-        certified = task.certificate()
-        loop = Loop(task, fabric)
+        loop, pace = Loop(task, fabric), None
         if checkpoint is not None:
             loop.restore(checkpoint, read_epochs(folder.path))
         for complaint in complaints:
             listener.on_note((f"{complaint}; resuming from the previous one",))
         if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
             folder.restore_previous()
+        if task.settings.schedule.is_open:
+            pace = Pace(task, fabric, begun - loop.seconds, has_report=report is not None)
+            if not task.settings.schedule.steps:
+                if note := pace.complaint(task):
+                    listener.on_note(note)
+                task = loop.task = pace.decided(task)
+        certified = task.certificate()
         versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
         environment = RunEnvironment(processes.count, fabric.device.type, machine.precision, versions)
         for note in _notes(loop, before, environment):
@@ -236,7 +228,8 @@ def _run(
             folder.write_start(config, environment, certified if task.settings.objective.has_certificate else None)
         listener.on_start(task, certified, loop.epoch_floor() if loop.criterion.has_floor else None)
 
-        _train(loop, folder, listener, save_seconds)
+        _train(loop, folder, listener, pace, save_seconds)
+        task = loop.task
         if fabric.global_rank != 0:
             return None
 
@@ -261,64 +254,6 @@ def _run(
         )
 
 
-def _fitted_to_time(
-    task: Task, minutes: float, begun: float, fabric: "Fabric", listener: RunListener, *, has_report: bool
-) -> Task:
-    """The task for as many epochs as there is time for, at least one."""
-    left = 60 * minutes - (time.monotonic() - begun)
-    epochs, seconds, fits = fabric.broadcast(_epochs_in(left, task, fabric, has_report=has_report))
-    if not fits:
-        needed = max(0.1, (time.monotonic() - begun + seconds) / 60)
-        why = f" is too short: one epoch takes about {needed:.1f} minutes with start-up and report; "
-        listener.on_note((Option("minutes", minutes), why, "training one epoch anyway"))
-    return task.with_epochs(epochs)
-
-
-def _epochs_in(seconds: float, task: Task, fabric: "Fabric", *, has_report: bool) -> tuple[int, float, bool]:
-    """How many epochs can be trained, measured and reported on in a time, what they take, and whether that fits.
-
-    Steps are taken with a copy of the encoder, so that the run starts from where it would have started.
-    """
-    trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
-    start = time.perf_counter()
-    epoch = len(task.plan.batches(0)) * _seconds_per_step(Loop(trial, fabric), _TRIAL * seconds)
-    measurement = _seconds_per_measurement(trial)
-    # There is another one at the end, of all training images and the test images.
-    last = measurement * (len(task.train) + len(task.test)) / len(task.measured_subset()) + _REPORT * has_report
-    left = _SPARE * (seconds - (time.perf_counter() - start))
-    epochs = max(1, int((left - last) / epoch))
-
-    def needed() -> float:
-        measurements = epochs // task.settings.with_epochs(epochs).measured_every + 1
-        return epochs * epoch + measurements * measurement + last
-
-    while epochs > 1 and needed() > left:
-        epochs -= max(1, epochs // 50)
-    return epochs, needed(), needed() <= left
-
-
-def _seconds_per_step(loop: Loop, most: float) -> float:
-    batches = loop.task.plan.batches(0)
-    chosen = [batches[number % len(batches)] for number in range(_WARM + _TIMED)]
-    start, done = time.perf_counter(), 0
-    for number, pixels in enumerate(loop.images.batches(chosen, loop.fabric.device)):
-        if number == _WARM:
-            start = time.perf_counter()
-        float(loop.step(chosen[number], pixels, 0, number))  # waits for the device
-        done = number + 1 - _WARM
-        if done > 0 and time.perf_counter() - start > min(_SECONDS, most):
-            break
-    return (time.perf_counter() - start) / max(1, done)
-
-
-def _seconds_per_measurement(task: Task) -> float:
-    """Seconds to encode all images of a measurement before the last."""
-    few, start = task.train.subset(np.arange(min(_ENCODED, len(task.train)))), time.perf_counter()
-    encode(task.encoder, few, task.normaliser)
-    others = task.test if task.validation is None else task.validation
-    return (time.perf_counter() - start) / len(few) * (len(task.measured_subset()) + len(others))
-
-
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
     """What the user should know before the first step."""
     notes = loop.task.notes()
@@ -334,7 +269,7 @@ def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> li
     return notes
 
 
-def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: float) -> None:
+def _train(loop: Loop, folder: RunFolder, listener: RunListener, pace: Pace | None, save_seconds: float) -> None:
     """Epoch after epoch, with a checkpoint from time to time and at the end."""
     saved, first = time.monotonic(), loop.fabric.global_rank == 0
     epochs, announced = loop.task.settings.schedule.epochs, loop.state.epoch
@@ -347,8 +282,18 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
             folder.save_checkpoint(loop.checkpoint())
         saved = time.monotonic()
 
+    def decide() -> None:
+        """Decide the steps of the next epoch, unless they are."""
+        if pace is None or len(loop.task.settings.schedule.steps or ()) > loop.state.epoch:
+            return
+        loop.task = pace.decided(loop.task)
+        if first:
+            folder.write_config(loop.task.settings.to_dict())
+
     def on_step() -> None:
         listener.on_step(loop)
+        if pace is not None:
+            pace.on_step()
         if loop.cold:
             listener.on_note(loop.cold)
             loop.cold = ()
@@ -370,6 +315,7 @@ def _train(loop: Loop, folder: RunFolder, listener: RunListener, save_seconds: f
             save()  # whatever happens, there is something to resume from
         while loop.state.epoch < epochs:
             try:
+                decide()
                 record = loop.run_epoch(on_step)
                 if record.epoch > announced:
                     listener.on_epoch(record)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Goal, Recipe, check_choice, check_number
+from orthoframe.options import Goal, Recipe, check_choice
 from orthoframe.training._fields import AUTO, Group, Ramp, names_of, type_hints, usual_value
 from orthoframe.training._groups import (
     BatchSettings,
@@ -39,7 +39,6 @@ class Settings:
         recipe: Where values come from that are not given, see `RECIPES`; by default `accurate` for your own images, and
             `quick` for the benchmark sets.
         goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end.
-        timed: The `minutes` for which the number of epochs was chosen, as a record; None if it was not.
 
     Examples:
         >>> settings = Settings.of(data="folder:photos", temperature=0.2)
@@ -56,7 +55,6 @@ class Settings:
     machine: MachineSettings = field(default_factory=MachineSettings)
     recipe: Recipe = AUTO
     goal: Goal = AUTO
-    timed: float | None = None
 
     def __post_init__(self) -> None:
         if self.recipe is not AUTO:
@@ -196,9 +194,14 @@ class Settings:
         """The same settings with absolute paths."""
         return replace(self, **{name: group.absolute() for name, group in self.groups().items()})
 
-    def with_epochs(self, epochs: int) -> "Settings":
-        """The same for another number of epochs, which is now decided."""
-        return replace(self, schedule=replace(self.schedule, epochs=epochs, minutes=None))
+    def measured(self, every: int | None) -> "Settings":
+        """The same with another number of epochs between two measurements."""
+        return replace(self, evaluation=replace(self.evaluation, measure_every=every))
+
+    def with_steps(self, steps: int) -> "Settings":
+        """The same with the steps of one more epoch, which are now decided."""
+        decided = self.schedule.steps or ()
+        return replace(self, schedule=replace(self.schedule, steps=(*decided, steps)))
 
     def views_in(self, epoch: int) -> int:
         """Views of each sample in an epoch: one while images are not augmented."""
@@ -223,8 +226,7 @@ class Settings:
 
     def to_dict(self) -> dict[str, Any]:
         """What is decided, flat and in types that JSON has: a schedule is a number, or a list of first and last."""
-        options = {name: _json(value) for name, value in self.asked().items()}
-        return options if self.timed is None else {**options, "minutes": self.timed}
+        return {name: _json(value) for name, value in self.asked().items()}
 
     @classmethod
     def from_dict(cls, options: dict[str, Any], objective: Objective | None = None) -> "Settings":
@@ -247,9 +249,6 @@ class Settings:
             for name, value in options.items()
             if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
         }
-        if values.get("epochs") is not None and values.get("minutes") is not None:  # the epochs that they had time for
-            start = replace(start, timed=check_number("minutes", values["minutes"], above=0))
-            values["minutes"] = None
         settings = start.with_options(**values)
         settings.check()
         return settings

@@ -1,6 +1,7 @@
 """What is trained, on which images and in which batches."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._rows import unit_rows
+from orthoframe._rows import Integers, unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
 from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
@@ -18,6 +19,7 @@ from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, P
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
+from orthoframe.training._fitting import fitted_to_time, largest_side
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 
@@ -178,16 +180,27 @@ class Task:
             notes.append((Option("ratio", images.ratio), f" is not reached: {sizes}"))
         return notes
 
-    def with_epochs(self, epochs: int) -> "Task":
-        """The same task for another number of epochs, which is now decided."""
-        settings = self.settings.with_epochs(epochs)
-        return replace(self, settings=settings, plan=self.plan if self.own_plan else _plan(settings, self.train))
+    def batches(self, epoch: int) -> Sequence[Integers]:
+        """The batches of an epoch: a pass over the images, or the next ones of several, as many as it has steps.
+
+        Where time has not decided the steps yet, as many as in the last epoch.
+        """
+        steps = self.settings.schedule.steps
+        if not steps:
+            return self.plan.batches(epoch)
+        start, number, in_a_pass = sum(steps[:epoch]), (*steps, steps[-1])[epoch], len(self.plan.batches(0))
+        places = [divmod(step, in_a_pass) for step in range(start, start + number)]
+        passes = {each: self.plan.batches(each) for each in dict(places)}
+        return [passes[each][place] for each, place in places]
 
     def certificate(self) -> RunCertificate:
         """What the batches of the run guarantee; about the fewest views, because more are at least as good."""
         names = [self.train.classes[c] for c in self.plan.labels.names]
         options = self.settings.objective.certificate_options()
-        return certify_run(self.plan, self.settings.schedule.epochs, names=names, **options)
+        passes, steps = self.settings.schedule.epochs, self.settings.schedule.steps
+        if steps:  # those of the first epoch are always decided, and the others have about as many
+            passes = max(1, passes * steps[0] // len(self.plan.batches(0)))
+        return certify_run(self.plan, passes, names=names, **options)
 
     def measured_subset(self) -> LabelledImages:
         """The training images that are measured during training: of many files as many as the others of each class."""
@@ -232,10 +245,14 @@ def make_task(
         if trained is not None:  # files get their size as those of the encoder did
             images = images.filled({"fit": trained.preparation.fit})
         shape = None if network is None else network.image_shape
-        data = data or images.load(progress, image_shape=shape, seed=seed)
+        by_time = processes == 1 and plan is None  # several would have to agree
+        side = largest_side(asked) if by_time and data is None else None
+        data = data or images.load(progress, image_shape=shape, largest=side, seed=seed)
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if trained is None else _known_classes_first(trained, data)
+        if by_time:
+            asked = fitted_to_time(asked, data.train.image_shape)
         settings = resolve(asked, data, trained if kept is None else None, plan)
         train, test = _chosen(settings, data)
         if kept is None:
