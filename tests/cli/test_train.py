@@ -370,9 +370,16 @@ def test_a_folder_of_pictures(here, capsys):
     assert said.err == ""
     before, first, parts = said.out.splitlines()[:3]
     assert before == "reading 40 images (0.0 MiB as pixels)"
-    assert first.startswith(f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); resnet18, ")
+    assert first.startswith(
+        f"folder:{here / 'pets'}: 28 images of 16 x 24 pixels, 2 classes (14 to 14); conv6-quarters, "
+    )
     assert parts == "4 more images for validation, and 8 for the test at the end."
     assert (here / "runs" / "pets-frame-seed0" / "report.html").exists()
+    assert main([*words[:3], "--minutes", "0.05", "--out", "timed"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    choose = "--minutes M, --epochs N, --steps N choose another length."
+    assert lines[0] == f"This takes 0.05 minutes in all; {choose}"
+    assert any(re.match(r"In 0.05 minutes there is time for about [\d,]+ steps of \d+ images", line) for line in lines)
     for more, words_of_error in (
         (
             ["--size", "big"],

@@ -145,15 +145,17 @@ def test_settings_survive_their_file():
         assert Settings.from_dict(decided.to_dict()).to_dict() == decided.to_dict()
 
 
-def test_the_minutes_that_decided_the_epochs_are_a_record():
-    """Both are written; a run of these settings takes the epochs."""
-    decided = resolve(Settings.of(minutes=10.0), load_data("digits")).with_epochs(37)
-    written = decided.to_dict()
-    assert (written["minutes"], written["epochs"]) == (10.0, 37)
-    again = Settings.from_dict(written)
-    again.check()
-    assert again.to_dict() == written
-    assert (again.schedule.minutes, again.schedule.epochs) == (None, 37)
+def test_what_time_decides_is_kept_with_the_minutes():
+    decided = resolve(Settings.of(minutes=10.0), load_data("digits"))
+    assert (decided.schedule.epochs, decided.schedule.steps, decided.schedule.is_open) == (20, (), True)
+    for number in range(1, 21):
+        decided = decided.with_steps(number)
+        written = decided.to_dict()
+        assert (written["minutes"], written["epochs"], len(written["steps"])) == (10.0, 20, number)
+        again = Settings.from_dict(written)
+        again.check()
+        assert again.to_dict() == written
+    assert not again.schedule.is_open
     for odd in (0, "ten", True):
         with pytest.raises((OptionError, TypeError), match="minutes must be"):
             Settings.from_dict({**written, "minutes": odd})

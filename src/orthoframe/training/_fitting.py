@@ -17,8 +17,8 @@ from orthoframe.training._settings import Settings
 
 _MODEL: Model = "conv6-quarters"
 _SMALL = 16  # pixels, below which images have another network
-_SIDES, _WIDTHS = (32, 48, 64, 96, 128, 160, 192, 224), (8, 16, 32, 64)
-_ENOUGH = 2500  # steps that larger images, or a wider network, must leave
+_SIDES, _WIDTHS = (32, 48, 64, 96, 128, 160, 192, 224), (8, 16, 32)
+_ENOUGH = 1500  # steps that larger images, or a wider network, must leave
 _FEWEST, _SMALLEST = 1000, 8  # steps, for which batches are halved; and the smallest batch
 _PART = 0.85  # of the time, which steps have
 _TIMED, _SECONDS = 10, 0.3  # steps, or seconds, that are timed

@@ -33,9 +33,9 @@ class EncoderSettings(Group):
     """The network that encodes images, and its head."""
 
     model: Model | None = usual()
-    """The encoder (default: resnet18 for your own images from 16 pixels on, else mlp)."""
+    """The encoder (default: conv6-quarters for your own images from 16 pixels on, else mlp)."""
     width: int | None = usual(None)
-    """Width of the encoder (default: the model's; 16 if the model is chosen automatically)."""
+    """Width of the encoder (default: the model's; 8, 16 or 32 for your own images, as time allows)."""
     backbone: str | None = usual(None)
     """Another network instead: hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python function)."""
     init: Path | None = usual(None)
