@@ -159,7 +159,7 @@ they alone may be where ten classes are at a distance of 0.05.
 """
 
 FRAME_COSINE = 0.1
-"""No two class means of a frame have a larger cosine."""
+"""No two class means of a frame have a larger cosine, nor one below its negative."""
 
 FRAME_RATIO = 1.1
 """No class mean of a frame is longer than the shortest by more than this factor."""

@@ -47,6 +47,17 @@ def test_one_merged_pair_is_no_frame(k):
     assert geometry.collapsed
 
 
+@pytest.mark.parametrize("k", [3, 10, 800])  # the centred means of two are an ETF
+@pytest.mark.parametrize("cosine", [-1.0, -0.5])
+def test_a_pair_that_points_apart_is_no_frame(k, cosine):
+    features, labels = frame(k)
+    features[labels == 1] = cosine * torch.eye(k + 1)[0] + math.sqrt(1 - cosine**2) * torch.eye(k + 1)[1]
+    geometry = measure(features, labels)
+    assert geometry.arrangement is Arrangement.NEITHER
+    assert geometry.min_cosine == pytest.approx(cosine)
+    assert (f"the smallest cosine of two is {cosine:.2f}" in geometry.verdict()) == (k >= 800)
+
+
 @pytest.mark.parametrize("k", SIZES)
 def test_one_spread_class_has_not_collapsed(k):
     """The rows of the last class are spread over two dimensions of its own, so that their mean is shorter, too."""
@@ -134,20 +145,22 @@ def test_many_classes_need_no_matrix_of_pairs():
     assert geometry.to_dict()["cosines"] is None
 
 
-def test_an_etf_has_no_merged_pair_either():
+def test_an_etf_has_no_merged_or_opposite_pair_either():
     k = 1200
     centred = torch.eye(k, dtype=torch.float64) - 1 / k
     assert measure(centred, torch.arange(k)).arrangement is Arrangement.ETF
-    centred[1] = centred[0]
-    geometry = measure(centred, torch.arange(k))
-    assert geometry.delta_etf < FRAME_DISTANCE
-    assert geometry.arrangement is Arrangement.NEITHER
+    for sign in (1, -1):
+        centred[1] = sign * centred[0]
+        geometry = measure(centred, torch.arange(k))
+        assert geometry.delta_etf < FRAME_DISTANCE
+        assert geometry.arrangement is Arrangement.NEITHER
 
 
 def test_the_definition():
     assert is_frame(0.05, 0.1, 1.1)
     assert is_frame(0.0, math.nan)  # one class has no pair
     assert not is_frame(0.051, 0.0)
+    assert not is_frame(0.0, 0.0, min_cosine=-0.11)
     assert not is_frame(0.0, 0.11)
     assert not is_frame(0.0, 0.0, 1.11)
     assert not is_frame(math.nan, 0.0)
