@@ -57,7 +57,10 @@ def widened(rows: Tensor) -> Tensor:
 
 
 class _Float16(torch.autograd.Function):
-    """As float32; the gradient of a very short row leaves the range, keeps its direction, and is as long as it can."""
+    """As float32; the gradient of a very short row leaves the range, keeps its direction, and is as long as it can.
+
+    If that of a unit row left the range too, the loss was scaled by too much, and its scaler has to see it.
+    """
 
     generate_vmap_rule = True
 
@@ -66,12 +69,19 @@ class _Float16(torch.autograd.Function):
         return rows.float()
 
     @staticmethod
-    def setup_context(*_: Any) -> None: ...
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
 
     @staticmethod
-    def backward(_: Any, grad: Tensor) -> Tensor:
-        length: Tensor = torch.linalg.vector_norm(grad, dim=-1, keepdim=True, dtype=torch.float64)
-        return (grad * (_LONGEST / length.clamp(min=_LONGEST))).half()
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        length, norm = (
+            torch.linalg.vector_norm(each, dim=-1, keepdim=True, dtype=torch.float64)
+            for each in (grad, *ctx.saved_tensors)
+        )
+        too_long = length * norm.clamp(max=1.0) > _LONGEST
+        factor = (_LONGEST / length.clamp(min=_LONGEST)).masked_fill(too_long, 1.0)
+        narrow: Tensor = (grad * factor).half()
+        return narrow
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import frame_loss, loss_floor, supcon_loss
-from orthoframe.losses import _symmetric, _terms
+from orthoframe.losses import FrameLoss, _symmetric, _terms
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 
@@ -126,6 +126,7 @@ def test_gradients_of_short_rows_stay_in_the_range_of_float16(temperature, expon
     for loss in (
         lambda rows: supcon_loss(rows, labels, temperature=temperature),
         lambda rows: frame_loss(rows, labels, torch.eye(2), temperature=temperature),
+        lambda rows: FrameLoss(2, 2, temperature, supcon=1.0)(rows, labels),
     ):
         narrow, wide = features.clone().requires_grad_(), features.float().requires_grad_()
         for rows in (narrow, wide):
@@ -134,6 +135,14 @@ def test_gradients_of_short_rows_stay_in_the_range_of_float16(temperature, expon
         short = wide.grad.norm(dim=1, keepdim=True).clamp(min=1e-30)
         scaled = wide.grad / short * short.clamp(max=torch.finfo(torch.float16).max)
         assert torch.allclose(narrow.grad.float(), scaled, rtol=2**-10, atol=2**-14)
+
+
+@pytest.mark.parametrize("exponent", [-14, 0, 4])
+def test_a_scale_of_the_loss_that_is_too_large_shows_in_float16(exponent):
+    """A scaler looks for gradients that are not finite; if they were only shortened, it would never learn of it."""
+    labels, features = torch.arange(8) % 2, (draw(8) * 2.0**exponent).half().requires_grad_()
+    (supcon_loss(features, labels) * 2.0**30).backward()
+    assert not features.grad.isfinite().all()
 
 
 # The logarithm of another weight would be rounded again in a sum.

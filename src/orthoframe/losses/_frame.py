@@ -245,6 +245,7 @@ class FrameLoss(nn.Module):
         reduction = "sum" if processes > 1 else "mean"
         try:
             rows, classes = checked_rows(features, labels, "features", "labels")
+            rows = widened(rows)  # gradients of the two parts are summed, and would be rounded at each
             if rows.shape[1] != self.frame.shape[1]:
                 raise ValueError(f"features have dimension {rows.shape[1]}, and the frame {self.frame.shape[1]}")
             temperature = checked_temperature(self.temperature, classes)
@@ -257,7 +258,7 @@ class FrameLoss(nn.Module):
             count = sum_over_processes(torch.full((), float(len(rows)), dtype=torch.float64, device=loss.device), group)
             loss = loss * (processes / count.clamp(min=1.0))
         if self.supcon:
-            loss = loss + self.supcon * self.contrastive(features, labels, keys, key_labels)
+            loss = loss + self.supcon * self.contrastive(rows, classes, keys, key_labels)
         return loss
 
     def extra_repr(self) -> str:
