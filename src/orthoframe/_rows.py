@@ -79,7 +79,9 @@ class _Float16(torch.autograd.Function):
             for each in (grad, *ctx.saved_tensors)
         )
         too_long = length * norm.clamp(max=1.0) > _LONGEST
-        return (grad * (_LONGEST / length.clamp(min=_LONGEST)).masked_fill(too_long, 1.0)).half()
+        factor = (_LONGEST / length.clamp(min=_LONGEST)).masked_fill(too_long, 1.0)
+        narrow: Tensor = (grad * factor).half()
+        return narrow
 
 
 @dataclass(frozen=True)

@@ -189,3 +189,11 @@ def test_other_writing_is_no_obstacle(tmp_path):
         for i in range(5):
             save(tmp_path / name / f"{i}.png")
     assert set(load_data(f"folder:{tmp_path}").train.classes) == set(names)
+
+
+def test_no_test_images_are_advised_as_training_images(tmp_path):
+    for part in ("test", "validation"):
+        save(tmp_path / "one" / part / "a" / "1.png")
+    with pytest.raises(DataError, match="there are no images in it") as caught:
+        load_data(f"folder:{tmp_path}")
+    assert "did you mean" not in str(caught.value)

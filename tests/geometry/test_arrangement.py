@@ -47,6 +47,17 @@ def test_one_merged_pair_is_no_frame(k):
     assert geometry.collapsed
 
 
+@pytest.mark.parametrize("k", [3, 10, 800])  # the centred means of two are an ETF
+@pytest.mark.parametrize("cosine", [-1.0, -0.5])
+def test_a_pair_that_points_apart_is_no_frame(k, cosine):
+    features, labels = frame(k)
+    features[labels == 1] = cosine * torch.eye(k + 1)[0] + math.sqrt(1 - cosine**2) * torch.eye(k + 1)[1]
+    geometry = measure(features, labels)
+    assert geometry.arrangement is Arrangement.NEITHER
+    assert geometry.min_cosine == pytest.approx(cosine)
+    assert (f"the smallest cosine of two is {cosine:.2f}" in geometry.verdict()) == (k >= 800)
+
+
 @pytest.mark.parametrize("k", SIZES)
 @pytest.mark.parametrize("cosine", [-1.0, -0.5])
 def test_a_pair_that_points_apart_is_no_frame(k, cosine):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import reference
 from orthoframe import frame_loss, loss_floor, supcon_loss
-from orthoframe.losses import _symmetric, _terms
+from orthoframe.losses import FrameLoss, _symmetric, _terms
 
 DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 

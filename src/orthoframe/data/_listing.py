@@ -175,13 +175,17 @@ def _images(folder: Path) -> list[Path]:
 
 
 def _refuse_empty(path: Path, part: Path, folder: Path) -> None:
-    """Raise for a folder without images, with advice if the folders of classes are at another level."""
+    """Raise for a folder without images, with advice if the folders of classes are at another level.
+
+    The advice is never a part alone, nor to train on test images.
+    """
     deeper = _folders(path) if part == path else []
     for _ in range(_LEVELS):
         roots = [each for each in deeper if not _images(each) and any(map(_images, _folders(each)))]
+        roots = [each for each in roots if _PARTS.get(each.name.lower(), "train") == "train"]
         if roots:
             above = roots[0].parent
-            whole = above if len(_part_folders(above)) > 1 else roots[0]  # a part, such as the test, is not meant
+            whole = above if len(_part_folders(above)) > 1 else roots[0]
             raise DataError(f"{folder}: there are no images in it; did you mean folder:{whole}?")
         deeper = [inside for each in deeper for inside in _folders(each)]
     kinds = ", ".join(IMAGE_ENDINGS)

@@ -29,19 +29,21 @@ class Arrangement(Coded):
     NEITHER = "neither", "Class means form neither an orthogonal frame nor a simplex ETF"
 
 
-def is_frame(delta_of: float, max_cosine: float, norm_ratio: float = 1.0) -> bool:
+def is_frame(delta_of: float, max_cosine: float, norm_ratio: float = 1.0, min_cosine: float = 0.0) -> bool:
     """Whether class means are an orthogonal frame: the one definition, for embeddings, runs and studies.
 
     Args:
         delta_of: Distance of their Gram matrix to that of a frame.
         max_cosine: The largest of a pair; NaN if there is no pair.
         norm_ratio: The longest mean over the shortest.
+        min_cosine: The smallest of a pair, which features that are not negative need not look at.
 
     Examples:
         >>> is_frame(0.05, max_cosine=1.0)  # 800 classes, two of which coincide
         False
     """
-    return delta_of <= FRAME_DISTANCE and not max_cosine > FRAME_COSINE and norm_ratio <= FRAME_RATIO
+    near = max_cosine > FRAME_COSINE or min_cosine < -FRAME_COSINE  # False for NaN
+    return delta_of <= FRAME_DISTANCE and not near and norm_ratio <= FRAME_RATIO
 
 
 def frame_distance(means: Tensor) -> float:
@@ -134,6 +136,12 @@ def pair_cosines(means: Tensor) -> tuple[float, float]:
         total, pairs = total + float(block.nansum()), pairs + int(known.sum())
         largest = max(largest, float(block.nan_to_num(nan=-math.inf).max()))
     return (total / pairs, largest) if pairs else (math.nan, math.nan)
+
+
+def smallest_cosine(means: Tensor) -> float:
+    """The smallest cosine of two class means; NaN if fewer than two are not zero."""
+    smallest = min(float(block.nan_to_num(nan=math.inf).min()) for _, block in cosine_blocks(means))
+    return smallest if smallest < math.inf else math.nan
 
 
 def near_pairs(means: Tensor, cosine: float) -> Tensor:

@@ -22,6 +22,7 @@ from orthoframe.geometry._arrangement import (
     is_frame,
     near_pairs,
     pair_cosines,
+    smallest_cosine,
 )
 from orthoframe.geometry._ownership import Ownership, ownership
 from orthoframe.geometry._statistics import ClassStatistics, class_distance_variance, collapse_trace
@@ -116,6 +117,11 @@ class Geometry:
         zero = inverse_norms == 0  # [k, 1]
         return (directions @ directions.T).masked_fill(zero | zero.T, math.nan)
 
+    @cached_property
+    def min_cosine(self) -> float:
+        """The smallest cosine of two class means."""
+        return smallest_cosine(self.means)
+
     @property
     def class_spreads(self) -> Tensor:
         """`[k]`, the fraction of the squared length of the rows of a class that is not that of its mean.
@@ -148,7 +154,7 @@ class Geometry:
     @property
     def orthogonal(self) -> bool:
         """Whether class means are orthogonal and equally long, see `is_frame`."""
-        return is_frame(self.delta_of, self.max_cosine, self.norm_ratio)
+        return is_frame(self.delta_of, self.max_cosine, self.norm_ratio, self.min_cosine)
 
     @property
     def collapsed(self) -> bool:
@@ -167,8 +173,9 @@ class Geometry:
         if coincide(self.means):
             return Arrangement.COINCIDENT
         # Cosines of an ETF are -1/(k - 1): where that is nearly 0, the distances no longer tell it from a frame.
-        nearer_etf = self.mean_cosine < -0.5 / (len(self.names) - 1)
-        if nearer_etf and is_frame(self.delta_etf, self.max_cosine, self.norm_ratio):
+        of_etf = -1 / (len(self.names) - 1)
+        nearer_etf = self.mean_cosine < of_etf / 2
+        if nearer_etf and is_frame(self.delta_etf, self.max_cosine, self.norm_ratio, self.min_cosine - of_etf):
             return Arrangement.ETF
         return Arrangement.FRAME if self.orthogonal else Arrangement.NEITHER
 
@@ -201,6 +208,8 @@ class Geometry:
         if self.max_cosine > FRAME_COSINE:
             a, b = (self.names[int(c)] for c in near_pairs(self.means, FRAME_COSINE)[:, 0])
             return f"the largest cosine of two is {self.max_cosine:.2f}; classes {a} and {b} are too near"
+        if self.min_cosine < -FRAME_COSINE:
+            return f"the smallest cosine of two is {self.min_cosine:.2f}"
         if self.norm_ratio > FRAME_RATIO:
             return f"the mean of class {self.names[shortest]} is {self.norm_ratio:.2f} times shorter than the longest"
         return ""
