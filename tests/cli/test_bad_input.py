@@ -251,8 +251,8 @@ CASES = [
             "report piped",
             "train --resume piped",
             "train --resume sorcerer",
-            "train --data csv:/dev/zero --out out",
-            "train --data npz:pipe.npz --out out",
+            "train --data csv:/dev/zero --epochs 1 --out out",
+            "train --data npz:pipe.npz --epochs 1 --out out",
             "embed csv:pipe.csv --out out --backbone torch.nn:Flatten",
         )
     ),

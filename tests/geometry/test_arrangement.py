@@ -59,18 +59,6 @@ def test_a_pair_that_points_apart_is_no_frame(k, cosine):
 
 
 @pytest.mark.parametrize("k", SIZES)
-@pytest.mark.parametrize("cosine", [-1.0, -0.5])
-def test_a_pair_that_points_apart_is_no_frame(k, cosine):
-    features, labels = frame(k)
-    features[labels == 1] = cosine * torch.eye(k + 1)[0] + math.sqrt(1 - cosine**2) * torch.eye(k + 1)[1]
-    geometry = measure(features, labels)
-    assert geometry.arrangement is (Arrangement.NEITHER if k > 2 or cosine > -0.6 else Arrangement.ETF)
-    if k > 2:
-        assert geometry.min_cosine == pytest.approx(cosine)
-    assert (f"the smallest cosine of two is {cosine:.2f}" in geometry.verdict()) == (k >= 800)
-
-
-@pytest.mark.parametrize("k", SIZES)
 def test_one_spread_class_has_not_collapsed(k):
     """The rows of the last class are spread over two dimensions of its own, so that their mean is shorter, too."""
     features, labels = frame(k)

@@ -51,6 +51,7 @@ YOUNGER: dict[str, Any] = {
     "validation": 0.0,
     "flip": False,
     "minutes": None,
+    "steps": None,
     "backbone": None,
     "init": None,
     "backbone_lr": None,
