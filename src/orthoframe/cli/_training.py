@@ -16,7 +16,7 @@ from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, pro
 from orthoframe.errors import Call, Option, OrthoframeError, Part, brief, needs_extra, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
-from orthoframe.runs import EpochRecord
+from orthoframe.runs import EpochRecord, Question
 
 _ALL, _WORST = 20, 5  # up to this many classes all accuracies are printed; of more, only the worst ones
 _CONFUSIONS = 5  # that are printed
@@ -173,28 +173,32 @@ def _print_result(result: training.RunResult) -> None:
     evaluation, last, final = result.evaluation, result.records[-1], result.diagnosis.test
     geometry, test = evaluation.geometry, final.accuracy
     verdict = result.diagnosis.record(flag)
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_row("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")
+    rows = [("distance to the frame (Delta_GM)", f"{geometry.delta_of:.4g} (0: an orthogonal frame)")]
     if evaluation.raw_delta_of is not None:
-        table.add_row("Delta_GM without normalisation", f"{evaluation.raw_delta_of:.4g} (above: with)")
-    table.add_row("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)")
+        rows.append(("Delta_GM without normalisation", f"{evaluation.raw_delta_of:.4g} (above: with)"))
+    rows.append(("beta_NC", f"{geometry.beta_nc:.3g} (0: classes have collapsed)"))
     floor = "" if last.gap is None else f", {last.floor:.6f}, {last.gap:.2e}"
-    table.add_row("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}")
+    rows.append(("loss, floor, gap" if floor else "loss", f"{last.loss:.6f}{floor}"))
+    rows.append(("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}"))
+    accuracies = []
     if evaluation.adjust:
         fitted = ", fitted on validation images" if result.settings.evaluation.adjust == "fit" else ""
-        table.add_row("logit adjustment", f"{evaluation.adjust:.4g} (lambda{fitted})")
+        accuracies.append(("logit adjustment", f"{evaluation.adjust:.4g} (lambda{fitted})"))
     if evaluation.validation is not None:
-        table.add_row(
-            "balanced validation accuracy", f"{evaluation.validation.balanced:.4f}{evaluation.validation.over()}"
-        )
-    table.add_row("balanced test accuracy", f"{test.balanced:.4f}{test.over()}")
+        validation = f"{evaluation.validation.balanced:.4f}{evaluation.validation.over()}"
+        accuracies.append(("balanced validation accuracy", validation))
+    accuracies.append(("balanced test accuracy", f"{test.balanced:.4f}{test.over()}"))
     if final.calibration_error is not None:
-        table.add_row("expected calibration error", f"{final.calibration_error:.4f} (0: perfectly calibrated)")
-    table.add_row("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})")
-    table.add_row("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}")
-    table.add_row("dead rows, live dimensions", f"{last.dead_rows}, {last.live_dimensions} of {geometry.dim}")
+        accuracies.append(("expected calibration error", f"{final.calibration_error:.4f} (0: perfectly calibrated)"))
+    accuracies.append(("worst class", f"{test.worst:.4f} ({brief(test.worst_class, 60)})"))
+    accuracies.append(("majority and minority half", f"{test.majority:.4f}, {test.minority:.4f}"))
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    for row in [*accuracies, *rows] if verdict.question is Question.ACCURACY else [*rows, *accuracies]:
+        table.add_row(*row)
     why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
     print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
+    if verdict.geometry:
+        print(verdict.geometry)
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
     _print_classes(test, final.confusion)
     print(f"report: {result.folder / 'report.html'}")

@@ -14,7 +14,7 @@ from orthoframe.reporting import _pictures as pictures
 from orthoframe.reporting._format import NOTHING
 from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
-from orthoframe.runs import Run, VerdictRecord, read_run
+from orthoframe.runs import Question, Run, VerdictRecord, read_run
 
 _LISTED = 12  # classes in a table
 
@@ -123,6 +123,8 @@ def _charts(runs: Sequence[Run]) -> dict[str, Plot]:
 
 def _status(verdict: VerdictRecord) -> str:
     """The colour of a verdict."""
+    if verdict.question is Question.ACCURACY:
+        return "wait" if verdict.causes else "good"
     if verdict.reached:
         return "good"
     return "wait" if verdict.ending is not None and verdict.ending.waiting else "bad"

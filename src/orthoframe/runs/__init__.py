@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 else:
     _NAMES = {
         "_records": "COLUMNS EpochRecord Measurement GeometryMeasurement ClassMeasurement OwnershipMeasurement "
-        "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Signature Ending Cause "
-        "END power_law summed_rates",
+        "CertificateRecord RunEnvironment NonFiniteBatch VerdictRecord TestRecord CauseRecord Question Signature "
+        "Ending Cause END power_law summed_rates",
         "_folder": "RunFolder metrics_table CONFIG CHECKPOINT PREVIOUS VERDICT",
         "_checkpoint": "Checkpoint Progress State DataFingerprint",
         "_encoder_file": "Architecture TrainedEncoder describe_encoder encoder_in load_encoder save_encoder",

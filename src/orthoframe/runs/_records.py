@@ -178,6 +178,13 @@ class RunEnvironment:
     versions: dict[str, str]  # of orthoframe, torch and Python
 
 
+class Question(Coded):
+    """What a run was made to answer."""
+
+    FRAME = "frame", "whether class means form an orthogonal frame"
+    ACCURACY = "accuracy", "how accurately new images are classified"
+
+
 class Signature(Coded):
     """What the features look like at the end of a run."""
 
@@ -209,8 +216,21 @@ class Ending(Coded):
 
 
 class Cause(Coded):
-    """Why a run may not have reached the frame; the sentence has places for values."""
+    """Why a run did not end as it was meant to; the sentence has places for values."""
 
+    NOT_LEARNT = (
+        "training-images-not-learnt",
+        "the network has not learnt the training images yet: it classifies {train:.3f} of them correctly (balanced)",
+    )
+    NOT_TRANSFERRED = (
+        "not-transferred",
+        "the network classifies {train:.3f} of the training images correctly (balanced), so that more steps would not "
+        "help",
+    )
+    FEW_IMAGES = (
+        "few-images",
+        "the worst classes have {fewest} to {most} training images; the median class has {median}",
+    )
     FREE_LENGTHS = (
         "free-lengths",
         "a linear classifier leaves the lengths of features free: at the optimum of cross-entropy the directions of "
@@ -282,21 +302,27 @@ class TestRecord:
     confusion: Confusion
     calibration_error: float | None = None  # of confidences; None without validation images
     classifier: str | None = None  # which classified them, such as `nearest centre`; earlier versions did not say
+    train_balanced: float | None = None  # of the training images, by a linear classifier that learnt with the network
+    frame_balanced: float | None = None  # of the test images, by the nearest axis beside that classifier
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictRecord:
     """`verdict.json`: how a run ended."""
 
-    sentence: str
+    sentence: str  # which answers the question
     reached: bool  # whether the frame is reached
     signature: Signature | None  # None for a run that has not finished
     ending: Ending | None  # None where the frame is reached or the causes explain everything
     causes: tuple[CauseRecord, ...]  # likely ones, most severe first
     merged: tuple[tuple[int | str, ...], ...] = ()  # classes whose means point in one direction
     test: TestRecord | None = None  # which earlier versions did not have
+    question: Question = Question.FRAME
+    geometry: str = ""  # a second sentence, if the question is another than the geometry
 
     @property
     def label(self) -> str:
-        """Signature and ending in a few words."""
+        """The answer in a few words."""
+        if self.question is Question.ACCURACY and self.test is not None:
+            return f"balanced test accuracy {self.test.accuracy.balanced:.3f}"
         return ", ".join(part.replace("-", " ") for part in (self.signature, self.ending) if part is not None)

@@ -1,8 +1,9 @@
-"""Why a run may not have reached the frame: likely causes, how the run was moving, and what to try."""
+"""Why a run may not have ended as it was meant to: likely causes, how the run was moving, and what to try."""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any, Literal
 
 import torch
@@ -12,7 +13,7 @@ from orthoframe.encoders import ENCODERS
 from orthoframe.errors import Option, Part
 from orthoframe.geometry import Geometry
 from orthoframe.options import TEMPERATURE
-from orthoframe.runs import END, Cause, Ending, EpochRecord, power_law, summed_rates
+from orthoframe.runs import END, Cause, Ending, EpochRecord, TestRecord, power_law, summed_rates
 from orthoframe.training._criteria import PARALLEL
 from orthoframe.training._fields import usual_value
 from orthoframe.training._groups import ScheduleSettings
@@ -36,6 +37,10 @@ _MIXED = -0.1
 _FALLING, _SLOW = 0.3, 0.05
 # A learning rate is large, or small, by this factor from the usual one.
 _FAR = 10
+# Above this balanced accuracy of new images nothing is advised.
+_ACCURATE = 0.98
+WORST = 3
+"""Classes that a verdict on accuracy names."""
 _USUAL_LR: float = usual_value(ScheduleSettings, "lr")
 _RISING = Option("temperature", (0.1, 0.5))
 _MORE_EPOCHS: tuple[Part, ...] = ("more ", Option("epochs"))
@@ -84,6 +89,38 @@ def explanation(
     if cold:
         return [*causes, *cold], Ending.SLOW
     return (causes, None) if causes else ([_unexplained(settings, progress, column)], progress)
+
+
+def accuracy_causes(task: Task, records: Sequence[EpochRecord], test: TestRecord) -> list[LikelyCause]:
+    """What keeps new images from being classified better, if there is much to gain."""
+    accuracy, train = test.accuracy, test.train_balanced
+    if accuracy.balanced >= _ACCURATE:
+        return []
+    causes = _large_lr(task.settings, 1.0 - (records[-1].relative_gap or 0.0))
+    if train is not None and 1 - train > (1 - accuracy.balanced) / 2:
+        return [*causes, LikelyCause(Cause.NOT_LEARNT, _longer(task.settings.schedule), {"train": train})]
+    better: list[tuple[Part, ...]] = [("more images",)]
+    if not task.augment.flip and task.settings.images.augment:
+        better.append((Option("flip"), ", if mirror images are of the same class"))
+    if task.settings.encoder.backbone is None:
+        better.append(("a pretrained ", Option("backbone")))
+    if train is not None:
+        causes.append(LikelyCause(Cause.NOT_TRANSFERRED, _either(*better), {"train": train}))
+    rates = [
+        (rate, count) for rate, count in zip(accuracy.by_class, task.class_counts, strict=True) if rate is not None
+    ]
+    worst = [count for _, count in sorted(rates)[:WORST]]
+    if max(worst) < (middle := median(task.class_counts)):
+        values = {"fewest": min(worst), "most": max(worst), "median": f"{middle:g}"}
+        causes.append(LikelyCause(Cause.FEW_IMAGES, ("more images of these classes",), values))
+    return causes
+
+
+def _longer(schedule: ScheduleSettings) -> tuple[Part, ...]:
+    """How a run is made longer."""
+    if schedule.minutes is not None:
+        return ("more time, such as ", Option("minutes", 2 * schedule.minutes))
+    return ("more ", Option("epochs" if schedule.steps is None else "steps"))
 
 
 def _at_start(done: float) -> Ending:

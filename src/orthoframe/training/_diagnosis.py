@@ -1,4 +1,4 @@
-"""How a run ended: whether the frame is reached, and the verdict in words."""
+"""How a run ended: how accurate it is, whether the frame is reached, and the verdict in words."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from orthoframe._rows import class_members
 from orthoframe.batches import RunCertificate
 from orthoframe.errors import brief, spelled
 from orthoframe.geometry import COLLAPSE, Geometry, near_pairs
-from orthoframe.runs import CauseRecord, Ending, EpochRecord, Signature, TestRecord, VerdictRecord
-from orthoframe.training._causes import LikelyCause, Spell, explanation
+from orthoframe.runs import CauseRecord, Ending, EpochRecord, Question, Signature, TestRecord, VerdictRecord
+from orthoframe.training._causes import WORST, LikelyCause, Spell, accuracy_causes, explanation
 from orthoframe.training._evaluation import Evaluation
 from orthoframe.training._settings import Settings
 from orthoframe.training._task import Task
@@ -26,8 +26,10 @@ class Diagnosis:
     """How a run ended.
 
     Attributes:
+        question: What the run was made to answer.
         signature: What the features look like.
-        ending: How the run was moving; None where the frame is reached or the causes explain everything.
+        ending: How the run was moving; None where the frame is reached, or was not asked for, or where the causes
+            explain everything.
         causes: Likely causes, most severe first.
         geometry: Of the training images.
         test: Of the test images: their accuracy, and what they were taken for.
@@ -35,6 +37,7 @@ class Diagnosis:
             did not settle, or without validation images.
     """
 
+    question: Question
     signature: Signature
     ending: Ending | None
     causes: tuple[LikelyCause, ...]
@@ -61,7 +64,19 @@ class Diagnosis:
         return tuple(tuple(names[c] for c in group) for group in shared)
 
     def sentence(self) -> str:
-        """The verdict."""
+        """The answer to the question."""
+        return self._accuracy() if self.question is Question.ACCURACY else self._geometry()
+
+    def _accuracy(self) -> str:
+        """How accurately the test images are classified, and which classes are worst."""
+        accuracy = self.test.accuracy
+        rates = zip(accuracy.by_class, self.test.confusion.names, strict=True)
+        worst = sorted((rate, str(name)) for rate, name in rates if rate is not None)[:WORST]
+        named = ", ".join(f"{brief(name, 30)} {rate:.3f}" for rate, name in worst)
+        return f"Balanced test accuracy {accuracy.balanced:.3f}{accuracy.over()}; the worst classes: {named}."
+
+    def _geometry(self) -> str:
+        """Whether the frame is reached."""
         geometry = self.geometry
         numbers = f"distance to the frame {geometry.delta_of:.4f}, beta_NC {geometry.beta_nc:.2g}"
         if geometry.spread > COLLAPSE >= geometry.beta_nc:
@@ -69,9 +84,11 @@ class Diagnosis:
         if why := geometry.exception():
             numbers += f", {why}"
         sentence = f"The frame is {'' if self.reached else 'not '}reached: {self.signature.sentence} ({numbers})"
-        if self.reached:
+        if self.reached and self.question is Question.FRAME:
             accuracy = self.test.accuracy
             sentence += f"; balanced test accuracy {accuracy.balanced:.3f}{accuracy.over()}"
+        if self.test.frame_balanced is not None:
+            sentence += f"; the nearest axis of the frame has balanced test accuracy {self.test.frame_balanced:.3f}"
         sentence += _merged_words(self.merged, len(self.test.confusion.names))
         if self.settling is not None:
             before, after = self.settling
@@ -91,13 +108,15 @@ class Diagnosis:
             causes=causes,
             merged=self.merged,
             test=self.test,
+            question=self.question,
+            geometry=self._geometry() if self.question is Question.ACCURACY else "",
         )
 
 
 def diagnose(
     task: Task, certified: RunCertificate, records: Sequence[EpochRecord], evaluation: Evaluation
 ) -> Diagnosis:
-    """Say whether the frame is reached; if not, what shows, why that may be, and what to try."""
+    """Answer the question of a run; where the answer could be better, say why that may be, and what to try."""
     geometry = evaluation.geometry
     signature = {
         (True, True): Signature.FRAME,
@@ -107,10 +126,14 @@ def diagnose(
     }[geometry.orthogonal, geometry.collapsed]
     causes: list[LikelyCause] = []
     ending = None
-    if signature is not Signature.FRAME:
-        causes, ending = explanation(task, certified, records, geometry)
     assert evaluation.final_test is not None  # it is the last evaluation
+    question = Question.ACCURACY if task.settings.is_for_accuracy else Question.FRAME
+    if question is Question.ACCURACY:
+        causes = accuracy_causes(task, records, evaluation.final_test)
+    elif signature is not Signature.FRAME:
+        causes, ending = explanation(task, certified, records, geometry)
     return Diagnosis(
+        question=question,
         signature=signature,
         ending=ending,
         causes=tuple(causes),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from orthoframe.data import LabelledImages, Normaliser
+from orthoframe.encoders import FrameEncoder
 from orthoframe.geometry import (
     Accuracy,
     Calibration,
@@ -107,44 +108,58 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     objective, settings = task.settings.objective, task.settings.evaluation
     train = task.train if final else task.measured_subset()
     classes, labels = train.classes, train.labels.cpu()
-    network: nn.Module = task.encoder if objective.has_head else task.encoder.backbone
-    features = encode(network, train, task.normaliser)
+    learns = objective.classifies or (objective.has_classifier and not final)  # until it has left
+    probes = final and settings.probe and not learns
+
+    def encoded(images: LabelledImages) -> tuple[Tensor, Tensor]:
+        """The features whose geometry counts, and those that are classified."""
+        if not (learns or probes):
+            rows = encode(task.encoder, images, task.normaliser)
+            return rows, rows
+        rows = encode(task.encoder.backbone, images, task.normaliser)
+        return (_headed(task.encoder, rows) if objective.has_head else rows), rows
+
+    features, rows = encoded(train)
     geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
     raw = None
     if not objective.has_head:
         raw = measure_parts(lambda: [(features, labels)], features.shape[1], classes, normalize=False).delta_of
     counts = torch.tensor(task.class_counts)  # not of the subset, of which there may be fewer
     centres = _centres(task, geometry, counts)
+    held_out = None if task.validation is None else (encoded(task.validation)[1], task.validation.labels.cpu())
     rule: Rule = NearestCentre(centres)
-    if objective.classifies or (objective.has_classifier and not final):  # until it has left
+    if learns:
         assert task.classifier is not None
         weight, bias = (each.detach().cpu().double() for each in (task.classifier.weight, task.classifier.bias))
-        network, rule = task.encoder.backbone, LinearClassifier(weight, bias)
-    elif settings.probe and final:
-        network = task.encoder.backbone
-        parts = [train] if task.validation is None else [train, task.validation]
-        rows = [(encode(network, part, task.normaliser), part.labels.cpu()) for part in parts]
-        rule = fit_probe(len(classes), *rows)
+        rule = LinearClassifier(weight, bias)
+    elif probes:
+        rule = fit_probe(len(classes), (rows, labels), held_out)
 
     sizes = _sizes(task, counts)
     adjust = 0.0 if settings.adjust == "fit" else float(settings.adjust)
     validation, calibration = None, None
-    if task.validation is not None:
-        held_out, truth = encode(network, task.validation, task.normaliser), task.validation.labels.cpu()
+    if held_out is not None:
         if settings.adjust == "fit":
-            adjust = fit_adjustment(rule.scores(held_out), truth, sizes)
-        scores = _adjusted(rule, sizes, adjust).scores(held_out)
-        validation = accuracy_of(scores, truth, classes, counts)
-        calibration = Calibration.fitted(scores, truth) if final else None
+            adjust = fit_adjustment(rule.scores(held_out[0]), held_out[1], sizes)
+        scores = _adjusted(rule, sizes, adjust).scores(held_out[0])
+        validation = accuracy_of(scores, held_out[1], classes, counts)
+        calibration = Calibration.fitted(scores, held_out[1]) if final else None
     rule = _adjusted(rule, sizes, adjust)
     test, final_test = None, None
     if final or task.validation is None:
-        scores, truth = rule.scores(encode(network, task.test, task.normaliser)), task.test.labels.cpu()
+        heads, others = encoded(task.test)
+        scores, truth = rule.scores(others), task.test.labels.cpu()
         test = accuracy_of(scores, truth, classes, counts)
         if final:
             error = None if calibration is None else calibration_error(calibration.confidences(scores), truth)
-            classifier = "linear classifier" if isinstance(rule, LinearClassifier) else "nearest centre"
-            final_test = TestRecord(test, Confusion.of(scores, truth, classes), error, classifier)
+            final_test = TestRecord(
+                accuracy=test,
+                confusion=Confusion.of(scores, truth, classes),
+                calibration_error=error,
+                classifier="linear classifier" if isinstance(rule, LinearClassifier) else "nearest centre",
+                train_balanced=accuracy_of(rule.scores(rows), labels, classes).balanced if learns else None,
+                frame_balanced=_balanced_by_frame(centres, heads, truth) if learns and objective.has_head else None,
+            )
     return Evaluation(
         geometry=geometry,
         test=test,
@@ -157,6 +172,22 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         raw_delta_of=raw,
         adjust=adjust,
     )
+
+
+def _headed(encoder: FrameEncoder, rows: Tensor) -> Tensor:
+    """What the head makes of features of the backbone, in evaluation mode, on the CPU."""
+    head = encoder.head
+    training, device = head.training, next(encoder.parameters()).device
+    head.eval()
+    with torch.no_grad():
+        parts = [head(part.to(device)).float().cpu() for part in rows.split(_ROWS)]
+    head.train(training)
+    return torch.cat(parts)
+
+
+def _balanced_by_frame(centres: Tensor, rows: Tensor, labels: Tensor) -> float:
+    """The balanced accuracy of the nearest centre."""
+    return accuracy_of(NearestCentre(centres).scores(rows), labels, range(len(centres))).balanced
 
 
 def _sizes(task: "Task", counts: Tensor) -> Tensor:

@@ -212,6 +212,11 @@ class Settings:
         return self.objective.cold_start_remedy(self.encoder.head_norm != "none" or self.encoder.head == "none")
 
     @property
+    def is_for_accuracy(self) -> bool:
+        """Whether the run is for accurate classes, and not for the frame."""
+        return self.objective.classifies or (self.recipe == "accurate" and self.goal != "frame")
+
+    @property
     def measured_every(self) -> int:
         """Epochs between two measurements of the geometry."""
         return self.evaluation.measure_every or max(1, self.schedule.epochs // _MEASUREMENTS)
