@@ -20,6 +20,7 @@ BASE = {"data", "batches", "encoders", "losses", "geometry"}
 # What each room may import beside the ground floor. Rooms that are not named here may import the ground floor only.
 ALLOWED = {
     "ufm": {"batches", "geometry", "losses"},
+    "recipe": {"encoders", "geometry", "losses"},
     "runs": BASE,
     "reporting": BASE | {"ufm", "runs"},
     "training": BASE | {"runs"},

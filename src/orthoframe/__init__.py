@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from orthoframe.losses import loss_floor as loss_floor
     from orthoframe.losses import make_frame as make_frame
     from orthoframe.losses import supcon_loss as supcon_loss
+    from orthoframe.recipe import FrameRecipe as FrameRecipe
     from orthoframe.ufm import gradient_flow as gradient_flow
     from orthoframe.ufm import predict_gram as predict_gram
     from orthoframe.ufm import solve_ufm as solve_ufm
@@ -45,6 +46,7 @@ else:
         "losses": "supcon_loss SupConLoss make_frame frame_loss FrameLoss frame_floor frame_collapsed loss_floor "
         "collapsed_loss angle_bound decay_rate fastest_temperature",
         "geometry": "measure ClassStatistics GeometryMetric NearestCentre explain",
+        "recipe": "FrameRecipe",
         "ufm": "solve_ufm predict_gram gradient_flow",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES)
