@@ -106,10 +106,8 @@ def accuracy_causes(task: Task, records: Sequence[EpochRecord], test: TestRecord
         better.append(("a pretrained ", Option("backbone")))
     if train is not None:
         causes.append(LikelyCause(Cause.NOT_TRANSFERRED, _either(*better), {"train": train}))
-    rates = [
-        (rate, count) for rate, count in zip(accuracy.by_class, task.class_counts, strict=True) if rate is not None
-    ]
-    worst = [count for _, count in sorted(rates)[:WORST]]
+    classes = zip(accuracy.by_class, task.class_counts, strict=True)
+    worst = [count for _, count in sorted((rate, count) for rate, count in classes if rate is not None)[:WORST]]
     if max(worst) < (middle := median(task.class_counts)):
         values = {"fewest": min(worst), "most": max(worst), "median": f"{middle:g}"}
         causes.append(LikelyCause(Cause.FEW_IMAGES, ("more images of these classes",), values))

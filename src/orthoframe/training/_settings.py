@@ -213,8 +213,8 @@ class Settings:
 
     @property
     def is_for_accuracy(self) -> bool:
-        """Whether the run is for accurate classes, and not for the frame."""
-        return self.objective.classifies or (self.recipe == "accurate" and self.goal != "frame")
+        """Whether the question is how accurate classes are: of your own images, unless the run settles onto the frame."""
+        return self.images.is_own and (self.objective.classifies or self.schedule.clean_fraction == 0)
 
     @property
     def measured_every(self) -> int:
