@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, pstdev
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,9 @@ SOURCES = {
     "cifar10, 100": Source("cifar10", 100, 2000),
 }
 """Folders by name."""
+CHOSEN_ON = "photographs, 20 classes"
+"""The folder on which choices were made; it judges nothing."""
+_MARK = "<!-- what follows is written by benchmarks/folders.py -->"
 
 
 def write_folder(source: Source, npz: Path, folder: Path, seed: int) -> None:
@@ -179,6 +182,38 @@ def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
                 yield key, done[key]
 
 
+def page(results: dict[str, dict[str, Any]]) -> str:
+    """The page: a table for each budget, of means over seeds with their deviations."""
+    runs: dict[tuple[str, str, str], dict[int, float]] = {}
+    for key, result in results.items():
+        name, budget, method, seed = key.split(" | ")
+        runs.setdefault((budget, name, method), {})[int(seed)] = result["accuracy"]
+    lines = []
+    for budget in dict.fromkeys(budget for budget, _, _ in runs):
+        names = [name for name in SOURCES if (budget, name, "ours") in runs]
+        lines += ["", f"## {budget.replace('min', 'minutes of one core')}", ""]
+        lines += [f"| folder | R | seeds | {' | '.join(METHODS)} | ours less the best of the others |"]
+        lines += ["|---|---:|---:|" + "---:|" * (len(METHODS) + 1)]
+        means: dict[str, list[float]] = {method: [] for method in METHODS}
+        for name in names:
+            methods = {method: runs[budget, name, method] for method in METHODS if (budget, name, method) in runs}
+            seeds = sorted(set.intersection(*map(set, methods.values())))
+            if not seeds or len(methods) < len(METHODS):
+                continue
+            values = {method: [accuracies[seed] for seed in seeds] for method, accuracies in methods.items()}
+            for method, each in values.items():
+                means[method].append(fmean(each))
+            cells = [f"{fmean(each):.3f} ± {pstdev(each):.3f}" for each in values.values()]
+            ahead = fmean(values["ours"]) - max(fmean(values[method]) for method in METHODS[1:])
+            marked = f"{name} (looked at for choices)" if name == CHOSEN_ON else name
+            lines.append(f"| {marked} | {SOURCES[name].ratio:g} | {len(seeds)} | {' | '.join(cells)} | {ahead:+.3f} |")
+        if means["ours"]:
+            cells = [f"{fmean(each):.3f}" for each in means.values()]
+            ahead = fmean(means["ours"]) - max(fmean(means[method]) for method in METHODS[1:])
+            lines.append(f"| mean | | | {' | '.join(cells)} | {ahead:+.3f} |")
+    return "\n".join(lines) + "\n"
+
+
 def _done(file: Path) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     return found
@@ -187,6 +222,7 @@ def _done(file: Path) -> dict[str, Any]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", type=Path, required=True, help="what was measured; runs in it are not run again")
+    parser.add_argument("--table", type=Path, help="Markdown file to write the tables to")
     parser.add_argument("--npz", type=Path, help="100 classes of 32 x 32 photographs")
     parser.add_argument("--minutes", type=float, nargs="+", default=[2.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
@@ -207,6 +243,9 @@ def main() -> None:
         found = _done(arguments.json) | {key: result}
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
         print(key, json.dumps(result), flush=True)
+    if arguments.table:
+        text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
+        arguments.table.write_text(f"{text}{_MARK}\n{page(_done(arguments.json))}")
 
 
 if __name__ == "__main__":
