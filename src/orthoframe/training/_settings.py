@@ -19,8 +19,6 @@ from orthoframe.training._images import IMAGE_KINDS, ImageSettings, image_kind
 from orthoframe.training._objectives import OBJECTIVES, Objective
 from orthoframe.training._recipes import RECIPES, data_of, recipe_values
 
-_MEASUREMENTS = 40  # in a run, if nothing else is said
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -38,7 +36,8 @@ class Settings:
         machine: What computes, and the seed.
         recipe: Where values come from that are not given, see `RECIPES`; by default `accurate` for your own images, and
             `quick` for the benchmark sets.
-        goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end.
+        goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end; others have
+            None.
 
     Examples:
         >>> settings = Settings.of(data="folder:photos", temperature=0.2)
@@ -54,7 +53,7 @@ class Settings:
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     machine: MachineSettings = field(default_factory=MachineSettings)
     recipe: Recipe = AUTO
-    goal: Goal = AUTO
+    goal: Goal | None = AUTO
 
     def __post_init__(self) -> None:
         if self.recipe is not AUTO:
@@ -147,7 +146,7 @@ class Settings:
         Raises:
             OptionError: With a sentence that names the setting.
         """
-        if self.goal is not AUTO:
+        if self.goal not in (AUTO, None):
             check_choice("goal", self.goal, Goal)
             if self.recipe != "accurate":
                 raise OptionError(Option("goal"), " needs ", Option("recipe", "accurate"), "; others end at the frame")
@@ -194,7 +193,7 @@ class Settings:
         """The same settings with absolute paths."""
         return replace(self, **{name: group.absolute() for name, group in self.groups().items()})
 
-    def measured(self, every: int | None) -> "Settings":
+    def measured(self, every: int) -> "Settings":
         """The same with another number of epochs between two measurements."""
         return replace(self, evaluation=replace(self.evaluation, measure_every=every))
 
@@ -211,18 +210,13 @@ class Settings:
         """What avoids the plateau at identical features; None if everything known is on."""
         return self.objective.cold_start_remedy(self.encoder.head_norm != "none" or self.encoder.head == "none")
 
-    @property
-    def measured_every(self) -> int:
-        """Epochs between two measurements of the geometry."""
-        return self.evaluation.measure_every or max(1, self.schedule.epochs // _MEASUREMENTS)
-
     def is_measured(self, epoch: int) -> bool:
         """Whether the geometry is measured after an epoch, counted from 1: also after the first, and before settling.
 
         Settling begins with the first epoch of images that are not augmented.
         """
         moments = (1, self.schedule.settling_epoch, self.schedule.epochs)
-        return epoch in moments or epoch % self.measured_every == 0
+        return epoch in moments or epoch % self.evaluation.measure_every == 0
 
     def to_dict(self) -> dict[str, Any]:
         """What is decided, flat and in types that JSON has: a schedule is a number, or a list of first and last."""

@@ -111,7 +111,7 @@ class Task:
         A checkpoint numbers their momentum in this order, in which those of a backbone come last.
         """
         schedule, backbone, weights = self.settings.schedule, list(self.encoder.backbone.parameters()), self.network()
-        if schedule.backbone_lr is None:
+        if schedule.backbone_lr == schedule.lr:
             return [{"params": list(weights.parameters()), "share": 1.0}]
         of_backbone = {id(weight) for weight in backbone}
         others = [weight for weight in weights.parameters() if id(weight) not in of_backbone]
@@ -253,7 +253,13 @@ def make_task(
         data = data if trained is None else _known_classes_first(trained, data)
         if by_time:
             asked = fitted_to_time(asked, data.train.image_shape)
-        settings = resolve(asked, data, trained if kept is None else None, plan)
+        settings = resolve(
+            asked,
+            data,
+            init=trained if kept is None else None,
+            plan=plan,
+            backbone=backbone if kept is None else kept.encoder.backbone,
+        )
         train, test = _chosen(settings, data)
         if kept is None:
             encoder, normaliser, directions = _encoder(settings, train, trained, backbone)

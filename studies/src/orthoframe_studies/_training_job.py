@@ -91,7 +91,9 @@ def _check_own(run: Path, settings: Settings, job: str, plan: "BatchPlan | None"
     known = None
     with suppress(OSError, ValueError):
         known = parsed(json.loads, read_small(run / _JOB))
-    if known != {"key": job} or training_key(stored) != training_key(settings):
+    used = training_key(stored)  # what a key leaves open is decided there
+    differs = any(used.get(name) != value for name, value in training_key(settings).items() if value is not None)
+    if known != {"key": job} or differs:
         raise StudyError(f"{run} has the run of another job")
 
 
