@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, csv_rows, open_file, open_text, parsed, read_small, reading
 from orthoframe.errors import InputError, Option, brief, spelled
+from orthoframe.files import LARGEST_RECORDS, csv_rows, open_file, open_text, parsed, read_small, reading
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
 from orthoframe.runs._records import (

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orthoframe._files import json_ready
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError, brief
+from orthoframe.files import json_ready
 from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State, describe_encoder, metrics_table
 from orthoframe.training._evaluation import Evaluation, evaluate
 from orthoframe.training._processes import NonFiniteLoss, Stopped

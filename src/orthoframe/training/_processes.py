@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, summary, unwritable
+from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, reason_of, summary, unwritable
 from orthoframe.options import Precision
 from orthoframe.runs import NonFiniteBatch
 
@@ -249,11 +249,9 @@ def refusals_named(path: Path) -> Iterator[None]:
 
 
 def stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
-    reason = summary(error)
+    reason = reason_of(error) if isinstance(error, OSError) else summary(error)
     if _is_about_memory(error):
         reason = "not enough memory"
-    elif isinstance(error, OSError):
-        reason = error.strerror or str(error)
     return Stopped(f"{what}: {reason}; {kept}; once that is solved, resume with ", Call("resume", str(path)))
 
 

@@ -1,6 +1,6 @@
 """Everything that decides a run, in groups; `resolve` decides what the user leaves open."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -102,16 +102,17 @@ class Settings:
         """What to say of an option that none of these groups has."""
         losses = [name for name, objective in OBJECTIVES.items() if option in names_of(objective)]
         if losses:
-            others = "".join(f" or {name}" for name in losses[1:])
-            return OptionError(Option(option), " needs ", Option("loss", losses[0]), others, self._why_not())
+            return self._needs_one_of(option, losses)
         for kind in IMAGE_KINDS:
             if option in names_of(kind):
                 return OptionError(Option(option), " needs ", *kind.examples)
         return OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
 
-    def _why_not(self) -> str:
-        """Why an option of a frame head has no place beside this objective."""
-        return "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
+    def _needs_one_of(self, option: str, losses: Sequence[str]) -> OptionError:
+        """What to say of an option that only other losses have."""
+        others = "".join(f" or {name}" for name in losses[1:])
+        why = "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
+        return OptionError(Option(option), " needs ", Option("loss", losses[0]), others, why)
 
     def groups(self) -> dict[str, Any]:
         """All groups by name."""
@@ -169,7 +170,8 @@ class Settings:
         options = self.asked()
         for name, value in idle.items():
             if options.get(name, value) not in (None, value):
-                raise OptionError(Option(name), " needs ", Option("loss", "supcon"), " or frame", self._why_not())
+                losses = [loss for loss, objective in OBJECTIVES.items() if objective.has_head]
+                raise self._needs_one_of(name, losses)
         if self.encoder.init not in (AUTO, None):
             why = " starts from an encoder with its head, which ", Option("loss", self.objective.name)
             raise OptionError(Option("init"), *why, " has no use for")

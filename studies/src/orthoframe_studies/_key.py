@@ -65,12 +65,15 @@ YOUNGER: dict[str, Any] = {
 """Settings that are younger than the first results: they are in a key only with another value than this."""
 ELSEWHERE = ("data_dir", "devices", "compile", "workers", "memory")
 """Settings that change no result: where data is, and what computes."""
+_OPEN = ("epochs", "measure_every")  # which the library decides, where a key has null
 
 
 def decided(settings: Settings) -> Settings:
     """The settings with everything decided that a key has, so that no later default changes what is run."""
     values = {**FIELDS, **YOUNGER, "head": "linear" if settings.objective.has_head else "none"}
-    return settings.with_options(**{name: values[name] for name in settings.undecided() if name in values})
+    return settings.with_options(
+        **{name: values[name] for name in settings.undecided() if name in values and name not in _OPEN}
+    )
 
 
 def training_key(settings: Settings) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TextColumn
 from rich.table import Table
 
-from orthoframe.cli._terminal import progress
+from orthoframe.cli import progress
 from orthoframe_studies import SCALES, Cost, JobOutcome, Study, StudyListener, StudyResult, estimate, read_result
 from orthoframe_studies.pages import abbreviations, cell_words, finding_words, rule_words
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._terminal import Flag, Folder
+from orthoframe.cli import Flag, Folder
 from orthoframe.errors import InputError
 from orthoframe.options import check_count
 from orthoframe_studies._jobs import Engine
@@ -75,7 +75,7 @@ class StudyCommand:
             return 130
 
     def _run(self, chosen: str) -> int:
-        from orthoframe.cli._files import writing
+        from orthoframe.files import writing
         from orthoframe_studies import STUDIES, Store, estimate, read_result, run_study, store_folder, write_result
         from orthoframe_studies._terminal import listening, print_result
         from orthoframe_studies.pages import write_claims_page, write_decisions_page, write_study, write_study_page

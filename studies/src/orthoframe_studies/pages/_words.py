@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE
-from orthoframe.reporting._format import NOTHING, lasted, plain, short
+from orthoframe.reporting.style import NOTHING, lasted, plain, short
 from orthoframe_studies import (
     CellResult,
     Claim,
