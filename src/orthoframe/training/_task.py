@@ -245,7 +245,8 @@ def make_task(
         if trained is not None:  # files get their size as those of the encoder did
             images = images.filled({"fit": trained.preparation.fit})
         shape = None if network is None else network.image_shape
-        by_time = processes == 1 and plan is None  # several would have to agree
+        # Several processes would have to agree.
+        by_time = processes == 1 and plan is None and asked.usual_options()["minutes"] is not None
         side = largest_side(asked) if by_time and data is None else None
         data = data or images.load(progress, image_shape=shape, largest=side, seed=seed)
         if data.own_validation and asked.images.validation is not AUTO and not resumed:

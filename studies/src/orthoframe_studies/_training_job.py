@@ -21,8 +21,18 @@ from orthoframe.options import FRAME_DISTANCE, data_kind
 from orthoframe.runs import CONFIG, RunFolder, summed_rates
 from orthoframe.training import BatchSettings, Contrastive, Objective, RunResult, Settings, Stopped, resume, train
 from orthoframe_studies._endings import trend
-from orthoframe_studies._jobs import UNBOUND, BegunAnew, JobResult, Number, StudyError, crossing, key, to_predicted
-from orthoframe_studies._key import decided, training_key
+from orthoframe_studies._jobs import (
+    UNBOUND,
+    BegunAnew,
+    JobResult,
+    Number,
+    StudyError,
+    crossing,
+    decided,
+    key,
+    to_predicted,
+    training_key,
+)
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan
