@@ -191,6 +191,18 @@ def test_the_command_line_lives_in_one_room():
     assert wrong == []
 
 
+def test_names_are_nouns():
+    """They say what a value is, and not when or from whom it became known."""
+    vague, wrong = {"found", "given", "known", "own", "wanted", "told"}, []
+    studies = {path: ast.parse(path.read_text()) for path in (STUDIES / "src").rglob("*.py")}
+    for path, tree in {**TREES, **studies}.items():
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if stored else node.arg if isinstance(node, ast.arg) else ""
+            wrong += [f"{path.name}, line {node.lineno}: {name}"] if name in vague else []
+    assert wrong == []
+
+
 def test_names_are_used_once():
     """No two classes share a name, and no file of a room differs from another by a plural."""
     classes = defaultdict(list)

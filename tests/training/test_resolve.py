@@ -85,6 +85,7 @@ NONE_MEANS = {
     "steps": ("whole passes over the data", lambda s: s.schedule.minutes is None),
     "split_column": ("no such column", lambda s: True),
     "group_column": ("no such column", lambda s: True),
+    "group_by": ("no groups", lambda s: True),
     "data_dir": ("where each machine has them", lambda s: True),
     "workers": ("as many as each machine has cores", lambda s: True),
     "memory": ("as much as each machine has", lambda s: True),

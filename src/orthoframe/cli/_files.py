@@ -250,7 +250,7 @@ def cell(value: object) -> object:
     """A value for a .csv file: control characters as backslashes, and a quote before what a spreadsheet would run."""
     if not isinstance(value, str):
         return value
-    text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+    text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) and _number(text) is None else text
 
 

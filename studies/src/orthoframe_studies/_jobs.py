@@ -127,7 +127,8 @@ def key(job: Job) -> str:
 def decided(settings: "Settings") -> "Settings":
     """The settings with everything decided that a key has, so that no later default changes what is run."""
     values = {**FIELDS, **YOUNGER, "head": "linear" if settings.objective.has_head else "none"}
-    values["measure_every"] = max(1, settings.schedule.epochs // _MEASUREMENTS)
+    if isinstance(settings.schedule.epochs, int):
+        values["measure_every"] = max(1, settings.schedule.epochs // _MEASUREMENTS)
     return settings.with_options(**{name: values[name] for name in settings.undecided() if name in values})
 
 

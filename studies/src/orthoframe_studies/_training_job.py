@@ -98,12 +98,12 @@ def _check_own(run: Path, settings: Settings, job: str, plan: "BatchPlan | None"
     stored = RunFolder(run).read_config(Settings.from_dict)
     if plan is not None:
         stored = replace(stored, batches=settings.batches)
-    known = None
+    owner = None
     with suppress(OSError, ValueError):
-        known = parsed(json.loads, read_small(run / _JOB))
+        owner = parsed(json.loads, read_small(run / _JOB))
     used = training_key(stored)  # what a key leaves open is decided there
     differs = any(used.get(name) != value for name, value in training_key(settings).items() if value is not None)
-    if known != {"key": job} or differs:
+    if owner != {"key": job} or differs:
         raise StudyError(f"{run} has the run of another job")
 
 
