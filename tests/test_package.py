@@ -164,13 +164,51 @@ def private_modules(tree):
         yield from (words for words in modules if any(word.startswith("_") for word in words))
 
 
-def test_the_page_on_the_architecture_names_files_that_exist():
+def test_the_page_on_the_architecture_names_the_files_of_the_journeys(tmp_path):
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     journeys = page.partition("## Two journeys")[2].partition("## A run folder")[0]
     files = re.findall(r"`([\w/]+\.py)`", journeys)
     assert [name for name in files if not (SOURCE / name).exists()] == []
     train = set(re.findall(r"`([\w/]+\.py)`", journeys.partition("from the arguments to the report")[2]))
     assert f"from the arguments to the report, passes {len(train)} files" in journeys
+    assert files_of(tmp_path, "train", "--majority", "24", "--width", "16", "--epochs", "2") == train
+
+
+_TRACER = """
+import sys
+from orthoframe.cli import main
+
+files, seen = set(), set()
+
+def is_import(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" or frame.f_code.co_filename.startswith("<frozen importlib"):
+            return frame.f_globals.get("__name__") != "__main__"
+        frame = frame.f_back
+
+def note(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code not in seen:
+        if code.co_filename.startswith(sys.argv[1]) and code.co_name != "<module>" and is_import(frame):
+            return
+        seen.add(code)
+        if code.co_name != "<module>":
+            files.add(code.co_filename)
+
+sys.setprofile(note)
+main(sys.argv[2:])
+sys.setprofile(None)
+print("files", *files)
+"""
+
+
+def files_of(folder, *words):
+    """The files of the library in which a function runs while the command does; what an import runs does not count."""
+    done = run(sys.executable, "-c", _TRACER, str(SOURCE), *words, cwd=folder)
+    paths = (Path(word) for word in done.stdout.splitlines()[-1].split()[1:])
+    return {
+        path.relative_to(SOURCE).as_posix() for path in paths if path.suffix == ".py" and path.is_relative_to(SOURCE)
+    }
 
 
 def test_the_command_line_lives_in_one_room():

@@ -41,7 +41,7 @@ class Pairs:
         self._num_batches = 0
 
     def add(self, batches: Integers, classes: Integers, counts: Integers, num_batches: int) -> None:
-        """More batches, as the batch, the class and the number of the rows of each class in each batch."""
+        """Take in more batches, as the batch, the class and the number of the rows of each class in each batch."""
         if not self._open.any():
             return
         if self._table is not None:
@@ -113,5 +113,5 @@ class Pairs:
 
     @property
     def complete(self) -> bool:
-        """Whether all pairs are."""
+        """Whether every two classes are a pair."""
         return not self.missing(1)

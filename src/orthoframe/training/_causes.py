@@ -158,7 +158,7 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: 
 
 
 def _mean_cosine(geometry: Geometry) -> float:
-    """Of two training images of any class."""
+    """The mean cosine of two training images of any class."""
     counts = torch.tensor(geometry.counts, dtype=torch.float64)
     return float((counts / counts.sum() @ geometry.means.double()).square().sum())
 

@@ -172,7 +172,7 @@ class OwnImages(ImageSettings):
         return replace(self, data=f"{name}:{absolute_path(path)}") if kind is not None and kind.path else self
 
     def normaliser(self, train: "LabelledImages") -> "Normaliser":
-        """Of many images a part is enough, and the same part whether they are held in memory or not."""
+        """Mean and deviation, of a part of many images: the same part whether they are held in memory or not."""
         import numpy as np
 
         if len(train) > _COUNTED:

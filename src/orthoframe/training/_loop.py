@@ -144,7 +144,7 @@ class Loop:
 
     @property
     def seconds(self) -> float:
-        """Of all epochs so far, also before the run was resumed."""
+        """How long all epochs have taken so far, also before the run was resumed."""
         return math.fsum(record.seconds for record in self.state.records) + self.state.seconds
 
     def may_save(self, due: bool) -> bool:

@@ -39,7 +39,7 @@ class Pace:
         thins: Whether it may measure less often than the settings say.
     """
 
-    def __init__(self, task: Task, fabric: "Fabric", begun: float, *, has_report: bool, thins: bool) -> None:
+    def __init__(self, task: Task, fabric: "Fabric", begun: float, *, has_report: bool, thins: bool = True) -> None:
         minutes = task.settings.schedule.minutes
         assert minutes is not None
         self.minutes, self.fabric, self.has_report, self.thins = minutes, fabric, has_report, thins
@@ -91,7 +91,7 @@ class Pace:
         return self._image * self._step * (len(task.measured_subset()) + len(others))
 
     def _seconds_at_the_end(self, task: Task) -> float:
-        """Of the measurement of all training images, the validation and the test images, and of the report."""
+        """How long it takes to measure all training, validation and test images, and to write the report."""
         validation = 0 if task.validation is None else len(task.validation)
         images = len(task.train) + validation + len(task.test)
         return self._image * self._step * images + _REPORT * self.has_report * self._others()

@@ -71,7 +71,7 @@ class Tally:
 
     @property
     def trials(self) -> int:
-        """All of them."""
+        """The number of runs, or of pairs of runs."""
         return self.yes + self.no + self.untrained + self.unknown + self.missing
 
 
