@@ -122,8 +122,12 @@ def is_first_process() -> bool:
 
     It is known before the processes have met.
     """
-    torchrun, slurm = TorchElasticEnvironment.detect(), SLURMEnvironment.detect()
-    return os.environ.get("RANK" if torchrun else "SLURM_PROCID" if slurm else "LOCAL_RANK", "0") == "0"
+    variable = "LOCAL_RANK"
+    if TorchElasticEnvironment.detect():
+        variable = "RANK"
+    elif SLURMEnvironment.detect():
+        variable = "SLURM_PROCID"
+    return os.environ.get(variable, "0") == "0"
 
 
 @contextmanager

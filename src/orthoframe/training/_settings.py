@@ -279,4 +279,6 @@ def _options_of(options: Mapping[str, Any], group: Group) -> dict[str, Any]:
 def _json(value: Any) -> Any:
     if isinstance(value, Ramp):
         return value.to_json()
-    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
