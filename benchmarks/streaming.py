@@ -31,8 +31,8 @@ import torch
 from PIL import Image
 from torch.utils.data import DataLoader, Dataset
 
-from orthoframe._files import write_json
 from orthoframe.data import load_data
+from orthoframe.files import write_json
 
 SIDE, CLASSES, LIMIT = 224, 10, 2 * 2**30
 READ, BATCH, REPEATS = 3000, 128, 5

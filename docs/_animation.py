@@ -12,7 +12,7 @@ from PIL import Image
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 
-from orthoframe._files import write_atomic
+from orthoframe.files import write_atomic
 
 DOCS = Path(__file__).parent
 WIDTH, HEIGHT = 1080, 588  # of the page; the picture is smaller

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from orthoframe import BatchPlan, certify, collapsed_loss, loss_floor, measure, supcon_loss
-from orthoframe._files import json_ready
+from orthoframe.files import json_ready
 from orthoframe.runs import COLUMNS, Cause, CauseRecord, Ending, Signature, VerdictRecord
 
 CONFIG = {

@@ -18,7 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from orthoframe._arrays import ArrayArchive, named_arrays, stored_array
-from orthoframe._files import (
+from orthoframe._processes import LaunchedProcess
+from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
+from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, brief, spelled
+from orthoframe.files import (
     LARGEST_FILE,
     LARGEST_JSON,
     LARGEST_TEXT,
@@ -37,9 +40,6 @@ from orthoframe._files import (
     write_atomic,
     write_json,
 )
-from orthoframe._processes import LaunchedProcess
-from orthoframe._rows import SMALLEST_NORM, Labels, class_members, label_array, unit_rows
-from orthoframe.errors import InputError, Option, OptionError, OrthoframeError, brief, spelled
 from orthoframe.options import TableLoss, check_choice, check_count, check_number
 
 

@@ -15,7 +15,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "orthoframe"
 VERBS = sorted(path.stem for path in (SOURCE / "cli").glob("[!_]*.py"))
 TREES = {path: ast.parse(path.read_text()) for path in sorted(SOURCE.rglob("*.py"))}
 
-GROUND = {"options", "errors"} | {path.stem for path in SOURCE.glob("_*.py")}
+GROUND = {"options", "errors", "files", "lazy"} | {path.stem for path in SOURCE.glob("_*.py")}
 BASE = {"data", "batches", "encoders", "losses", "geometry"}
 # What each room may import beside the ground floor. Rooms that are not named here may import the ground floor only.
 ALLOWED = {
@@ -141,11 +141,12 @@ def test_tests_import_no_private_module_of_another_room(here):
     assert wrong == []
 
 
-STUDIES = Path(__file__).parents[1] / "studies" / "tests"
+STUDIES = Path(__file__).parents[1] / "studies"
 
 
-@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.py")), ids=lambda path: path.stem)
-def test_tests_of_studies_import_no_private_module_of_the_library(path):
+@pytest.mark.parametrize("path", sorted(STUDIES.rglob("*.py")), ids=lambda path: str(path.relative_to(STUDIES)))
+def test_studies_import_no_private_module_of_the_library(path):
+    """Nor do their tests: the laboratory is a user of the library."""
     assert list(private_modules(ast.parse(path.read_text()))) == []
 
 
@@ -164,13 +165,51 @@ def private_modules(tree):
         yield from (words for words in modules if any(word.startswith("_") for word in words))
 
 
-def test_the_page_on_the_architecture_names_files_that_exist():
+def test_the_page_on_the_architecture_names_the_files_of_the_journeys(tmp_path):
     page = (SOURCE.parents[1] / "docs" / "architecture.md").read_text()
     journeys = page.partition("## Two journeys")[2].partition("## A run folder")[0]
     files = re.findall(r"`([\w/]+\.py)`", journeys)
     assert [name for name in files if not (SOURCE / name).exists()] == []
     train = set(re.findall(r"`([\w/]+\.py)`", journeys.partition("from the arguments to the report")[2]))
     assert f"from the arguments to the report, passes {len(train)} files" in journeys
+    assert files_of(tmp_path, "train", "--majority", "24", "--width", "16", "--epochs", "2") == train
+
+
+_TRACER = """
+import sys
+from orthoframe.cli import main
+
+files, seen = set(), set()
+
+def is_import(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" or frame.f_code.co_filename.startswith("<frozen importlib"):
+            return frame.f_globals.get("__name__") != "__main__"
+        frame = frame.f_back
+
+def note(frame, event, argument):
+    code = frame.f_code
+    if event == "call" and code not in seen:
+        if code.co_filename.startswith(sys.argv[1]) and code.co_name != "<module>" and is_import(frame):
+            return
+        seen.add(code)
+        if code.co_name != "<module>":
+            files.add(code.co_filename)
+
+sys.setprofile(note)
+main(sys.argv[2:])
+sys.setprofile(None)
+print("files", *files)
+"""
+
+
+def files_of(folder, *words):
+    """The files of the library in which a function runs while the command does; what an import runs does not count."""
+    done = run(sys.executable, "-c", _TRACER, str(SOURCE), *words, cwd=folder)
+    paths = (Path(word) for word in done.stdout.splitlines()[-1].split()[1:])
+    return {
+        path.relative_to(SOURCE).as_posix() for path in paths if path.suffix == ".py" and path.is_relative_to(SOURCE)
+    }
 
 
 def test_the_command_line_lives_in_one_room():
@@ -188,6 +227,18 @@ def test_the_command_line_lives_in_one_room():
                 wrong += [f"{where}: tyro"] * ((node.module or "").partition(".")[0] == "tyro")
             elif isinstance(node, ast.Constant) and isinstance(node.value, str):
                 wrong += [f"{where}: {option}" for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", node.value)]
+    assert wrong == []
+
+
+def test_names_are_nouns():
+    """They say what a value is, and not when or from whom it became known."""
+    vague, wrong = {"found", "given", "known", "own", "wanted", "told"}, []
+    studies = {path: ast.parse(path.read_text()) for path in (STUDIES / "src").rglob("*.py")}
+    for path, tree in {**TREES, **studies}.items():
+        for node in ast.walk(tree):
+            stored = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            name = node.id if stored else node.arg if isinstance(node, ast.arg) else ""
+            wrong += [f"{path.name}, line {node.lineno}: {name}"] if name in vague else []
     assert wrong == []
 
 

@@ -5,7 +5,7 @@ Names are loaded when they are first used: importing the package loads little mo
 
 from typing import TYPE_CHECKING
 
-from orthoframe._lazy import lazy_names
+from orthoframe.lazy import lazy_names
 
 __version__ = "0.2.0"
 

@@ -12,8 +12,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._files import open_file, read_up_to
 from orthoframe.errors import brief
+from orthoframe.files import open_file, read_up_to
 
 _HEADER_BYTES = 2**14  # of an array at most; numpy accepts 10,000
 _LONGEST_ENTRY = 2**16  # bytes: a string of 16,384 characters

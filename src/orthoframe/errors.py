@@ -83,6 +83,18 @@ def summary(error: BaseException) -> str:
     return f"{type(error).__name__}: {brief(first)}"
 
 
+def reason_of(error: Exception, most: int = 120) -> str:
+    """Why something failed, for a sentence: what the system says, or the error, or else its kind.
+
+    Examples:
+        >>> reason_of(OSError(errno.ENOSPC, "No space left on device")), reason_of(KeyError())
+        ('No space left on device', 'KeyError')
+    """
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return brief(error, most) or type(error).__name__
+
+
 def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
     """A sentence about a path that the system refuses to write to, and what may help.
 
@@ -92,7 +104,7 @@ def unwritable(path: object, error: OSError, option: str) -> tuple[Part, ...]:
         >>> spelled(unwritable("run", PermissionError(errno.EACCES, "Permission denied"), "out"))
         'run: Permission denied; choose another out'
     """
-    what = f"{path}: {error.strerror or error}; "
+    what = f"{path}: {reason_of(error)}; "
     if error.errno == errno.EROFS:
         return f"{what}choose an ", Option(option), " on a disk that can be written to"
     if error.errno in (errno.ENOSPC, errno.EDQUOT):

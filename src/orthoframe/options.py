@@ -149,6 +149,9 @@ Goal = Literal["accuracy", "frame"]
 TEMPERATURE = 0.1
 """The usual temperature: the default everywhere."""
 
+POWER = 0.5
+"""The usual power of class sizes with which the scheme `weighted` samples: their square root."""
+
 COLDEST, HOTTEST = 1e-3, 1e6
 """The smallest and the largest temperature that is allowed."""
 

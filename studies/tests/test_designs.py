@@ -29,7 +29,7 @@ from orthoframe_studies import (
     read_result,
 )
 from orthoframe_studies._decide import counterpart
-from orthoframe_studies._key import ELSEWHERE, FIELDS, YOUNGER, decided, training_key
+from orthoframe_studies._jobs import ELSEWHERE, FIELDS, YOUNGER, decided, training_key
 from orthoframe_studies._planned_job import plan_batches
 from orthoframe_studies.command import RESULTS
 

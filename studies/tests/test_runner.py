@@ -153,7 +153,7 @@ def test_fewer_seeds_do_not_change_the_design(tmp_path):
 
 def test_what_is_no_result_is_said(tmp_path):
     file = tmp_path / "x.json"
-    for content, said in (("{", "x.json is not the result of a study"), ('{"study": 1}', "`str`, got `int`")):
+    for content, said in (("{", "x.json: not the result of a study"), ('{"study": 1}', "`str`, got `int`")):
         file.write_text(content)
         with pytest.raises(InputError, match=said):
             read_result(file)
@@ -173,7 +173,7 @@ def test_what_is_no_result_is_said(tmp_path):
 def test_cells_that_pictures_cannot_tell_apart(tmp_path, first, second, said):
     found = study_results.study("x", [CellResult(where, {}, {}, 3) for where in (first, second)], [])
     write_result(found, tmp_path / "x.json")
-    with pytest.raises(InputError, match=f"x.json is not the result of a study: {said}"):
+    with pytest.raises(InputError, match=rf"x.json: not the result of a study \({said}"):
         read_result(tmp_path / "x.json")
 
 

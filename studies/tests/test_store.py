@@ -16,7 +16,7 @@ from tests.training.runs import interrupt, small, started
 from orthoframe.runs import RunFolder
 from orthoframe.training import Interrupted, Loop, Stopped, train
 from orthoframe_studies import JobOutcome, JobResult, Store, StudyError, Training, _store, compute, key, store_folder
-from orthoframe_studies._terminal import listening
+from orthoframe_studies.command import listening
 
 
 @pytest.fixture

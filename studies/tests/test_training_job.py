@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from orthoframe.losses import angle_bound, loss_floor, supcon_loss
 from orthoframe.training import Settings
-from orthoframe_studies._key import decided
+from orthoframe_studies._jobs import decided
 from orthoframe_studies._training_job import decay, mean_angle_bound, rows_in_a_batch
 
 

@@ -6,12 +6,13 @@ import pytest
 import torch
 from tests.training.runs import json_of
 
+from orthoframe.batches import BatchPlan
 from orthoframe.cli import main
 from orthoframe.data import Normaliser, Preparation, load_data
-from orthoframe.encoders import make_frame_encoder
+from orthoframe.encoders import MLP, make_frame_encoder
 from orthoframe.errors import OptionError
-from orthoframe.runs import Architecture, TrainedEncoder
-from orthoframe.training import OBJECTIVES, RECIPES, Settings, resolve, train
+from orthoframe.runs import Architecture, RunFolder, TrainedEncoder
+from orthoframe.training import OBJECTIVES, RECIPES, BatchSettings, Settings, resolve, resume, train
 
 DATA = ["digits", "cifar10", "folder:photos", "csv:table.csv", "npz:arrays.npz", "dataset:shapes"]
 
@@ -49,7 +50,7 @@ def test_nothing_is_open_after_resolve(recipe, data, loss, digits, trained):
         for init in (None, trained):
             try:
                 settings = Settings.of(recipe=recipe, data=data, loss=loss, **options, init=init and "trained")
-                decided = resolve(settings, images, init)
+                decided = resolve(settings, images, init, backbone=MLP(digits.train.image_shape, 24))
             except OptionError:  # of what cannot be together; that alone can is checked below
                 assert options or init
                 continue
@@ -67,6 +68,83 @@ def test_nothing_is_open_after_resolve(recipe, data, loss, digits, trained):
     else:
         with pytest.raises(OptionError):
             resolve(asked.with_options(init="trained"), images, trained)
+
+
+# What None means after `resolve`, and of which settings it may be said. Of no other field it can be the value.
+NONE_MEANS = {
+    "model": ("there is a backbone instead", lambda s: s.encoder.backbone is not None),
+    "width": ("a backbone has its own", lambda s: s.encoder.model is None),
+    "backbone": ("no other network", lambda s: s.encoder.model is not None),
+    "init": ("starts from random weights", lambda s: True),
+    "features": ("no linear layer that would have a dimension", lambda s: s.encoder.head == "none"),
+    "power": ("no weights", lambda s: s.batches.scheme != "weighted"),
+    "bound_classes": ("all", lambda s: True),
+    "majority": ("all", lambda s: True),
+    "test_images": ("all", lambda s: True),
+    "minutes": ("no limit", lambda s: s.schedule.steps != ()),
+    "steps": ("whole passes over the data", lambda s: s.schedule.minutes is None),
+    "split_column": ("no such column", lambda s: True),
+    "group_column": ("no such column", lambda s: True),
+    "group_by": ("no groups", lambda s: True),
+    "data_dir": ("where each machine has them", lambda s: True),
+    "workers": ("as many as each machine has cores", lambda s: True),
+    "memory": ("as much as each machine has", lambda s: True),
+}
+OPTIONS = [
+    {},
+    {"data": "folder:photos"},
+    {"data": "csv:table.csv", "minutes": 2.0},
+    {"data": "npz:arrays.npz", "recipe": "plain", "scheme": "weighted"},
+    {"backbone": "hf:x"},
+    {"backbone": "hf:x", "head": "none", "backbone_lr": 0.01},
+    {"head": "none", "recipe": "paper"},
+    {"loss": "cross-entropy"},
+    {"data": "folder:photos", "loss": "balanced-softmax"},
+]
+
+
+@pytest.mark.parametrize("by_plan", [False, True])
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_what_is_none_is_not_there(options, by_plan, digits):
+    """Not "decided elsewhere"."""
+    asked, images = Settings.of(**options), replace(digits, name=options.get("data", "digits"))
+    plan = None
+    if by_plan:
+        plan = BatchPlan(digits.train.labels, 32, scheme="weighted")
+        asked = replace(asked, batches=BatchSettings())
+    backbone = MLP(digits.train.image_shape, 24)
+    decided = resolve(asked, images, plan=plan, backbone=backbone)
+    none = [name for name, value in decided.asked().items() if value is None]
+    assert [name for name in none if not (name in NONE_MEANS and NONE_MEANS[name][1](decided))] == []
+    assert decided.undecided() == []
+    assert decided.goal in (None, "accuracy")
+    if decided.encoder.head == "linear" and "data" not in options:
+        width = backbone.out_features if decided.encoder.model is None else decided.encoder.width
+        assert decided.to_dict()["features"] == width
+    assert getattr(decided.images, "size", (8, 8)) == (8, 8)
+    if decided.batches.scheme == "weighted":
+        assert decided.batches.power == 0.5
+    assert resolve(decided, images) == decided
+
+
+def test_null_in_files_of_earlier_versions(tmp_path):
+    """They left some settings to others, which decide the same now: a run is resumed to the same bytes."""
+    for name in ("whole", "stopped"):
+        train(Settings.of(recipe="plain", majority=20, epochs=3, data="digits"), tmp_path / name)
+    folder = RunFolder(tmp_path / "stopped")
+    unsaid = dict.fromkeys(["features", "width", "power", "backbone_lr", "measure_every"])
+    config = json_of(tmp_path / "stopped" / "config.json")
+    folder.write_config({**config, **unsaid})
+    checkpoint, _ = folder.load_checkpoint()
+    checkpoint.progress.settings.update(unsaid)
+    folder.save_checkpoint(checkpoint)
+    for file in ("encoder.safetensors", "verdict.json"):
+        (tmp_path / "stopped" / file).unlink()
+    outcome = resume(tmp_path / "stopped")
+    assert outcome.settings.to_dict() == config
+    for file in ("encoder.safetensors", "geometry.jsonl", "verdict.json"):
+        assert (tmp_path / "stopped" / file).read_bytes() == (tmp_path / "whole" / file).read_bytes()
+    resume(tmp_path / "stopped")  # its checkpoint says more than its config
 
 
 def test_what_the_user_gave_stays(digits, trained):

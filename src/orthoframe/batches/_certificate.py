@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._files import json_ready
 from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.batches._lists import index_lists
 from orthoframe.batches._repair import additions_to_connect
 from orthoframe.batches._scan import Scan, scan
+from orthoframe.files import json_ready
 from orthoframe.options import Denominator, check_choice, check_count
 
 _COMPUTED = ("num_missing_pairs", "missing_pairs", "singleton_pairs", "absent_samples")

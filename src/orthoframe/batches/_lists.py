@@ -12,10 +12,10 @@ import msgspec
 import numpy as np
 from scipy.sparse import csr_array
 
-from orthoframe._files import LARGEST_TEXT, open_file, reading
 from orthoframe._rows import AnyLabels, Integers, Labels
 from orthoframe.batches._pairs import check_table
 from orthoframe.errors import InputError, brief
+from orthoframe.files import LARGEST_TEXT, open_file, reading
 
 # Memberships that are looked at together: a few first, because most class pairs meet early, then many.
 _FIRST_CHUNK, _LARGEST_CHUNK = 2**11, 2**18

@@ -41,7 +41,7 @@ class Pairs:
         self._num_batches = 0
 
     def add(self, batches: Integers, classes: Integers, counts: Integers, num_batches: int) -> None:
-        """More batches, as the batch, the class and the number of the rows of each class in each batch."""
+        """Take in more batches, as the batch, the class and the number of the rows of each class in each batch."""
         if not self._open.any():
             return
         if self._table is not None:
@@ -71,8 +71,8 @@ class Pairs:
     @cached_property
     def _factors(self) -> tuple[csr_array, csr_array, csr_array, csr_array]:
         """Which classes are in each batch, which have `least` rows there, and both by class; after the last batch."""
-        own = np.arange(self._k)  # as if each class had a batch to itself, because it is paired with itself
-        kept = [*self._kept, (own + self._num_batches, own, np.ones(self._k, dtype=bool))]
+        alone = np.arange(self._k)  # as if each class had a batch to itself, because it is paired with itself
+        kept = [*self._kept, (alone + self._num_batches, alone, np.ones(self._k, dtype=bool))]
         batches, classes, several = (np.concatenate(parts) for parts in zip(*kept, strict=True))
         shape = (self._num_batches + self._k, self._k)
         present = csr_array((np.ones(len(classes), dtype=bool), (batches, classes)), shape=shape)
@@ -84,10 +84,10 @@ class Pairs:
         if self._table is not None:
             return self._table[classes]
         present, pushing, present_of, pushing_of = self._factors
-        found: Flags = (pushing_of[classes] @ present + present_of[classes] @ pushing).toarray()
-        found[:, ~self._open] = True
-        found[~self._open[classes]] = True
-        return found
+        paired: Flags = (pushing_of[classes] @ present + present_of[classes] @ pushing).toarray()
+        paired[:, ~self._open] = True
+        paired[~self._open[classes]] = True
+        return paired
 
     def _missing(self, among: "Pairs | None") -> Iterator[tuple[Integers, Flags]]:
         """Some classes at a time, and `[classes, k]` whether they are not paired with each later class."""
@@ -103,15 +103,15 @@ class Pairs:
 
     def missing(self, most: int, among: "Pairs | None" = None) -> list[tuple[int, int]]:
         """The first of the other pairs, or of those that are `among` others, with the smaller class first."""
-        found: list[tuple[int, int]] = []
+        pairs: list[tuple[int, int]] = []
         for classes, missing in self._missing(among):
-            first, second = np.unravel_index(np.flatnonzero(missing)[: most - len(found)], missing.shape)
-            found += zip(classes[first].tolist(), second.tolist(), strict=True)
-            if len(found) == most:
+            first, second = np.unravel_index(np.flatnonzero(missing)[: most - len(pairs)], missing.shape)
+            pairs += zip(classes[first].tolist(), second.tolist(), strict=True)
+            if len(pairs) == most:
                 break
-        return found
+        return pairs
 
     @property
     def complete(self) -> bool:
-        """Whether all pairs are."""
+        """Whether every two classes are a pair."""
         return not self.missing(1)

@@ -13,12 +13,11 @@ from orthoframe._rows import AnyLabels, Integers, Labels, Weights, positive_arra
 from orthoframe.batches._certificate import Certificate, certify
 from orthoframe.batches._schemes import ClassDraws, balanced, bind, choose_examples, draw_rows, rare_hub, spread
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Binding, Denominator, Scheme, check_choice, check_count, check_number
+from orthoframe.options import POWER, Binding, Denominator, Scheme, check_choice, check_count, check_number
 
 # Each draw has its own random stream, so that changing one leaves the others as they were.
 _PARTITION, _EPOCH, _EXAMPLES, _ADDED, _CLASS_DRAWS = range(5)
 _ROW_DRAWS, _ROW_EXAMPLES, _ROW_ADDED = ((7, number) for number in range(3))  # with `weights`
-_SQUARE_ROOT = 0.5  # the default power of `weighted`
 _MOST_EPOCHS = 20  # that `certify_run` certifies together
 _MOST_BALANCED = 2**24  # rows in a batch
 _MEAN_EPOCHS = 100  # whose batches are averaged where shares have no formula
@@ -92,7 +91,7 @@ class BatchPlan:
         self.power: float | None = None
         self._class_draws: ClassDraws | None = None
         if scheme == "weighted":
-            self.power = check_number("power", _SQUARE_ROOT if power is None else power, least=0, most=1)
+            self.power = check_number("power", POWER if power is None else power, least=0, most=1)
             key = np.random.SeedSequence([self.seed, _CLASS_DRAWS]).generate_state(2, np.uint64)
             self._class_draws = ClassDraws(self.labels, self.power, key)
         self.weights = None if weights is None else self._checked_weights(weights)

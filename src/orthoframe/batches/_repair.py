@@ -256,10 +256,10 @@ class _Moves:
         before = self._rows[place, guest]
         after = self._rows[place, guest] = before + number * self._views
         met = np.flatnonzero(self._missing[guest] & (self._rows[place] > (0 if after > 1 else 1)))
-        for least, found in ((0, self._with_any), (1, self._with_several)):
+        for least, count in ((0, self._with_any), (1, self._with_several)):
             if before <= least < after:
-                found[place] += self._missing[guest]
+                count[place] += self._missing[guest]
             held = self._rows > least
-            found[:, guest] -= held[:, met].sum(1)
-            found[:, met] -= held[:, [guest]]
+            count[:, guest] -= held[:, met].sum(1)
+            count[:, met] -= held[:, [guest]]
         self._missing[guest, met] = self._missing[met, guest] = False

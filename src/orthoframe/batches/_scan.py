@@ -68,7 +68,7 @@ class Company:
         self._differs = np.zeros(len(self._last), dtype=bool)
 
     def add(self, chunk: Chunk) -> None:
-        """More batches."""
+        """Take in more batches."""
         lengths = np.bincount(chunk.batches, minlength=chunk.num_batches)
         starts = (np.cumsum(lengths) - lengths)[lengths > 0]
         content = np.zeros(chunk.num_batches)

@@ -6,12 +6,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from orthoframe import __version__
 from orthoframe.errors import MissingPackageError, needs_extra
+from orthoframe.lazy import lazy_names
 
-__all__ = ["VERBS", "main", "parse"]
+if TYPE_CHECKING:
+    from orthoframe.cli._terminal import Flag as Flag
+    from orthoframe.cli._terminal import Folder as Folder
+    from orthoframe.cli._terminal import progress as progress
+else:
+    # What verbs of other distributions are made with.
+    __all__, __getattr__, __dir__ = lazy_names(__name__, {"_terminal": "Flag Folder progress"}, "train")
+    __all__ += ["VERBS", "main", "parse"]
 
 VERBS = {
     "train": "Train an encoder, and say whether its classes form an orthogonal frame.",

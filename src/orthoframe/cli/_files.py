@@ -12,10 +12,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe import _files
+from orthoframe import files
 from orthoframe._arrays import ArrayArchive, StoredArray, named_arrays, stored_array
-from orthoframe._files import csv_rows, lines_of, open_file, open_tensors, open_text, reading
-from orthoframe.errors import InputError, Option, brief, unwritable
+from orthoframe.errors import InputError, Option, brief
+from orthoframe.files import csv_rows, lines_of, open_file, open_tensors, open_text, reading, writing
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -250,7 +250,7 @@ def cell(value: object) -> object:
     """A value for a .csv file: control characters as backslashes, and a quote before what a spreadsheet would run."""
     if not isinstance(value, str):
         return value
-    text = _CONTROL.sub(lambda found: repr(found[0])[1:-1], value)
+    text = _CONTROL.sub(lambda match: repr(match[0])[1:-1], value)
     return f"'{text}" if text.startswith(("=", "+", "-", "@")) and _number(text) is None else text
 
 
@@ -303,19 +303,10 @@ def check_output(path: Path | None, option: str, *suffixes: str) -> None:
         raise InputError(f"{path}: cannot be written; its folder must exist and be writable")
 
 
-@contextmanager
-def writing(path: Path, option: str) -> Iterator[None]:
-    """Turn the system's refusal to write into a sentence that names the option."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(*unwritable(path, error, option)) from error
-
-
 def write_atomic(path: Path, option: str, content: Callable[[IO[bytes]], object]) -> None:
     """Write a file whole or not at all, with a function that gets the open file."""
     with writing(path, option):
-        _files.write_atomic(path, content)
+        files.write_atomic(path, content)
 
 
 def write_figure(path: Path, figure: Any) -> None:

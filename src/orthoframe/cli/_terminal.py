@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import tyro
 
-from orthoframe.errors import Call, InputError, Option, OrthoframeError, brief
+from orthoframe.errors import Call, InputError, Option, OrthoframeError, brief, reason_of
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -107,7 +107,7 @@ def complain(error: BaseException) -> None:
         )
         print(f"orthoframe: standard output cannot show {letters!a} in {error.encoding}; {advice}", file=sys.stderr)
     elif isinstance(error, OSError) and unprinted(error):
-        print(f"orthoframe: standard output: {error.strerror}", file=sys.stderr)
+        print(f"orthoframe: standard output: {reason_of(error)}", file=sys.stderr)
     elif isinstance(error, MemoryError):
         print("orthoframe: there is not enough memory", file=sys.stderr)
     else:

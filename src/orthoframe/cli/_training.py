@@ -147,6 +147,9 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     )
     if task.validation is not None:
         print(f"{len(task.validation):,} more images for validation, and {len(task.test):,} for the test at the end.")
+    if task.augment.flip and settings.images.is_own:
+        why = "a linear classifier knows them as well as the images themselves"
+        print(f"Mirror images are trained on, too: {why} ({flag(Option('flip', 'no'))} leaves them out).")
     if settings.batches.scheme == "weighted":
         shares, chances = task.shares(), task.plan.chances()
         print(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from orthoframe.cli._files import writing
 from orthoframe.cli._terminal import Flag, progress
 from orthoframe.errors import Option, OptionError, brief
+from orthoframe.files import writing
 from orthoframe.options import Fit, data_kind
 
 if TYPE_CHECKING:

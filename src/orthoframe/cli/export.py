@@ -6,8 +6,9 @@ from typing import Annotated
 
 import tyro
 
-from orthoframe.cli._files import check_output, writing
+from orthoframe.cli._files import check_output
 from orthoframe.cli._terminal import Flag
+from orthoframe.files import writing
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import tyro
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, labelled_parts
-from orthoframe.cli._files import cell, checked_labels, open_features, read_labels, reading_file, writing
+from orthoframe.cli._files import cell, checked_labels, open_features, read_labels, reading_file
 from orthoframe.cli._terminal import bad_input
-from orthoframe.errors import InputError, Option, brief
+from orthoframe.errors import InputError, Option, brief, reason_of
 from orthoframe.options import FRAME_DISTANCE
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class FitCommand:
         return self._fit(table, self.out)
 
     def _fit(self, table: EmbeddingTable, out: Path) -> int:
-        from orthoframe._files import write_json
+        from orthoframe.files import write_json, writing
         from orthoframe.sklearn import FrameClassifier
 
         labels = table.labels
@@ -128,7 +128,7 @@ class FitCommand:
             try:
                 classifier = FrameClassifier.load(path)
             except OSError as error:
-                raise InputError(f"{path}: {error.strerror or error}") from None
+                raise InputError(f"{path}: {reason_of(error)}") from None
         rows, dim = table.rows, classifier.n_features_in_
         if rows.shape[1] != dim:
             dims = f"{rows.shape[1]} dimensions, and the classifier needs {dim}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
-from orthoframe._files import json_ready
 from orthoframe.cli._files import PICTURES, check_output, open_features, read_classifier, read_labels, write_figure
 from orthoframe.cli._terminal import Flag, Picture, bad_input, progress
 from orthoframe.errors import InputError
+from orthoframe.files import json_ready
 from orthoframe.options import TEMPERATURE, check_temperature
 
 if TYPE_CHECKING:

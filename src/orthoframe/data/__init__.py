@@ -30,4 +30,5 @@ from orthoframe.data._stream import available_cores as available_cores
 from orthoframe.data._stream import decode as decode
 from orthoframe.data._stream import decoding_processes as decoding_processes
 from orthoframe.data._stream import file_stamps as file_stamps
+from orthoframe.data._symmetry import is_mirror_symmetric as is_mirror_symmetric
 from orthoframe.options import MOST_PIXELS as MOST_PIXELS

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe._files import lines_of, open_text, reading
 from orthoframe.data._preparation import IMAGE_ENDINGS, ImageHead, read_head
-from orthoframe.errors import DataError, Option, brief
+from orthoframe.errors import DataError, Option, brief, reason_of
+from orthoframe.files import lines_of, open_text, reading
 
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
 _PARTS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
@@ -310,7 +310,7 @@ def find_images(names: Sequence[str]) -> tuple[tuple[Path, ...], tuple[str, ...]
             errors: list[OSError] = []
             images = [file for file in _visible_files(match, errors) if file.lower().endswith(IMAGE_ENDINGS)]
             paths += sorted(map(Path, images))
-            problems += [f"{error.filename}: {error.strerror}" for error in errors]
+            problems += [f"{error.filename}: {reason_of(error)}" for error in errors]
             if not images and not errors:
                 problems.append(f"{match}: there are no images in this folder ({', '.join(IMAGE_ENDINGS)})")
     return tuple(paths), tuple(problems)

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from orthoframe._files import LARGEST_IMAGE, open_file, reading
-from orthoframe.errors import DataError, brief
+from orthoframe.errors import DataError, brief, reason_of
+from orthoframe.files import LARGEST_IMAGE, open_file, reading
 from orthoframe.options import MOST_PIXELS, Fit, check_choice
 
 if TYPE_CHECKING:
@@ -174,7 +174,8 @@ def _opened(path: Path, *, whole: bool = False) -> Iterator["Image"]:
     except DecompressionBombError:
         raise too_large from None
     except Exception as error:  # a broken image can fail in any way
-        reason = error.strerror if isinstance(error, OSError) else None
-        what = "no image in a format that is read" if isinstance(error, UnidentifiedImageError) else brief(error)
-        what = what or type(error).__name__
-        raise DataError(f"{path}: {reason or f'the image is broken ({what})'}") from None
+        if isinstance(error, OSError) and error.strerror:  # of the system, and not of the image
+            raise DataError(f"{path}: {reason_of(error)}") from None
+        is_unknown = isinstance(error, UnidentifiedImageError)
+        what = "no image in a format that is read" if is_unknown else brief(reason_of(error))
+        raise DataError(f"{path}: the image is broken ({what})") from None

@@ -15,11 +15,11 @@ import torch
 from numpy.typing import NDArray
 
 from orthoframe._arrays import ArrayArchive, StoredArray, labelled_parts
-from orthoframe._files import LARGEST_FILE, open_file, read_small, read_up_to, reading
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._listing import Columns, Listing, list_folder, list_table
 from orthoframe.data._sources import SOURCES, Progress, data_folder, fetch, unreported
-from orthoframe.errors import DataError, brief
+from orthoframe.errors import DataError, brief, reason_of
+from orthoframe.files import LARGEST_FILE, open_file, read_small, read_up_to, reading
 from orthoframe.options import Fit
 
 _MEND = "delete it, and it is downloaded again"
@@ -103,7 +103,7 @@ def read_idx(path: Path, dimensions: int) -> NDArray[np.uint8]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path}: not a whole gzip file ({error}); {_MEND}") from None
     except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
+        raise DataError(f"{path}: {reason_of(error)}") from None
     if len(data) != expected:
         problem = f"truncated: {len(data)} bytes" if len(data) < expected else "too long: more bytes"
         raise DataError(f"{path}: {problem} after the head, and the shape {shape} needs {expected}; {_MEND}")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from orthoframe._files import held, write_atomic
 from orthoframe.errors import DataError
+from orthoframe.files import held, write_atomic
 
 _TIMEOUT = (10, 60)  # seconds to connect, and between two pieces
 _PIECE = 2**16

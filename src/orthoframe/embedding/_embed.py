@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from orthoframe._files import held, remove_leftovers, write_atomic
 from orthoframe._processes import LaunchedProcess
 from orthoframe.data import (
     Columns,
@@ -32,6 +31,7 @@ from orthoframe.embedding import _shards
 from orthoframe.embedding._shards import Manifest
 from orthoframe.encoders import Backbone
 from orthoframe.errors import DataError, Option, brief
+from orthoframe.files import held, remove_leftovers, write_atomic
 from orthoframe.options import Fit, check_size, data_kind
 
 

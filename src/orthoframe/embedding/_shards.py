@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe._arrays import named_arrays
-from orthoframe._files import read_small, reading, write_json
 from orthoframe.errors import DataError, Option, brief
+from orthoframe.files import read_small, reading, write_json
 from orthoframe.options import Fit
 
 MANIFEST = "manifest.json"

@@ -12,10 +12,10 @@ import msgspec
 import torch
 from torch import Tensor, nn
 
-from orthoframe._files import json_ready
 from orthoframe.encoders import _hugging_face
 from orthoframe.encoders._encoder import Encoder, shapes_only
 from orthoframe.errors import DataError, Option, OptionError, brief, summary
+from orthoframe.files import json_ready
 from orthoframe.options import check_count
 
 _HUGGING_FACE = "hf:"

@@ -132,8 +132,8 @@ def pair_cosines(means: Tensor) -> tuple[float, float]:
     """The mean and the largest cosine of two class means; NaN if fewer than two are not zero."""
     total, pairs, largest = 0.0, 0, -math.inf
     for _, block in cosine_blocks(means):
-        known = ~block.isnan()
-        total, pairs = total + float(block.nansum()), pairs + int(known.sum())
+        present = ~block.isnan()
+        total, pairs = total + float(block.nansum()), pairs + int(present.sum())
         largest = max(largest, float(block.nan_to_num(nan=-math.inf).max()))
     return (total / pairs, largest) if pairs else (math.nan, math.nan)
 
@@ -146,5 +146,5 @@ def smallest_cosine(means: Tensor) -> float:
 
 def near_pairs(means: Tensor, cosine: float) -> Tensor:
     """`[2, pairs]`: classes whose means have a larger cosine than this, the first of each pair before the second."""
-    found = [(block > cosine).nonzero() + torch.tensor([start, 0]) for start, block in cosine_blocks(means)]
-    return torch.cat(found).T
+    pairs = [(block > cosine).nonzero() + torch.tensor([start, 0]) for start, block in cosine_blocks(means)]
+    return torch.cat(pairs).T

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from orthoframe._files import json_ready
 from orthoframe._rows import unit_rows
+from orthoframe.files import json_ready
 from orthoframe.geometry._accuracy import Accuracy
 from orthoframe.geometry._arrangement import (
     CLASS_COLLAPSE,

@@ -163,7 +163,7 @@ class _SupConGradients(_Gradients):
 
 
 class _Constant(_Gradients):
-    """Gradients as they are."""
+    """Gradients that have no gradient of their own."""
 
     generate_vmap_rule = True
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from orthoframe.geometry import MOST_COSINES
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._format import ACCENT, GOOD, plain
+from orthoframe.reporting.style import ACCENT, GOOD, plain
 
 if TYPE_CHECKING:
     from torch import Tensor

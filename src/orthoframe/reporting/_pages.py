@@ -10,8 +10,8 @@ from typing import IO, Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from orthoframe._files import write_atomic
-from orthoframe.reporting._format import NOTHING, lasted, percent, short
+from orthoframe.files import write_atomic
+from orthoframe.reporting.style import NOTHING, lasted, percent, short
 
 _PACKAGE = "orthoframe.reporting"
 

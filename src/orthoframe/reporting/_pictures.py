@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from orthoframe.reporting._format import ACCENT, GOOD, GREY, RUN_COLOURS
+from orthoframe.reporting.style import ACCENT, GOOD, GREY, RUN_COLOURS
 
 if TYPE_CHECKING:
     from orthoframe.geometry import Accuracy, Confusion

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._format import GREY, INK, LINE, MUTED, clipped, rounded, short, ticks_around
+from orthoframe.reporting.style import GREY, INK, LINE, MUTED, clipped, rounded, short, ticks_around
 
 _MOST_BARS = 240  # more are too thin to tell apart: points instead
 

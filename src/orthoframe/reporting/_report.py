@@ -8,12 +8,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from orthoframe._files import remove_leftovers, write_atomic
 from orthoframe.errors import InputError
+from orthoframe.files import remove_leftovers, write_atomic
 from orthoframe.reporting import _pictures as pictures
-from orthoframe.reporting._format import NOTHING
 from orthoframe.reporting._pages import write_page
 from orthoframe.reporting._plotly import Plot, plot
+from orthoframe.reporting.style import NOTHING
 from orthoframe.runs import Question, Run, VerdictRecord, read_run
 
 _LISTED = 12  # classes in a table

@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._files import open_tensors, parsed, write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
-from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief
+from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief, reason_of
+from orthoframe.files import open_tensors, parsed, write_atomic
 from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
 from orthoframe.runs._checkpoint import Checkpoint
@@ -185,8 +185,8 @@ def load_encoder(folder: str | Path, *, code: bool = False) -> TrainedEncoder:
             raise TrainingError(*_unfinished(folder)) from None
         raise TrainingError(f"{folder}: there is no trained encoder in it") from None
     except (OSError, ValueError) as error:
-        what = getattr(error, "strerror", None) or brief(error, 200)
-        raise TrainingError(f"{path}: not an encoder that orthoframe trained ({what})") from None
+        what = f"not an encoder that orthoframe trained ({reason_of(error, 200)})"
+        raise TrainingError(f"{path}: {what}") from None
 
 
 def encoder_in(checkpoint: Checkpoint, *, code: bool = False) -> TrainedEncoder:

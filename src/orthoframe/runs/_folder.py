@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_TEXT, locked, open_file, parsed, read_small, write_atomic, write_json
 from orthoframe.batches import RunCertificate
-from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, unwritable
+from orthoframe.errors import Call, Option, OrthoframeError, TrainingError, brief, reason_of, unwritable
+from orthoframe.files import LARGEST_TEXT, locked, open_file, parsed, read_small, write_atomic, write_json
 from orthoframe.runs._checkpoint import Checkpoint, Progress, State
 from orthoframe.runs._records import COLUMNS, EpochRecord, NonFiniteBatch, RunEnvironment, VerdictRecord
 
@@ -67,7 +67,7 @@ class RunFolder:
             except OSError as error:
                 if not resumed:
                     raise TrainingError(*unwritable(self.path, error, "out")) from None
-                reason = f"{error.strerror or error}; resume a copy of it that can be written to"
+                reason = f"{reason_of(error)}; resume a copy of it that can be written to"
                 raise TrainingError(f"{self.path}: {reason}") from None
             if not is_ours:
                 other = (", or choose another ", Option("out")) if not resumed else ()
@@ -191,9 +191,9 @@ class RunFolder:
                 raise
             except OSError as error:  # nor is this, unless the disk has lost a part of it
                 if error.errno != errno.EIO:
-                    sentence = f"{path}: {error.strerror or error}; the run cannot be resumed without it"
+                    sentence = f"{path}: {reason_of(error)}; the run cannot be resumed without it"
                     raise TrainingError(sentence) from None
-                broken.append(f"{name} is broken ({error.strerror})")
+                broken.append(f"{name} is broken ({reason_of(error)})")
             except OrthoframeError as error:
                 raise TrainingError(f"{self.path}: ", *error.args) from None
             except Exception as error:  # a broken file can fail in any way

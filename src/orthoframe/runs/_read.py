@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, csv_rows, open_file, open_text, parsed, read_small, reading
 from orthoframe.errors import InputError, Option, brief, spelled
+from orthoframe.files import LARGEST_RECORDS, csv_rows, open_file, open_text, parsed, read_small, reading
 from orthoframe.geometry import Accuracy
 from orthoframe.runs._folder import CERTIFICATE, CONFIG, ENVIRONMENT, GEOMETRY, METRICS, NON_FINITE, VERDICT
 from orthoframe.runs._records import (
@@ -55,7 +55,7 @@ class Run:
 
     @property
     def accuracy(self) -> tuple[str, Accuracy | None]:
-        """Of the images that say most about others, and which these are: test, validation or training.
+        """The accuracy that says most about other images, after its name: test, validation or training.
 
         Where there are validation images, test images are looked at once, at the end.
         """
@@ -208,7 +208,7 @@ def _check_order(before: Sequence[EpochRecord | Measurement], epoch: int, where:
 
 
 def _check_shapes(measurement: Measurement, where: str) -> None:
-    """Pictures rely on these."""
+    """Refuse numbers that do not fit each other; pictures rely on that they do."""
     train = measurement.train
     k, d = len(train.classes), len(train.ownership.owners)
     if not k or len({str(entry.name) for entry in train.classes}) < k:

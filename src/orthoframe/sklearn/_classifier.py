@@ -42,16 +42,17 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, kw_only=True)
 class _Defaults:
-    """Options that depend on the loss."""
+    """What depends on the loss: options, and what a certificate has to know of it."""
 
     temperature: float
     learning_rate: float
     batch_size: int
     binding: Binding
+    has_frame: bool = False  # of directions that are fixed
 
 
 _DEFAULTS: dict[TableLoss, _Defaults] = {
-    "frame": _Defaults(temperature=0.3, learning_rate=0.002, batch_size=256, binding="none"),
+    "frame": _Defaults(temperature=0.3, learning_rate=0.002, batch_size=256, binding="none", has_frame=True),
     "supcon": _Defaults(temperature=TEMPERATURE, learning_rate=0.1, batch_size=128, binding="fixed"),
 }
 
@@ -207,7 +208,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def certificate_(self) -> Certificate:
         """What the batches of the first epoch guarantee, or of up to 20 epochs if one does not suffice."""
         check_is_fitted(self)
-        return certify_run(self.plan_, self.n_iter_, frame=self.loss_ == "frame").certificate
+        return certify_run(self.plan_, self.n_iter_, frame=_DEFAULTS[self.loss_].has_frame).certificate
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

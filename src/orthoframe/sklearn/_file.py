@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from safetensors.torch import save
 from torch import Tensor
 
-from orthoframe._files import json_ready, open_tensors, parsed, write_atomic
 from orthoframe._rows import Labels
 from orthoframe.batches import BatchPlan
 from orthoframe.encoders import PREFIX, load_weights
 from orthoframe.errors import brief
+from orthoframe.files import json_ready, open_tensors, parsed, write_atomic
 from orthoframe.geometry import Accuracy, Calibration, ClassStatistics, Geometry, geometry_of
 from orthoframe.options import Activation, Binding, TableLoss
 from orthoframe.sklearn._fit import StopReason

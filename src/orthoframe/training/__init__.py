@@ -6,7 +6,7 @@ Names are loaded when they are first used: the help of the command needs the set
 
 from typing import TYPE_CHECKING
 
-from orthoframe._lazy import lazy_names
+from orthoframe.lazy import lazy_names
 
 if TYPE_CHECKING:
     from orthoframe.training._causes import *

@@ -100,8 +100,6 @@ def accuracy_causes(task: Task, records: Sequence[EpochRecord], test: TestRecord
     if train is not None and 1 - train > (1 - accuracy.balanced) / 2:
         return [*causes, LikelyCause(Cause.NOT_LEARNT, _longer(task.settings.schedule), {"train": train})]
     better: list[tuple[Part, ...]] = [("more images",)]
-    if not task.augment.flip and task.settings.images.augment:
-        better.append((Option("flip"), ", if mirror images are of the same class"))
     if task.settings.encoder.backbone is None:
         better.append(("a pretrained ", Option("backbone")))
     if train is not None:
@@ -193,7 +191,7 @@ def _hardly_begun(settings: Settings, done: float, last: EpochRecord, geometry: 
 
 
 def _mean_cosine(geometry: Geometry) -> float:
-    """Of two training images of any class."""
+    """The mean cosine of two training images of any class."""
     counts = torch.tensor(geometry.counts, dtype=torch.float64)
     return float((counts / counts.sum() @ geometry.means.double()).square().sum())
 

@@ -168,5 +168,7 @@ def _merged_words(groups: Sequence[Sequence[int | str]], classes: int) -> str:
             names, last = [*names, last], f"{len(group) - _NAMED} more"
         words.append(f"{', '.join(names)} and {last}")
     more = len(groups) - len(words)
-    others = f", and so do {more} more groups" if more > 1 else ", and so does one more group" if more else ""
-    return f"; classes {words[0]} share a direction" + "".join(f", and so do {each}" for each in words[1:]) + others
+    others = [f", and so do {each}" for each in words[1:]]
+    if more:
+        others.append(f", and so do {more} more groups" if more > 1 else ", and so does one more group")
+    return f"; classes {words[0]} share a direction{''.join(others)}"

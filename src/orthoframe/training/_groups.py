@@ -225,7 +225,7 @@ class EvaluationSettings(Group):
     probe: bool = usual(False)
     """Predict with a balanced linear probe on the features before the head, fitted after training; for classes of a few
     images whose features have settled onto the frame."""
-    measure_every: int | None = usual(None)
+    measure_every: int = usual()
     """Measure the geometry every N epochs (default: about 40 measurements in all)."""
 
     def check(self) -> None:

@@ -39,7 +39,8 @@ class ImageSettings(Group):
     augment: bool = usual(True)
     """Augment images by random shifts; photographs and clothes of the benchmark sets are also flipped."""
     flip: bool = usual(False)
-    """Also flip images horizontally at random; photographs and clothes of the benchmark sets are flipped anyway."""
+    """Also flip images horizontally at random (default: your own, if a linear classifier knows mirror images as well as
+    the images themselves; photographs and clothes of the benchmark sets always)."""
 
     def check(self) -> None:
         super().check()
@@ -165,6 +166,8 @@ class OwnImages(ImageSettings):
     """Fraction of training images held out for validation."""
     imbalance: Imbalance = usual("none")
     """Imbalance profile of the classes."""
+    flip: bool = usual()
+    """Also flip images horizontally at random."""
 
     def absolute(self) -> Self:
         name, _, path = self.data.partition(":")
@@ -172,7 +175,7 @@ class OwnImages(ImageSettings):
         return replace(self, data=f"{name}:{absolute_path(path)}") if kind is not None and kind.path else self
 
     def normaliser(self, train: "LabelledImages") -> "Normaliser":
-        """Of many images a part is enough, and the same part whether they are held in memory or not."""
+        """Mean and deviation, of a part of many images: the same part whether they are held in memory or not."""
         import numpy as np
 
         if len(train) > _COUNTED:

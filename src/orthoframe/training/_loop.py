@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orthoframe._files import json_ready
 from orthoframe._rows import Integers
 from orthoframe.data import Augment
 from orthoframe.errors import Option, OrthoframeError, Part, TrainingError, brief
+from orthoframe.files import json_ready
 from orthoframe.runs import Checkpoint, EpochRecord, NonFiniteBatch, Progress, State, describe_encoder, metrics_table
 from orthoframe.training._evaluation import Evaluation, evaluate
 from orthoframe.training._processes import NonFiniteLoss, Stopped
@@ -31,6 +31,8 @@ _COLD_STEP = 100  # after which a training that has not begun is noticed
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d)
 # Where the data is, how many processes share the run or decode images, how much memory they take: not what is computed.
 _MAY_CHANGE = ("data_dir", "devices", "workers", "memory")
+# Null in the files of earlier versions: decided, but not said there.
+_ONCE_UNSAID = ("features", "width", "size", "power", "backbone_lr", "measure_every")
 _SHOWN = 4  # settings that an error lists
 READ_STEPS = 50
 """Steps between two readings of their losses: each reading waits for the device, which has to be kept busy."""
@@ -142,7 +144,7 @@ class Loop:
 
     @property
     def seconds(self) -> float:
-        """Of all epochs so far, also before the run was resumed."""
+        """How long all epochs have taken so far, also before the run was resumed."""
         return math.fsum(record.seconds for record in self.state.records) + self.state.seconds
 
     def may_save(self, due: bool) -> bool:
@@ -309,7 +311,9 @@ def changed_settings(then: dict[str, Any], now: Settings) -> str:
         options["data"] = options["data"].partition(":")[0]  # not its path: data that was moved is the same
     if old.get("steps") and new["steps"]:  # those of later epochs may have been decided since
         new["steps"] = new["steps"][: len(old["steps"])]
-    names = [name for name in new if name in then and new[name] != old[name] and name not in _MAY_CHANGE]
+    unsaid = [name for name in _ONCE_UNSAID if new.get(name) is None or old.get(name) is None]
+    names = [name for name in new if name in then and new[name] != old[name]]
+    names = [name for name in names if name not in _MAY_CHANGE and name not in unsaid]
 
     def value(options: dict[str, Any], name: str) -> str:
         return brief(json.dumps(options[name]), 30)

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from orthoframe import __version__
-from orthoframe._files import write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe.errors import TrainingError
+from orthoframe.files import write_atomic
 from orthoframe.geometry import NearestCentre
 from orthoframe.runs import TrainedEncoder
 

@@ -36,12 +36,13 @@ class Pace:
         fabric: The devices, launched.
         begun: When the time began, by `time.monotonic`.
         has_report: Whether a report is written at the end.
+        thins: Whether it may measure less often than the settings say.
     """
 
-    def __init__(self, task: Task, fabric: "Fabric", begun: float, *, has_report: bool) -> None:
+    def __init__(self, task: Task, fabric: "Fabric", begun: float, *, has_report: bool, thins: bool = True) -> None:
         minutes = task.settings.schedule.minutes
         assert minutes is not None
-        self.minutes, self.fabric, self.has_report = minutes, fabric, has_report
+        self.minutes, self.fabric, self.has_report, self.thins = minutes, fabric, has_report, thins
         self._end = begun + 60 * minutes * _SPARE
         # With a copy of the encoder, so that the run starts from where it would have started.
         trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
@@ -55,7 +56,7 @@ class Pace:
         settings, schedule = task.settings, task.settings.schedule
         if self._steps:
             self._step = (self._last - self._start) / self._steps
-        if not schedule.steps and settings.evaluation.measure_every is None:
+        if not schedule.steps and self.thins:
             most = max(1, int(_MEASURING * self._left() / self._seconds_to_measure(task)))
             settings = settings.measured(-(-schedule.epochs // most))
         epoch = len(schedule.steps or ())
@@ -90,7 +91,7 @@ class Pace:
         return self._image * self._step * (len(task.measured_subset()) + len(others))
 
     def _seconds_at_the_end(self, task: Task) -> float:
-        """Of the measurement of all training images, the validation and the test images, and of the report."""
+        """How long it takes to measure all training, validation and test images, and to write the report."""
         validation = 0 if task.validation is None else len(task.validation)
         images = len(task.train) + validation + len(task.test)
         return self._image * self._step * images + _REPORT * self.has_report * self._others()

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, summary, unwritable
+from orthoframe.errors import Call, Option, OptionError, OrthoframeError, TrainingError, reason_of, summary, unwritable
 from orthoframe.options import Precision
 from orthoframe.runs import NonFiniteBatch
 
@@ -122,8 +122,12 @@ def is_first_process() -> bool:
 
     It is known before the processes have met.
     """
-    torchrun, slurm = TorchElasticEnvironment.detect(), SLURMEnvironment.detect()
-    return os.environ.get("RANK" if torchrun else "SLURM_PROCID" if slurm else "LOCAL_RANK", "0") == "0"
+    variable = "LOCAL_RANK"
+    if TorchElasticEnvironment.detect():
+        variable = "RANK"
+    elif SLURMEnvironment.detect():
+        variable = "SLURM_PROCID"
+    return os.environ.get(variable, "0") == "0"
 
 
 @contextmanager
@@ -249,11 +253,9 @@ def refusals_named(path: Path) -> Iterator[None]:
 
 
 def stopped(path: Path, what: str, error: Exception, kept: str) -> Stopped:
-    reason = summary(error)
+    reason = reason_of(error) if isinstance(error, OSError) else summary(error)
     if _is_about_memory(error):
         reason = "not enough memory"
-    elif isinstance(error, OSError):
-        reason = error.strerror or str(error)
     return Stopped(f"{what}: {reason}; {kept}; once that is solved, resume with ", Call("resume", str(path)))
 
 

@@ -3,20 +3,23 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from orthoframe.errors import Option, OptionError
-from orthoframe.options import Recipe
-from orthoframe.training._fields import AUTO, Ramp, TemperatureSchedule, usual_value
+from orthoframe.options import POWER, Goal, Recipe
+from orthoframe.training._fields import AUTO, Group, Ramp, TemperatureSchedule, usual_value
 from orthoframe.training._groups import BatchSettings, EncoderSettings, EvaluationSettings, ScheduleSettings
 from orthoframe.training._images import ImageSettings
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan
     from orthoframe.data import Data
+    from orthoframe.encoders import Encoder
     from orthoframe.runs import TrainedEncoder
     from orthoframe.training._settings import Settings
 
+_Group = TypeVar("_Group", bound=Group)
+_MEASUREMENTS = 40  # in a run
 _STEPS = 2000
 _FEWEST, _MOST = 5, 500  # bounds of the epochs that make up that number of steps
 _WIDTH = 16  # an encoder that two cores train in minutes
@@ -134,7 +137,11 @@ def _is_allowed(settings: "Settings", name: str, value: Any) -> bool:
 
 
 def resolve(
-    asked: "Settings", data: "Data", init: "TrainedEncoder | None" = None, plan: "BatchPlan | None" = None
+    asked: "Settings",
+    data: "Data",
+    init: "TrainedEncoder | None" = None,
+    plan: "BatchPlan | None" = None,
+    backbone: "Encoder | None" = None,
 ) -> "Settings":
     """Decide everything that was left open.
 
@@ -146,9 +153,11 @@ def resolve(
         data: All images, before some are chosen; the classes that the encoder knows come first.
         init: The encoder to start from.
         plan: Batches from Python, which decide their settings.
+        backbone: The network that `asked.encoder.backbone` names.
 
     Returns:
-        Settings of which nothing is open: `settings.undecided()` is empty.
+        Settings of which nothing is open: `settings.undecided()` is empty, and what is None is not there, such as a
+        limit or a backbone, or for each machine to decide, such as the folder of the benchmark sets.
 
     Raises:
         OptionError: If settings do not fit the data or the encoder.
@@ -160,14 +169,37 @@ def resolve(
     settings = replace(
         settings,
         objective=settings.objective.with_usual(),
-        batches=settings.batches.with_usual(),
+        batches=_decided(settings.batches.with_usual(), power=POWER if settings.batches.scheme == "weighted" else None),
         machine=settings.machine.with_usual(),
-        images=settings.images.with_usual(),
+        images=_images(settings.images.with_usual(), data),
     )
-    settings = replace(settings, encoder=_encoder(settings, data))
-    settings = replace(settings, schedule=_schedule(settings, data, plan), evaluation=_evaluation(settings, data))
+    settings = replace(settings, encoder=_encoder(settings, data, backbone), goal=_goal(settings))
+    settings = replace(settings, schedule=_schedule(settings, data, plan))
+    settings = replace(settings, evaluation=_evaluation(settings, data))
     settings.check()
     return settings
+
+
+def _decided(group: _Group, **values: Any) -> _Group:
+    """The group with these values in place of None, which left them to others; without those that it does not have."""
+    missing = {name: value for name, value in values.items() if getattr(group, name, value) is None}
+    return replace(group, **missing)
+
+
+def _images(images: ImageSettings, data: "Data") -> ImageSettings:
+    """The size of image files, and whether mirror images help."""
+    images = _decided(images, size=data.train.image_shape[1:])
+    if images.flip is not AUTO:
+        return images
+    from orthoframe.data import is_mirror_symmetric
+
+    return replace(images, flip=images.augment and is_mirror_symmetric(data.train))
+
+
+def _goal(settings: "Settings") -> Goal | None:
+    if settings.goal is not AUTO:
+        return settings.goal
+    return "accuracy" if settings.recipe == "accurate" and settings.objective.has_head else None
 
 
 def _from_encoder(asked: "Settings", data: "Data", init: "TrainedEncoder") -> "Settings":
@@ -190,8 +222,8 @@ def _from_encoder(asked: "Settings", data: "Data", init: "TrainedEncoder") -> "S
     return settings.with_options(fit=fit)
 
 
-def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
-    """A model for the size of the images, and a head for the objective."""
+def _encoder(settings: "Settings", data: "Data", backbone: "Encoder | None") -> EncoderSettings:
+    """A model for the size of the images, a head for the objective, and the dimension of its features."""
     encoder, is_own = settings.encoder, settings.images.is_own
     encoder = encoder.filled({"init": None, "backbone": None})
     if encoder.head is AUTO:
@@ -202,21 +234,37 @@ def _encoder(settings: "Settings", data: "Data") -> EncoderSettings:
         convolutional = is_own and min(data.train.image_shape[1:]) >= _SMALLEST
         encoder = replace(encoder, model="conv6-quarters" if convolutional else "mlp")
         encoder = encoder.filled({"width": _WIDTH} if convolutional else {})
+    encoder = encoder.filled({"width": None})
     if encoder.model is not None:
         from orthoframe.encoders import ENCODERS
 
-        encoder = encoder.filled({"width": ENCODERS[encoder.model].width})
+        encoder = _decided(encoder, width=ENCODERS[encoder.model].width)
     is_roomy = (is_own or settings.objective.is_roomy) and encoder.head == "linear"
     features = max(_FEATURES, 2 * len(data.train.classes)) if is_roomy else None
-    return encoder.filled({"features": features}).with_usual()
+    encoder = encoder.filled({"features": features}).with_usual()
+    if encoder.head == "none" or encoder.features is not None:
+        return encoder
+    return replace(encoder, features=_dimension(encoder, data.train.image_shape, backbone))
+
+
+def _dimension(encoder: EncoderSettings, image_shape: tuple[int, int, int], backbone: "Encoder | None") -> int:
+    """The dimension of the features that the head takes."""
+    from orthoframe.encoders import make_encoder, shapes_only
+
+    if encoder.model is None:
+        assert backbone is not None  # it takes the place of a model
+        return backbone.out_features
+    with shapes_only():
+        return make_encoder(encoder.model, image_shape, encoder.width).out_features
 
 
 def _schedule(settings: "Settings", data: "Data", plan: "BatchPlan | None") -> ScheduleSettings:
-    """The number of epochs, and whether a backbone learns."""
+    """The number of epochs, and how fast a backbone learns."""
     schedule = settings.schedule
     trains = settings.encoder.head != "none" or not settings.objective.has_head  # even if the backbone is frozen
     frozen = settings.encoder.backbone is not None and trains  # to train it takes a GPU, and a rate of its own
     schedule = schedule.filled({"backbone_lr": 0.0 if frozen else None}).with_usual()
+    schedule = _decided(schedule, backbone_lr=schedule.lr)
     if schedule.epochs is AUTO and schedule.minutes is not None:  # steps are decided when an epoch begins
         return replace(schedule, epochs=schedule.PARTS, steps=())
     if schedule.epochs is AUTO and schedule.steps is not None:
@@ -239,11 +287,12 @@ def _steps_per_epoch(settings: "Settings", class_sizes: Sequence[int]) -> int:
 
 
 def _evaluation(settings: "Settings", data: "Data") -> EvaluationSettings:
-    """Scores are adjusted for class sizes where validation images can tell by how much."""
+    """When to measure; scores are adjusted for class sizes where validation images can tell by how much."""
     evaluation, has_validation = settings.evaluation, data.validation is not None
     # On its own, what a linear classifier says is left as it is.
     fitted = has_validation and settings.objective.has_head and evaluation.probe is not True
-    evaluation = evaluation.filled({"adjust": "fit" if fitted else 0.0}).with_usual()
+    every = max(1, settings.schedule.epochs // _MEASUREMENTS)
+    evaluation = evaluation.filled({"adjust": "fit" if fitted else 0.0, "measure_every": every}).with_usual()
     if evaluation.adjust == "fit" and not has_validation:
         raise OptionError(
             *(Option("adjust", "fit"), " needs validation images; hold some out with ", Option("validation", 0.1)),

@@ -213,7 +213,8 @@ def _run(
         if complaints and fabric.global_rank == 0:  # the next save would lose the one that is whole
             folder.restore_previous()
         if task.settings.schedule.is_open:
-            pace = Pace(task, fabric, begun - loop.seconds, has_report=report is not None)
+            thins = settings.usual_options()["measure_every"] is AUTO
+            pace = Pace(task, fabric, begun - loop.seconds, has_report=report is not None, thins=thins)
             if not task.settings.schedule.steps:
                 if note := pace.complaint(task):
                     listener.on_note(note)

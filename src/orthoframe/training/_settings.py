@@ -1,6 +1,6 @@
 """Everything that decides a run, in groups; `resolve` decides what the user leaves open."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -19,8 +19,6 @@ from orthoframe.training._images import IMAGE_KINDS, ImageSettings, image_kind
 from orthoframe.training._objectives import OBJECTIVES, Objective
 from orthoframe.training._recipes import RECIPES, data_of, recipe_values
 
-_MEASUREMENTS = 40  # in a run, if nothing else is said
-
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -38,7 +36,8 @@ class Settings:
         machine: What computes, and the seed.
         recipe: Where values come from that are not given, see `RECIPES`; by default `accurate` for your own images, and
             `quick` for the benchmark sets.
-        goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end.
+        goal: Of the recipe `accurate`: `accuracy`, or `frame`, which settles onto the frame at the end; others have
+            None.
 
     Examples:
         >>> settings = Settings.of(data="folder:photos", temperature=0.2)
@@ -54,7 +53,7 @@ class Settings:
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     machine: MachineSettings = field(default_factory=MachineSettings)
     recipe: Recipe = AUTO
-    goal: Goal = AUTO
+    goal: Goal | None = AUTO
 
     def __post_init__(self) -> None:
         if self.recipe is not AUTO:
@@ -103,16 +102,17 @@ class Settings:
         """What to say of an option that none of these groups has."""
         losses = [name for name, objective in OBJECTIVES.items() if option in names_of(objective)]
         if losses:
-            others = "".join(f" or {name}" for name in losses[1:])
-            return OptionError(Option(option), " needs ", Option("loss", losses[0]), others, self._why_not())
+            return self._needs_one_of(option, losses)
         for kind in IMAGE_KINDS:
             if option in names_of(kind):
                 return OptionError(Option(option), " needs ", *kind.examples)
         return OptionError(f"there is no setting {option!r}; `orthoframe.training.option_names()` lists them")
 
-    def _why_not(self) -> str:
-        """Why an option of a frame head has no place beside this objective."""
-        return "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
+    def _needs_one_of(self, option: str, losses: Sequence[str]) -> OptionError:
+        """What to say of an option that only other losses have."""
+        others = "".join(f" or {name}" for name in losses[1:])
+        why = "" if self.objective.has_head else f"; {self.objective.name} has a linear classifier instead"
+        return OptionError(Option(option), " needs ", Option("loss", losses[0]), others, why)
 
     def groups(self) -> dict[str, Any]:
         """All groups by name."""
@@ -147,7 +147,7 @@ class Settings:
         Raises:
             OptionError: With a sentence that names the setting.
         """
-        if self.goal is not AUTO:
+        if self.goal not in (AUTO, None):
             check_choice("goal", self.goal, Goal)
             if self.recipe != "accurate":
                 raise OptionError(Option("goal"), " needs ", Option("recipe", "accurate"), "; others end at the frame")
@@ -170,7 +170,8 @@ class Settings:
         options = self.asked()
         for name, value in idle.items():
             if options.get(name, value) not in (None, value):
-                raise OptionError(Option(name), " needs ", Option("loss", "supcon"), " or frame", self._why_not())
+                losses = [loss for loss, objective in OBJECTIVES.items() if objective.has_head]
+                raise self._needs_one_of(name, losses)
         if self.encoder.init not in (AUTO, None):
             why = " starts from an encoder with its head, which ", Option("loss", self.objective.name)
             raise OptionError(Option("init"), *why, " has no use for")
@@ -194,7 +195,7 @@ class Settings:
         """The same settings with absolute paths."""
         return replace(self, **{name: group.absolute() for name, group in self.groups().items()})
 
-    def measured(self, every: int | None) -> "Settings":
+    def measured(self, every: int) -> "Settings":
         """The same with another number of epochs between two measurements."""
         return replace(self, evaluation=replace(self.evaluation, measure_every=every))
 
@@ -216,18 +217,13 @@ class Settings:
         """Whether the question is how accurate classes are: of your own images, unless the run settles onto the frame."""
         return self.images.is_own and (self.objective.classifies or self.schedule.clean_fraction == 0)
 
-    @property
-    def measured_every(self) -> int:
-        """Epochs between two measurements of the geometry."""
-        return self.evaluation.measure_every or max(1, self.schedule.epochs // _MEASUREMENTS)
-
     def is_measured(self, epoch: int) -> bool:
         """Whether the geometry is measured after an epoch, counted from 1: also after the first, and before settling.
 
         Settling begins with the first epoch of images that are not augmented.
         """
         moments = (1, self.schedule.settling_epoch, self.schedule.epochs)
-        return epoch in moments or epoch % self.measured_every == 0
+        return epoch in moments or epoch % self.evaluation.measure_every == 0
 
     def to_dict(self) -> dict[str, Any]:
         """What is decided, flat and in types that JSON has: a schedule is a number, or a list of first and last."""
@@ -288,4 +284,6 @@ def _options_of(options: Mapping[str, Any], group: Group) -> dict[str, Any]:
 def _json(value: Any) -> Any:
     if isinstance(value, Ramp):
         return value.to_json()
-    return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple) else value
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value

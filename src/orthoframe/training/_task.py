@@ -111,7 +111,7 @@ class Task:
         A checkpoint numbers their momentum in this order, in which those of a backbone come last.
         """
         schedule, backbone, weights = self.settings.schedule, list(self.encoder.backbone.parameters()), self.network()
-        if schedule.backbone_lr is None:
+        if schedule.backbone_lr == schedule.lr:
             return [{"params": list(weights.parameters()), "share": 1.0}]
         of_backbone = {id(weight) for weight in backbone}
         others = [weight for weight in weights.parameters() if id(weight) not in of_backbone]
@@ -245,7 +245,8 @@ def make_task(
         if trained is not None:  # files get their size as those of the encoder did
             images = images.filled({"fit": trained.preparation.fit})
         shape = None if network is None else network.image_shape
-        by_time = processes == 1 and plan is None  # several would have to agree
+        # Several processes would have to agree.
+        by_time = processes == 1 and plan is None and asked.usual_options()["minutes"] is not None
         side = largest_side(asked) if by_time and data is None else None
         data = data or images.load(progress, image_shape=shape, largest=side, seed=seed)
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
@@ -253,7 +254,13 @@ def make_task(
         data = data if trained is None else _known_classes_first(trained, data)
         if by_time:
             asked = fitted_to_time(asked, data.train.image_shape)
-        settings = resolve(asked, data, trained if kept is None else None, plan)
+        settings = resolve(
+            asked,
+            data,
+            init=trained if kept is None else None,
+            plan=plan,
+            backbone=backbone if kept is None else kept.encoder.backbone,
+        )
         train, test = _chosen(settings, data)
         if kept is None:
             encoder, normaliser, directions = _encoder(settings, train, trained, backbone)

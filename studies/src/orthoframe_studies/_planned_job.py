@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from orthoframe._rows import Integers
 from orthoframe.batches import BatchPlan
 from orthoframe.training import make_task
 from orthoframe_studies._endings import PROVEN_BOUND
@@ -59,7 +59,7 @@ class GivenBatches(BatchPlan):
         super().__init__(labels, max(map(len, batches)), scheme="partition", binding="none")
         self._given = [np.array(batch, dtype=np.int64) for batch in batches]
 
-    def batches(self, epoch: int = 0) -> list[Integers]:
+    def batches(self, epoch: int = 0) -> list[NDArray[Any]]:
         """The batches, whatever the epoch."""
         return self._given
 

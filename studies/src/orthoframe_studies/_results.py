@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from orthoframe._files import LARGEST_RECORDS, parsed, read_small, write_json
-from orthoframe.errors import InputError
+from orthoframe.files import LARGEST_RECORDS, read_small, reading, write_json
 from orthoframe_studies._claims import TIME_QUANTITIES, UNEVEN_QUANTITIES, Claim, Decision
 from orthoframe_studies._jobs import JobResult
 from orthoframe_studies._statistics import Bounds, Interval, mean_interval, median_range
@@ -72,7 +71,7 @@ class Tally:
 
     @property
     def trials(self) -> int:
-        """All of them."""
+        """The number of runs, or of pairs of runs."""
         return self.yes + self.no + self.untrained + self.unknown + self.missing
 
 
@@ -188,14 +187,10 @@ def read_result(path: Path) -> StudyResult:
     Raises:
         InputError: If the file cannot be read, or is not the result of a study.
     """
-    try:
-        result = parsed(msgspec.json.Decoder(StudyResult).decode, read_small(path, LARGEST_RECORDS))
+    with reading(path, "the result of a study"):
+        result: StudyResult = msgspec.json.Decoder(StudyResult).decode(read_small(path, LARGEST_RECORDS))
         _check_cells(result.cells)
-        return result
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise InputError(f"{path} is not the result of a study: {error}") from None
+    return result
 
 
 def _check_cells(cells: Sequence[CellResult]) -> None:

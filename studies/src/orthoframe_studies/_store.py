@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from orthoframe._files import locked, parsed, read_small, write_atomic
-from orthoframe.errors import OrthoframeError, unwritable
+from orthoframe.errors import OrthoframeError, reason_of, unwritable
+from orthoframe.files import locked, parsed, read_small, write_atomic
 from orthoframe_studies._jobs import BegunAnew, Job, JobResult, StudyError
 
 _WAIT_SECONDS = 1.0  # for another process that has the job
@@ -122,7 +122,7 @@ def attempt(job: Job, folder: Path, data_dir: Path | None) -> JobOutcome:
 def sentence(error: Exception) -> str:
     """What an error says, in one line."""
     if isinstance(error, OSError) and error.filename is not None:
-        return f"{error.filename}: {error.strerror or error}"
+        return f"{error.filename}: {reason_of(error)}"
     words, kind = " ".join(str(error).split()), type(error).__name__
     if not words:
         return f"unexpected {kind}"

@@ -5,7 +5,7 @@ import math
 import shutil
 import statistics
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,16 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from orthoframe._files import parsed, read_small, write_json
 from orthoframe.encoders import ACTIVATIONS
 from orthoframe.errors import OrthoframeError
+from orthoframe.files import parsed, read_small, write_json
 from orthoframe.losses import angle_bound, decay_rate
 from orthoframe.options import FRAME_DISTANCE, data_kind
 from orthoframe.runs import CONFIG, RunFolder, summed_rates
-from orthoframe.training import BatchSettings, Contrastive, RunResult, Settings, Stopped, resume, train
+from orthoframe.training import BatchSettings, Contrastive, Objective, RunResult, Settings, Stopped, resume, train
 from orthoframe_studies._endings import trend
-from orthoframe_studies._jobs import UNBOUND, BegunAnew, JobResult, Number, StudyError, crossing, key, to_predicted
-from orthoframe_studies._key import decided, training_key
+from orthoframe_studies._jobs import (
+    UNBOUND,
+    BegunAnew,
+    JobResult,
+    Number,
+    StudyError,
+    crossing,
+    decided,
+    key,
+    to_predicted,
+    training_key,
+)
 
 if TYPE_CHECKING:
     from orthoframe.batches import BatchPlan
@@ -88,10 +98,12 @@ def _check_own(run: Path, settings: Settings, job: str, plan: "BatchPlan | None"
     stored = RunFolder(run).read_config(Settings.from_dict)
     if plan is not None:
         stored = replace(stored, batches=settings.batches)
-    known = None
+    owner = None
     with suppress(OSError, ValueError):
-        known = parsed(json.loads, read_small(run / _JOB))
-    if known != {"key": job} or training_key(stored) != training_key(settings):
+        owner = parsed(json.loads, read_small(run / _JOB))
+    used = training_key(stored)  # what a key leaves open is decided there
+    differs = any(used.get(name) != value for name, value in training_key(settings).items() if value is not None)
+    if owner != {"key": job} or differs:
         raise StudyError(f"{run} has the run of another job")
 
 
@@ -103,8 +115,6 @@ def result_of(outcome: RunResult, **more: Number) -> JobResult:
 
 def numbers_of(outcome: RunResult) -> tuple[dict[str, Number], dict[str, list[Number]]]:
     """Numbers at the end of a run, and along the way."""
-    from orthoframe.batches import epochs_to_certify
-
     settings, geometry = outcome.settings, outcome.evaluation.geometry
     test, last = outcome.diagnosis.test.accuracy, outcome.records[-1]
     measured = [record for record in outcome.records if record.delta_of is not None]
@@ -130,36 +140,41 @@ def numbers_of(outcome: RunResult) -> tuple[dict[str, Number], dict[str, list[Nu
         "live_dimensions": last.live_dimensions,
         "seconds": sum(record.seconds for record in outcome.records),
     }
-    loss, batches = settings.objective, settings.batches
-    if isinstance(loss, Contrastive):
-        if len(set(geometry.counts)) <= _SIZES:
-            final["delta_predicted"] = to_predicted(geometry, loss.temperature.last, loss.denominator)
-        if (batches.scheme, batches.binding) == UNBOUND:
-            with suppress(ValueError):  # no number suffices: two classes of one image never push each other apart
-                final["epochs_to_certify"] = epochs_to_certify(geometry.counts, batches.batch_size)
-    return final | _how_far(outcome), curve
+    columns = [r.delta_of for r in outcome.records], [r.raw_delta_of for r in outcome.records]
+    moved = [trend(summed_rates(outcome.records), column) for column in columns]
+    final["trend"] = max((exponent for exponent in moved if exponent is not None), default=None)
+    theory = _THEORY.get(type(settings.objective))
+    return final if theory is None else final | theory(outcome), curve
 
 
-def _how_far(outcome: RunResult) -> dict[str, Number]:
-    """How far the run is from its end, and how fast it came near the frame."""
-    settings, records, counts = outcome.settings, outcome.records, outcome.evaluation.geometry.counts
-    loss, last, done = settings.objective, records[-1], summed_rates(records)
-    columns = {"delta_of": [r.delta_of for r in records], "raw_delta_of": [r.raw_delta_of for r in records]}
-    moved = [exponent for column in columns.values() if (exponent := trend(done, column)) is not None]
-    final: dict[str, Number] = {"trend": max(moved, default=None)}
-    if not isinstance(loss, Contrastive):
-        return final
+def _of_contrastive(outcome: RunResult) -> dict[str, Number]:
+    """What is predicted of the contrastive loss, how far a run is from its end, and how fast it came near the frame."""
+    from orthoframe.batches import epochs_to_certify
+
+    settings, records, geometry = outcome.settings, outcome.records, outcome.evaluation.geometry
+    loss, batches, counts, final = settings.objective, settings.batches, geometry.counts, dict[str, Number]()
+    assert isinstance(loss, Contrastive)
+    if len(set(counts)) <= _SIZES:
+        final["delta_predicted"] = to_predicted(geometry, loss.temperature.last, loss.denominator)
+    if (batches.scheme, batches.binding) == UNBOUND:
+        with suppress(ValueError):  # no number suffices: two classes of one image never push each other apart
+            final["epochs_to_certify"] = epochs_to_certify(counts, batches.batch_size)
+    last, done = records[-1], summed_rates(records)
     is_constant = loss.temperature.constant
     if ACTIVATIONS[settings.encoder.activation].nonnegative and last.gap is not None:
         final["gap_trend"] = trend(done, [record.relative_gap for record in records])
         final["angle_bound"] = mean_angle_bound(settings, counts, last.gap)
-    elif settings.batches.scheme == "full" and is_constant:
+    elif batches.scheme == "full" and is_constant:
         final["excess"] = _excess(loss, counts, last)
-    if loss.denominator == "all" and is_constant and (rate := decay(done, columns["delta_of"])):
+    if loss.denominator == "all" and is_constant and (rate := decay(done, [r.delta_of for r in records])):
         rows, _ = rows_in_a_batch(settings, counts)
         near = decay_rate(rows[0] - 1, sum(rows) - rows[0], **_terms(loss))  # of a large class
         final |= {"rate": rate, "rate_to_formula": rate / float(near)}
     return final
+
+
+_THEORY: dict[type[Objective], Callable[[RunResult], dict[str, Number]]] = {Contrastive: _of_contrastive}
+"""The numbers that theory has of a loss, and of no other."""
 
 
 def _terms(loss: Contrastive) -> dict[str, Any]:

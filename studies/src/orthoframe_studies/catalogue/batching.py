@@ -45,7 +45,8 @@ def grid(scale: Scale) -> list[Cell]:
     counts = (12,) * half + (3,) * half if scale == "smoke" else (20,) * half + (4,) * half
     for way, options in WAYS.items():
         # Ten epochs of batches together; a partition has the same in each.
-        epochs = 1 if options.get("scheme") == "partition" else 3 if scale == "smoke" else 10
+        epochs = 3 if scale == "smoke" else 10
+        epochs = 1 if options.get("scheme") == "partition" else epochs
         bound = {**options, "bound_classes": half} if "bound_classes" in options else options
         job = FreeFeatures(counts, 4 * half, 0, temperature=0.5, epochs=epochs, batch_size=_BATCH // 2, **bound)
         cells.append(free({"features": "free", "batches": way}, job))

@@ -6,7 +6,7 @@ Names are loaded when they are first used: words need no matplotlib.
 
 from typing import TYPE_CHECKING
 
-from orthoframe._lazy import lazy_names
+from orthoframe.lazy import lazy_names
 
 if TYPE_CHECKING:
     from orthoframe_studies.pages._figure import *

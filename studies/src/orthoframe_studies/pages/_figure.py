@@ -13,9 +13,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 from matplotlib.transforms import ScaledTranslation, Transform
 
-from orthoframe.reporting._figures import draw_cosines, fit_fonts
-from orthoframe.reporting._format import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
-from orthoframe.reporting._pictures import CosineMap, Cosines
+from orthoframe.reporting import CosineMap, Cosines, draw_cosines, fit_fonts
+from orthoframe.reporting.style import GOOD, GREY, INK, LINE, MUTED, short, ticks_around
 from orthoframe_studies import HALF, CellResult, Finding, Interval, Panel, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._layout import ALONG, Limits, Line, coordinate_values, is_numeric, limits_of, lines_of

@@ -10,10 +10,10 @@ from typing import IO, Any
 
 from matplotlib.figure import Figure
 
-from orthoframe._files import write_atomic
 from orthoframe.errors import InputError
+from orthoframe.files import write_atomic
 from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE
-from orthoframe.reporting._pages import render, write_page
+from orthoframe.reporting import render, write_page
 from orthoframe_studies import ALPHA, FIRST_SEED, FRESH_SEED, PROVEN_BOUND, Decision, StudyResult
 from orthoframe_studies.pages import _words as words
 from orthoframe_studies.pages._figure import claim_figure, cosines_figure, study_figure

@@ -6,7 +6,7 @@ from statistics import median
 from typing import Any
 
 from orthoframe.options import FRAME_COSINE, FRAME_DISTANCE
-from orthoframe.reporting._format import NOTHING, lasted, plain, short
+from orthoframe.reporting.style import NOTHING, lasted, plain, short
 from orthoframe_studies import (
     CellResult,
     Claim,
@@ -195,13 +195,13 @@ def finding_words(finding: Finding) -> str:
     if not any(part.interval.values for part in finding.comparisons) and worst.tally.missing:
         return "not run"
     where = where_words(worst.where, varying([part.where for part in finding.comparisons]))
-    found = f"{comparison_words(worst)}{_earlier_words(finding.claim, worst)}"
+    numbers = f"{comparison_words(worst)}{_earlier_words(finding.claim, worst)}"
     if count == 1:
-        return f"{found} ({where})"
+        return f"{numbers} ({where})"
     agree = sum(part.decision is Decision.SUPPORTED for part in finding.comparisons)
     partly = agree and finding.decision is not Decision.SUPPORTED
     others = f"; {agree} of them support{'s' if agree == 1 else ''} it" if partly else ""
-    return f"{found} (the worst of {count} cells{others}: {where})"
+    return f"{numbers} (the worst of {count} cells{others}: {where})"
 
 
 def _earlier_words(claim: Claim, part: Comparison) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from orthoframe.errors import DataError, InputError, OrthoframeError, brief
+from orthoframe.errors import DataError, InputError, OrthoframeError, reason_of, unwritable
 
 if TYPE_CHECKING:
     from gzip import GzipFile
@@ -152,11 +152,20 @@ def reading(path: Path, kind: str, error: type[OrthoframeError] = InputError) ->
     except OrthoframeError:
         raise
     except OSError as reason:
-        raise error(f"{path}: {reason.strerror or reason}") from None
+        raise error(f"{path}: {reason_of(reason)}") from None
     except UnicodeDecodeError as reason:
         raise error(f"{path}: not UTF-8 text ({reason.reason} at byte {reason.start})") from None
     except Exception as reason:  # a broken file can fail in any way
-        raise error(f"{path}: not {kind} ({brief(reason) or type(reason).__name__})") from None
+        raise error(f"{path}: not {kind} ({reason_of(reason)})") from None
+
+
+@contextmanager
+def writing(path: Path, option: str) -> Iterator[None]:
+    """Turn the system's refusal to write into a sentence that names the option."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(*unwritable(path, error, option)) from error
 
 
 def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
@@ -175,7 +184,7 @@ def parsed(parse: Callable[[_D], _T], data: _D) -> _T:
     except (OSError, DataError):
         raise
     except Exception as error:  # nesting too deep, numbers too large, too little memory: broken data fails in any way
-        raise ValueError(brief(error) or type(error).__name__) from None
+        raise ValueError(reason_of(error)) from None
 
 
 def read_up_to(file: "IO[bytes] | GzipFile", count: int) -> bytearray:
