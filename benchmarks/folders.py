@@ -2,9 +2,10 @@
 
 Folders are written from data sets, with a long tail; which classes are small differs from seed to seed. Ours is
 `orthoframe train --data folder:... --minutes M` and nothing else: start-up, reading, measuring and the report are in
-its time. The opponents are the script that an expert writes in an hour, with the network and the batch size of our run:
-cross-entropy with class-balanced draws, or balanced softmax; rate 0.05, shifts of up to an eighth, a cosine schedule
-over the time; all training images, and their time ends before the test images are classified.
+its time. The opponents are the script that an expert writes in an hour, with the network and the batch size of our run,
+and mirror images where ours has them: cross-entropy with class-balanced draws, or balanced softmax; rate 0.05, shifts
+of up to an eighth, a cosine schedule over the time; all training images, and their time ends before the test images
+are classified.
 
 Runs are kept in a file as they end, and are not run twice:
 
@@ -105,7 +106,7 @@ def ours(folder: Path, minutes: float, seed: int, out: Path, more: list[str], *,
     subprocess.run([sys.executable, "-c", command, "train", *options], check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - begun
     config, verdict = (json.loads((out / f"{name}.json").read_text()) for name in ("config", "verdict"))
-    decided = {name: config.get(name) for name in ("model", "width", "batch_size", "epochs", "steps")}
+    decided = {name: config.get(name) for name in ("model", "width", "batch_size", "flip", "epochs", "steps")}
     return {"accuracy": verdict["test"]["accuracy"]["balanced"], "seconds": seconds, **decided}
 
 
@@ -123,7 +124,8 @@ def expert(
     encoder = make_encoder(network["model"], train.shape[1:], network["width"])
     model = nn.Sequential(encoder, nn.Linear(encoder.out_features, len(counts)))
     optimizer = torch.optim.SGD(model.parameters(), _LR, _MOMENTUM, weight_decay=_DECAY, nesterov=True)
-    augment, offset = Augment(train.shape[2] // 8, flip=False), counts.log() if softmax else torch.zeros(len(counts))
+    augment = Augment(train.shape[2] // 8, flip=network["flip"])
+    offset = counts.log() if softmax else torch.zeros(len(counts))
     chances = np.ones(len(labels)) if softmax else (1 / counts[labels]).numpy().astype(np.float64)
     progress, steps = 0.0, 0
     while progress < 1:
@@ -231,7 +233,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--more", default=[], type=str.split, help="options of our command, to try them")
     parser.add_argument("--busy", action="store_true", help="count seconds of the processor, on a busy machine")
     arguments = parser.parse_args()
-    arguments.network = {"model": "conv6-quarters", "width": 16, "batch_size": 32}
+    arguments.network = {"model": "conv6-quarters", "width": 16, "batch_size": 32, "flip": False}
     return arguments
 
 

@@ -214,7 +214,7 @@ class Settings:
 
     @property
     def is_for_accuracy(self) -> bool:
-        """Whether the question is how accurate classes are: of your own images, unless the run settles onto the frame."""
+        """Whether accuracy is what is asked for: of your own images, unless the run settles onto the frame."""
         return self.images.is_own and (self.objective.classifies or self.schedule.clean_fraction == 0)
 
     def is_measured(self, epoch: int) -> bool:
