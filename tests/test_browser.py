@@ -11,9 +11,9 @@ import yaml
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(("wanted", "status", "ending"), [("", 0, "1 skipped"), ("required", 1, "1 error")])
-def test_without_a_browser(tmp_path, wanted, status, ending):
-    variables = {**os.environ, "PATH": str(tmp_path), "ORTHOFRAME_TEST_BROWSER": wanted}
+@pytest.mark.parametrize(("browser", "status", "ending"), [("", 0, "1 skipped"), ("required", 1, "1 error")])
+def test_without_a_browser(tmp_path, browser, status, ending):
+    variables = {**os.environ, "PATH": str(tmp_path), "ORTHOFRAME_TEST_BROWSER": browser}
     test = "tests/playground/test_page.py::test_less_motion"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)

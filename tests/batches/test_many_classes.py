@@ -18,9 +18,9 @@ def run_within(gibibytes, program):
     """Run a program whose address space is limited."""
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({int(gibibytes * 2**30)},) * 2)\n"
     imports = "import numpy as np\nfrom orthoframe import BatchPlan, PlanSampler, certify, coverage\n"
-    found = subprocess.run([sys.executable, "-c", imports + limit + program], capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    return found.stdout.split()
+    process = subprocess.run([sys.executable, "-c", imports + limit + program], capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.split()
 
 
 def test_a_certificate_of_many_classes_is_linear_in_memory():
@@ -66,10 +66,10 @@ def test_with_and_without_a_table(monkeypatch, seed):
     expected = certify(labels, batches, **options)
     monkeypatch.setattr(_pairs, "_MOST_IN_TABLE", 0)
     monkeypatch.setattr(_pairs, "_CELLS", 20)
-    found = certify(labels, batches, **options)
-    assert found.to_dict() == expected.to_dict()
-    assert str(found) == str(expected)
-    witness = found.witness()
+    certificate = certify(labels, batches, **options)
+    assert certificate.to_dict() == expected.to_dict()
+    assert str(certificate) == str(expected)
+    witness = certificate.witness()
     assert (witness is None) == expected.holds
     assert witness is None or np.array_equal(witness, expected.witness())
 
@@ -90,10 +90,10 @@ def test_what_needs_all_pairs_is_refused():
 
 def test_some_rows_of_the_unmet_pairs():
     for simulations in (0, 50):
-        found = coverage([30, 4, 25, 4, 1], 7, 3, simulations=simulations)
-        assert np.array_equal(found.unmet_of([3, 0]), found.unmet[[3, 0]])
-        assert np.array_equal(found.unmet, found.unmet.T)
-        assert not found.unmet.diagonal().any()
+        result = coverage([30, 4, 25, 4, 1], 7, 3, simulations=simulations)
+        assert np.array_equal(result.unmet_of([3, 0]), result.unmet[[3, 0]])
+        assert np.array_equal(result.unmet, result.unmet.T)
+        assert not result.unmet.diagonal().any()
 
 
 def test_bound_batches_are_a_sequence():
@@ -101,8 +101,8 @@ def test_bound_batches_are_a_sequence():
     batches, loose = plan.batches(2), BatchPlan(np.arange(40) % 4, 7, binding="none").batches(2)
     bound = np.concatenate(list(plan.examples.values()))
     assert len(batches) == len(loose) == 6
-    for got, own in zip(batches, loose, strict=True):
-        assert np.array_equal(got, np.append(own, bound))
+    for got, rows in zip(batches, loose, strict=True):
+        assert np.array_equal(got, np.append(rows, bound))
     assert [batch.tolist() for batch in batches[4:]] == [batches[-2].tolist(), batches[5].tolist()]
     with pytest.raises(IndexError):
         batches[6]

@@ -35,9 +35,11 @@ def commands(block):
 
 def untold(block, printed):
     """The numbers in comments of `print` lines that were not printed, within their last digit."""
-    found = [float(number) for number in NUMBER.findall(printed)]
-    told = [n for line in re.findall(r"^\s*print\(.*?\)  # (.*)$", block, re.MULTILINE) for n in NUMBER.findall(line)]
-    return [number for number in told if not any(abs(float(number) - value) <= last_digit(number) for value in found)]
+    values = [float(number) for number in NUMBER.findall(printed)]
+    stated = [n for line in re.findall(r"^\s*print\(.*?\)  # (.*)$", block, re.MULTILINE) for n in NUMBER.findall(line)]
+    return [
+        number for number in stated if not any(abs(float(number) - value) <= last_digit(number) for value in values)
+    ]
 
 
 def last_digit(number):

@@ -83,9 +83,9 @@ def test_code_is_not_wrapped_and_what_is_typed_fits(site, browser):
     lines = 0
     for page in pages(site):
         browser.get(page.as_uri())
-        found = browser.execute_script(CODE)
-        assert found["broken"] == [], page
-        assert found["wide"] == [], page
+        blocks = browser.execute_script(CODE)
+        assert blocks["broken"] == [], page
+        assert blocks["wide"] == [], page
         lines += len(browser.find_elements("css selector", "pre > code"))
     assert lines > 150
     browser.get((site / "training.html").as_uri())  # a block whose output is wider
@@ -142,11 +142,11 @@ def test_pages_on_disk_can_be_searched(site, browser):
     field = browser.find_element("css selector", "[data-md-component=search-query]")
     field.send_keys("binding")
     for _ in range(100):
-        found = browser.find_elements("css selector", ".md-search-result__item a")
-        if found:
+        links = browser.find_elements("css selector", ".md-search-result__item a")
+        if links:
             break
         time.sleep(0.1)
-    assert any("batches.html" in link.get_attribute("href") for link in found)
+    assert any("batches.html" in link.get_attribute("href") for link in links)
     assert browser.get_log("browser") == []
 
 

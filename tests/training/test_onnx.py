@@ -110,9 +110,9 @@ def test_what_the_file_says(undisturbed, exported):
     assert json.loads(about["image_shape"]) == [1, 8, 8]
     assert json.loads(about["preparation"])["fit"] == "pad"
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]
-    (given,) = model.graph.input
-    kind = given.type.tensor_type
-    assert (given.name, kind.elem_type) == ("images", onnx.TensorProto.UINT8)
+    (images,) = model.graph.input
+    kind = images.type.tensor_type
+    assert (images.name, kind.elem_type) == ("images", onnx.TensorProto.UINT8)
     assert [size.dim_value for size in kind.shape.dim] == [0, 1, 8, 8]  # any number of images
     assert b".py" not in exported.read_bytes()  # no path of this machine
     assert _onnx._graph(load_encoder(undisturbed)) == exported.read_bytes()  # the same bytes
@@ -138,11 +138,11 @@ def test_a_graph_that_differs_is_not_written(undisturbed, exported, tmp_path, mo
 def test_without_the_packages(undisturbed, exported, tmp_path, monkeypatch):
     trained = load_encoder(undisturbed)
     content = exported.read_bytes()
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else found(name))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxruntime" else find_spec(name))
     monkeypatch.setattr(_onnx, "_graph", lambda _: content)
     assert "not compared with torch: onnxruntime is not installed" in export_onnx(trained, tmp_path / "out.onnx")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else found(name))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnxscript" else find_spec(name))
     with pytest.raises(TrainingError, match=r"pip install 'orthoframe\[onnx\]'"):
         export_onnx(trained, tmp_path / "other.onnx")
     assert [path.name for path in tmp_path.iterdir()] == ["out.onnx"]

@@ -50,9 +50,9 @@ def python(*words, **variables):
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 def ended(processes):
@@ -257,7 +257,7 @@ def slurm(count, per_node=None, nodes=None):
 
 
 @pytest.mark.parametrize(
-    ("variables", "devices", "found"),
+    ("variables", "devices", "expected"),
     [
         ({}, 1, (1, 1, False)),
         (torchrun(2, 2, 1), 1, (2, 1, True)),
@@ -275,12 +275,12 @@ def slurm(count, per_node=None, nodes=None):
     ],
     ids=str,
 )
-def test_what_a_launcher_has_started(variables, devices, found, environment):
+def test_what_a_launcher_has_started(variables, devices, expected, environment):
     environment(variables)
     processes = find_processes(devices)
     launched = processes.environment.creates_processes_externally
-    assert (processes.per_node, processes.nodes, launched) == found
-    assert processes.count == found[0] * found[1]
+    assert (processes.per_node, processes.nodes, launched) == expected
+    assert processes.count == expected[0] * expected[1]
     assert processes.first
     assert find_processes(7 if launched else 1, resumed=True).count == processes.count
 

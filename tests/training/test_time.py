@@ -165,17 +165,17 @@ def test_the_network_that_there_is_time_for(minutes, width, batch_size, monkeypa
     decided = fitted_to_time(Settings.of(data="folder:x", minutes=minutes), (3, 32, 32))
     assert (decided.encoder.width, decided.batches.batch_size) == (width, batch_size)
     assert decided.images.size == (32, 32)
-    given = fitted_to_time(Settings.of(data="folder:x", minutes=minutes, batch_size=64), (3, 32, 32))
-    assert given.batches.batch_size == 64
+    settings = fitted_to_time(Settings.of(data="folder:x", minutes=minutes, batch_size=64), (3, 32, 32))
+    assert settings.batches.batch_size == 64
 
 
 @pytest.mark.parametrize(
     "options", [{"epochs": 3}, {"steps": 100}, {"width": 8}, {"model": "vit"}, {"backbone": "hf:x"}]
 )
 def test_what_is_given_is_not_decided_by_time(options):
-    given = Settings.of(data="folder:x", **options)
-    assert fitted_to_time(given, (3, 32, 32)) == given
-    assert largest_side(given) is None
+    settings = Settings.of(data="folder:x", **options)
+    assert fitted_to_time(settings, (3, 32, 32)) == settings
+    assert largest_side(settings) is None
 
 
 @pytest.mark.parametrize(("minutes", "side"), [(100.0, 224), (5.0, 128), (0.1, 32)])

@@ -100,11 +100,11 @@ def test_few_rows_without_the_constraint_at_a_small_temperature(counts):
 
 def test_a_start_is_where_it_begins():
     labels = np.repeat(np.arange(4), [20, 20, 2, 2])
-    found = solve_ufm(labels, 6, nonnegative=False)
-    again = solve_ufm(labels, 6, nonnegative=False, start=found.features)
+    first = solve_ufm(labels, 6, nonnegative=False)
+    again = solve_ufm(labels, 6, nonnegative=False, start=first.features)
     assert again.steps == len(again.losses) - 1  # none at another temperature
-    assert again.losses[0] == pytest.approx(found.loss, abs=1e-14)
-    torch.testing.assert_close(again.features, found.features, atol=1e-6, rtol=0)
+    assert again.losses[0] == pytest.approx(first.loss, abs=1e-14)
+    torch.testing.assert_close(again.features, first.features, atol=1e-6, rtol=0)
 
 
 def test_where_the_lowest_loss_is_not_known_all_starts_are_tried():
