@@ -113,8 +113,8 @@ print(status, largest[0] - before)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_features_are_mapped_and_not_loaded(here):
-    """400 MiB of features, and no more than a part of them in memory that is not the file's."""
-    rows = 400 * 2**20 // (64 * 4)
+    """200 MiB of features, and no more than a part of them in memory that is not the file's."""
+    rows = 200 * 2**20 // (64 * 4)
     large = np.lib.format.open_memmap("large.npy", mode="w+", dtype=np.float32, shape=(rows, 64))
     large[:] = np.random.default_rng(0).random((1024, 64), dtype=np.float32)[np.arange(rows) % 1024]
     large.flush()
@@ -128,7 +128,7 @@ def test_features_are_mapped_and_not_loaded(here):
     assert done.returncode == 0, done.stderr
     status, mebibytes = done.stdout.split("\n")[-2].split()
     assert status == "0"
-    assert float(mebibytes) < 250
+    assert float(mebibytes) < 125
 
 
 @pytest.mark.parametrize("k", [1, 3, 50])

@@ -5,8 +5,6 @@ import hashlib
 import io
 import os
 import re
-import subprocess
-import sys
 import tarfile
 from dataclasses import replace
 from threading import Thread
@@ -327,13 +325,3 @@ def test_a_kind_of_data_takes_the_arguments_of_its_entry(monkeypatch):
         load_data("toy:four", channels=3)
     with pytest.raises(DataError, match="its images are not in files of their own"):
         list_files("digits")
-
-
-def test_importing_the_room_brings_nothing_heavy():
-    script = """
-import sys, torch; before = set(sys.modules)  # torch has some of them for itself
-import orthoframe.data
-assert not {"sklearn", "requests", "PIL", "pooch", "filelock"} & (set(sys.modules) - before)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.training.runs import command, finished, started
 
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.embedding import FeatureExtractor, ImageList, LaunchedProcess, embed, list_images, read_embedding
@@ -19,6 +19,7 @@ from orthoframe.errors import DataError
 
 CLASSES = {"green": 20, "red": 9, "yellow": 4}
 COMMAND = [sys.executable, "-c", "import sys; from orthoframe.cli import main; sys.exit(main())"]
+EMBED = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", "2"]
 SLOW = """
 import time
 from torch import nn
@@ -232,39 +233,26 @@ def test_folders_that_are_not_whole(photos, tmp_path):
         read_embedding(tmp_path)
 
 
-def command(*words, launcher=()):
-    """A process of the command, in the folder of the test."""
-    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
-    variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*launcher, *COMMAND, *map(str, words)],
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def embedding(folder, out):
+    """The command in a folder, in a process of its own."""
+    os.chdir(folder)
+    command([*EMBED, "--shard-size", "4", "--out", out], f"{out}.log")
 
 
 def test_a_killed_command_goes_on(photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
-    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 4]
-    process = command(*words, "--out", "out")
-    deadline = time.monotonic() + 60
-    while not Path("out/features-00001.npz").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with started(embedding, tmp_path, "out") as process:
+        deadline = time.monotonic() + 60
+        while not Path("out/features-00001.npz").exists():
+            assert process.is_alive()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
     there = sorted(Path("out").glob("features-*.npz"))
     assert 2 <= len(there) < 9
-    again = command(*words, "--out", "out")
-    output, _ = again.communicate(timeout=60)
-    assert again.returncode == 0
-    assert f"{9 - len(there)} of 9 shards written now" in output
-    whole = command(*words, "--out", "whole")
-    whole.communicate(timeout=60)
+    assert finished(embedding, tmp_path, "out") == 0
+    assert f"{9 - len(there)} of 9 shards written now" in Path("out.log").read_text()
+    assert finished(embedding, tmp_path, "whole") == 0
     assert contents(Path("out")) == contents(Path("whole"))
 
 
@@ -274,8 +262,14 @@ def test_torchrun_and_a_broken_image(photos, tmp_path, monkeypatch):
     Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
     (photos / "green" / "00.png").write_bytes(b"no image")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 12]
-    process = command(*words, "--out", "out", launcher=launcher)
+    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [*launcher, *COMMAND, *EMBED, "--shard-size", "12", "--out", "out"],
+        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     output, complaints = process.communicate(timeout=120)
     assert process.returncode == 1, complaints
     assert "left out: photos/green/00.png: the image is broken" in complaints
