@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from studies.tests import study_results
+from studies.tests.jobs import run_here
 from studies.tests.small_study import STUDY, noted_study
 
 import orthoframe
@@ -24,7 +25,6 @@ from orthoframe_studies import (
     StudyListener,
     _pool,
     catalogue,
-    compute,
     key,
     read_result,
     run_study,
@@ -107,15 +107,8 @@ def test_everything_is_in_the_json(tmp_path):
     assert again.decision is Decision.NOT_SUPPORTED
 
 
-def here(jobs, store, data_dir, workers, on_done, on_start):
-    """An engine without processes."""
-    for name, job in jobs.items():
-        on_start(name)
-        on_done(name, compute(name, job, store, data_dir))
-
-
 def test_runs_that_failed_are_named_and_the_rest_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(_pool, "run_jobs", here)
+    monkeypatch.setattr(_pool, "run_jobs", run_here)
     log = tmp_path / "log"
     study = noted_study(log, ("", "raise"))
     made = JobResult({"value": 1.0}, {})
@@ -218,7 +211,7 @@ def test_a_study_is_a_file_in_the_catalogue(tmp_path, monkeypatch):
 
 
 def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(_pool, "run_jobs", here)
+    monkeypatch.setattr(_pool, "run_jobs", run_here)
     log = tmp_path / "log"
     first = run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "store"), seeds=2)
     write_result(first, tmp_path / "first.json")

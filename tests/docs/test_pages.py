@@ -44,6 +44,7 @@ NOT_RUN = {
     # Run by other tests.
     "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
     "make demo": "tests/training/test_runs.py runs the demo",
+    "orthoframe study activations --scale smoke --seeds 1": "studies/tests/test_command.py has it",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
     "orthoframe study activations": "minutes",
