@@ -88,12 +88,12 @@ def tree(folder):
     )
 
 
-@pytest.mark.parametrize("found", [True, False], ids=["file", "import"])
-def test_digits_are_those_of_scikit_learn(found, monkeypatch):
+@pytest.mark.parametrize("installed", [True, False], ids=["file", "import"])
+def test_digits_are_those_of_scikit_learn(installed, monkeypatch):
     """Whether its file is where it is today, or not."""
     from sklearn.datasets import load_digits
 
-    if not found:
+    if not installed:
         monkeypatch.setattr("orthoframe.data._readers.find_spec", lambda _: None)
     data, expected = load_data("digits"), load_digits()
     pixels = torch.cat([data.train.pixels, data.test.pixels]).flatten(1)
@@ -220,13 +220,13 @@ def test_a_link_instead_of_a_file_is_not_followed(serve, tmp_path):
 
 def test_two_at_once_download_once(serve, tmp_path):
     server = serve("mnist", {file: gzip.compress(idx_bytes(array)) for file, array in IDX.items()})
-    found = []
-    threads = [Thread(target=lambda: found.append(load_data("mnist", tmp_path))) for _ in range(3)]
+    downloads = []
+    threads = [Thread(target=lambda: downloads.append(load_data("mnist", tmp_path))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [len(data.train) for data in found] == [10] * 3
+    assert [len(data.train) for data in downloads] == [10] * 3
     assert len(server.asked) == 4
 
 

@@ -114,7 +114,7 @@ def test_tables_of_results_are_seen_whole(site, browser):
 @needs_browser
 def test_names_in_tables_are_not_broken_on_a_phone(site, browser):
     broken = """
-    const found = [];
+    const names = [];
     for (const code of document.querySelectorAll("td code")) {
       const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
       while (walker.nextNode()) {
@@ -122,11 +122,11 @@ def test_names_in_tables_are_not_broken_on_a_phone(site, browser):
           const range = document.createRange();
           range.setStart(walker.currentNode, name.index);
           range.setEnd(walker.currentNode, name.index + name[0].length);
-          if (new Set([...range.getClientRects()].map(({top}) => top)).size > 1) found.push(name[0]);
+          if (new Set([...range.getClientRects()].map(({top}) => top)).size > 1) names.push(name[0]);
         }
       }
     }
-    return found;
+    return names;
     """
     resize(browser, 390, mobile=True)
     for page in (site / "moving.html", site / "compare.html", site / "api" / "command.html"):

@@ -210,7 +210,7 @@ def inside(encoder):
     formats = []
     after = encoder.layers if isinstance(encoder, DenseNet) else encoder.blocks
     after.register_forward_pre_hook(
-        lambda _, given: formats.append(given[0].is_contiguous(memory_format=torch.channels_last))
+        lambda _, inputs: formats.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
     return formats
 
@@ -248,16 +248,16 @@ for case in range(cases):
     shape = draw.choice([1, 2, 3, 4, 5]), draw.choice([8, 9, 15, 16, 17, 28, 32]), draw.choice([8, 16, 20, 32])
     torch.manual_seed(case)
     encoder, pictures = make_encoder(model, shape, width).eval(), torch.randn(rows, *shape)
-    found = []
+    results = []
     for half, dtype in ((True, torch.float32), (False, torch.float32), (False, torch.float64)):
         encoder.to(dtype).zero_grad()
         with torch.autocast("cpu", torch.bfloat16, enabled=half):
             features = encoder(pictures.to(dtype))
         features.square().sum().backward()
         values = [features.detach(), *(weight.grad for weight in encoder.parameters())]
-        found.append(torch.cat([value.flatten() for value in values]).double())
-    assert (found[0] - found[2]).norm() <= 0.3 * found[2].norm(), (shape, width, rows)  # bfloat16
-    assert (found[1] - found[2]).norm() <= 1e-3 * found[2].norm(), (shape, width, rows)
+        results.append(torch.cat([value.flatten() for value in values]).double())
+    assert (results[0] - results[2]).norm() <= 0.3 * results[2].norm(), (shape, width, rows)  # bfloat16
+    assert (results[1] - results[2]).norm() <= 1e-3 * results[2].norm(), (shape, width, rows)
 print("the same")
 """
 
