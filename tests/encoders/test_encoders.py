@@ -235,7 +235,7 @@ def test_channels_last_where_it_is_safe(model, side, channels_last, channels):
 
 
 def compare_formats(model, cases):
-    """In float64 maps have the usual format. A rounding may turn a ReLU or choose another maximum: norms are compared."""
+    """In float64 maps have the usual format. Norms are compared, because a rounding may turn a ReLU."""
     torch.set_num_threads(1)
     draw = random.Random(0)
     for case in range(cases):
