@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.numpy import save_file
 
 from orthoframe import measure
@@ -150,6 +151,9 @@ def test_names_that_look_like_mathematics_or_are_long(here):
     assert main(["measure", "features.npy", "odd.txt", "--plot", "odd.png"]) == 0
     Path("all.jsonl").write_text(json.dumps(list(range(65))))
     assert main(["certify", "odd.txt", "all.jsonl", "--plot", "odd2.png"]) == 0
+    for name in ("odd.png", "odd2.png"):
+        with Image.open(name) as image:  # a name as long as that would make it wider
+            assert max(image.size) < 4000, image.size
 
 
 def test_quoted_numbers(here, capsys):

@@ -105,7 +105,7 @@ def test_the_famous_stuck_value():
         ({"labels": [0, 0, 1], "singletons": "error"}, "class 1 has no positive"),
         ({"labels": [0, 0], "compare": "rows"}, "compare must be one of"),
         ({"labels": [0, 0], "margin": math.nan}, "margin must be from -1 to 10"),
-        ({"labels": [0, 0], "margin": 0.5, "denominator": "negatives"}, "margin=0.5 would only add a constant"),
+        ({"labels": [0, 0], "margin": 0.5, "denominator": "negatives"}, "^margin=0.5 "),
         ({"labels": [0, 0], "class_weights": [0.0, 1.0]}, "class_weights must be positive and finite"),
         ({"labels": [0, 0], "anchor_weights": [[1.0]]}, "anchor_weights must be one-dimensional"),
         ({"labels": [0, 2], "class_weights": [1.0, 1.0]}, "label 2 has no entry in class_weights"),
