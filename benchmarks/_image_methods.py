@@ -57,8 +57,8 @@ class CosineClassifier(nn.Module):
 
     def scores(self, features: Tensor) -> Tensor:
         """What predicts."""
-        found: Tensor = self.scale * self(features)
-        return found
+        scores: Tensor = self.scale * self(features)
+        return scores
 
 
 class LdamDrw(_HeadCriterion):
@@ -88,8 +88,8 @@ class ContrastiveClassifier(nn.Module):
 
     def scores(self, features: Tensor) -> Tensor:
         """What predicts."""
-        found: Tensor = self.linear(features)
-        return found
+        scores: Tensor = self.linear(features)
+        return scores
 
     def forward(self, features: Tensor) -> Tensor:
         """Scores, and unit rows."""

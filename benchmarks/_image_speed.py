@@ -78,7 +78,7 @@ def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = Tru
     options = {**(settings or WAYS[job.way]), **MODELS[job.model], **_WHERE, "seed": job.seed}
     task = make_task(Settings.of(**options), data=data)
     loop = Loop(task, Fabric(accelerator="cpu", devices=1))
-    flops, seconds, rows, found = flops_per_row(loop), 0.0, 0, dict[str, Any]()
+    flops, seconds, rows, arrival = flops_per_row(loop), 0.0, 0, dict[str, Any]()
     epochs = task.settings.schedule.epochs
     for epoch in range(1, epochs + 1):
         rows += sum(map(len, task.plan.batches(epoch - 1)))
@@ -86,12 +86,12 @@ def run_way(job: Way, settings: dict[str, Any] | None = None, judged: bool = Tru
         loop.run_epoch()
         seconds += time.process_time() - start
         delta = measure(encode(task.encoder, task.train, task.normaliser), task.train.labels).delta_of
-        if delta <= ARRIVED and not found:
-            found = {"epochs": epoch, "rows": rows, "seconds": seconds, "flops": flops * rows}
+        if delta <= ARRIVED and not arrival:
+            arrival = {"epochs": epoch, "rows": rows, "seconds": seconds, "flops": flops * rows}
     scores = loop.evaluate().rule.scores(encode(task.encoder, test, task.normaliser))
     accuracy = accuracy_of(scores, test.labels, test.classes)
     last = {"delta": delta, "balanced": accuracy.balanced, "of": epochs, "total_seconds": seconds, "rows": rows}
-    return {**asdict(job), "arrived": found or None, **last, "total_flops": flops * rows}
+    return {**asdict(job), "arrived": arrival or None, **last, "total_flops": flops * rows}
 
 
 def flops_per_row(loop: Loop) -> float:

@@ -27,26 +27,26 @@ def page(runs: Runs, scenes: Sequence[str], methods: Sequence[str], budgets: Seq
 
 
 def _budget(runs: Runs, scenes: Sequence[str], rules: Sequence[str], rows: int) -> Iterator[str]:
-    found = _by_seed(runs, rows)
-    whole = [scene for scene in scenes if all(len(found.get((scene, rule), ())) > 1 for rule in rules)]
+    by_seed = _by_seed(runs, rows)
+    whole = [scene for scene in scenes if all(len(by_seed.get((scene, rule), ())) > 1 for rule in rules)]
     if not whole:
         return
     yield f"## {rows:,} rows: balanced accuracy\n"
     yield f"| | {' | '.join(rules)} |"
     yield "|---" * (len(rules) + 1) + "|"
-    means = {each: statistics.fmean(seed["balanced"] for seed in found[each].values()) for each in found}
+    means = {each: statistics.fmean(seed["balanced"] for seed in by_seed[each].values()) for each in by_seed}
     for scene in whole:
         best = max(means[scene, rule] for rule in rules)
         cells = [means[scene, rule] for rule in rules]
         yield f"| {scene} | {' | '.join(f'**{m:.3f}**' if m == best else f'{m:.3f}' for m in cells)} |"
     averages = [statistics.fmean(means[scene, rule] for scene in whole) for rule in rules]
     yield f"| mean | {' | '.join(f'{mean:.3f}' for mean in averages)} |\n"
-    yield from _differences(found, whole, [rule for rule in rules if rule != OURS])
+    yield from _differences(by_seed, whole, [rule for rule in rules if rule != OURS])
     yield f"\n### {rows:,} rows: what else was measured, means over settings and seeds\n"
     yield f"| | {' | '.join(_TITLES)} |"
     yield "|---" * (len(_TITLES) + 1) + "|"
     for rule in rules:
-        every = [seed for scene in whole for seed in found[scene, rule].values()]
+        every = [seed for scene in whole for seed in by_seed[scene, rule].values()]
         numbers = [statistics.fmean(each[name] for each in every) for name in _NUMBERS]
         yield f"| {rule} | {' | '.join(f'{n:.0f}' if n > 2 else f'{n:.3f}' for n in numbers)} |"
     yield ""
@@ -54,7 +54,7 @@ def _budget(runs: Runs, scenes: Sequence[str], rules: Sequence[str], rows: int) 
 
 def _by_seed(runs: Runs, rows: int) -> dict[tuple[str, str], dict[int, dict[str, float]]]:
     """Numbers of each setting and rule, by seed."""
-    found: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
+    by_seed: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
     for entry in runs.values():
         if "scene" in entry and not entry["tuning"] and entry["budget"] == rows:
             shown = {entry["method"]: entry["rule"]}
@@ -62,16 +62,16 @@ def _by_seed(runs: Runs, rows: int) -> dict[tuple[str, str], dict[int, dict[str,
                 shown = {_BARE: PLAIN, _ADJUSTED: ADJUSTED}
             for name, rule in shown.items():
                 numbers = {**entry["results"][rule], "seconds": entry["cpu"]}
-                found.setdefault((entry["scene"], name), {})[entry["seed"]] = numbers
-    return found
+                by_seed.setdefault((entry["scene"], name), {})[entry["seed"]] = numbers
+    return by_seed
 
 
-def _differences(found: Any, scenes: Sequence[str], others: Sequence[str]) -> Iterator[str]:
+def _differences(by_seed: Any, scenes: Sequence[str], others: Sequence[str]) -> Iterator[str]:
     """Ours less theirs, paired by seed; Holm's correction is over all comparisons of a budget."""
     tests = {}
     for scene in scenes:
         for rule in others:
-            ours, theirs = found[scene, OURS], found[scene, rule]
+            ours, theirs = by_seed[scene, OURS], by_seed[scene, rule]
             seeds = sorted(ours.keys() & theirs.keys())
             if len(seeds) > 1:
                 tests[scene, rule] = paired(*([side[s]["balanced"] for s in seeds] for side in (ours, theirs)))

@@ -110,8 +110,8 @@ def by_scipy(labels: NDArray[Any], batches: Any) -> bool:
 
 def peak() -> float:
     """Largest resident memory of this process so far, in MiB."""
-    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    return int(found.group(1)) / 1024 if found else float("nan")
+    match = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(match.group(1)) / 1024 if match else float("nan")
 
 
 def large() -> dict[str, float]:
@@ -147,12 +147,12 @@ def main() -> None:
         return "" if good else " !"
 
     child = subprocess.run([sys.executable, __file__, "--large"], capture_output=True, text=True, check=True)
-    found = report["large"] = json.loads(child.stdout)
+    run = report["large"] = json.loads(child.stdout)
     print(
-        f"\n10 million samples: {found['rate'] / 1e6:.1f} million memberships per second{mark(found['rate'] >= RATE)}",
+        f"\n10 million samples: {run['rate'] / 1e6:.1f} million memberships per second{mark(run['rate'] >= RATE)}",
         end=", ",
     )
-    print(f"{found['mebibytes']:.0f} MiB above labels and plan{mark(found['mebibytes'] < MEMORY)}")
+    print(f"{run['mebibytes']:.0f} MiB above labels and plan{mark(run['mebibytes'] < MEMORY)}")
 
     plan = Plan(20000, classes=100)
     best = min(timed(plan, ours) for _ in range(5))
@@ -162,8 +162,8 @@ def main() -> None:
     pairs = [(timed(plan, ours), timed(plan, by_scipy)) for _ in range(3)]
     report["times faster"]["scipy"] = min(second for _, second in pairs) / min(first for first, _ in pairs)
     for name, factor in report["times faster"].items():
-        wanted = {"networkx": NETWORKX, "scipy": SCIPY}.get(name, 0)
-        print(f"{factor:.1f} times faster than {name}{mark(factor >= wanted)}")
+        goal = {"networkx": NETWORKX, "scipy": SCIPY}.get(name, 0)
+        print(f"{factor:.1f} times faster than {name}{mark(factor >= goal)}")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 

@@ -141,8 +141,8 @@ def expert(
     seconds = clock() - begun
     model.eval()
     with torch.no_grad():
-        found = torch.cat([model((part.float() - mean) / std).argmax(1) for part in torch.split(test, 500)])
-    by_class = [float((found[truth == label] == label).float().mean()) for label in range(len(counts))]
+        predicted = torch.cat([model((part.float() - mean) / std).argmax(1) for part in torch.split(test, 500)])
+    by_class = [float((predicted[truth == label] == label).float().mean()) for label in range(len(counts))]
     return {"accuracy": fmean(by_class), "seconds": seconds, "steps": steps}
 
 
@@ -165,7 +165,7 @@ def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
     done = _done(arguments.json)
     for minutes, seed, name in product(arguments.minutes, arguments.seeds, arguments.folders):
         keys = {method: f"{name} | {minutes:g} min | {method} | {seed}" for method in arguments.methods}
-        own = f"{name} | {minutes:g} min | ours | {seed}"
+        mine = f"{name} | {minutes:g} min | ours | {seed}"
         if all(key in done for key in keys.values()):
             continue
         with tempfile.TemporaryDirectory() as place:
@@ -177,7 +177,7 @@ def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
                 if method not in METHODS[1:]:
                     done[key] = ours(folder, minutes, seed, Path(place) / method, arguments.more, busy=arguments.busy)
                 else:
-                    network = done.get(own, arguments.network)
+                    network = done.get(mine, arguments.network)
                     softmax = method == "balanced-softmax"
                     done[key] = expert(folder, minutes, seed, network, softmax=softmax, busy=arguments.busy)
                 shutil.rmtree(Path(place) / method, ignore_errors=True)
@@ -217,8 +217,8 @@ def page(results: dict[str, dict[str, Any]]) -> str:
 
 
 def _done(file: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
-    return found
+    results: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return results
 
 
 def _options() -> argparse.Namespace:
@@ -242,8 +242,8 @@ def main() -> None:
     arguments = _options()
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     for key, result in run_all(arguments):
-        found = _done(arguments.json) | {key: result}
-        arguments.json.write_text(json.dumps(found, indent=1) + "\n")
+        results = _done(arguments.json) | {key: result}
+        arguments.json.write_text(json.dumps(results, indent=1) + "\n")
         print(key, json.dumps(result), flush=True)
     if arguments.table:
         text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""

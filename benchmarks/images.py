@@ -58,16 +58,16 @@ class Scene:
 def scenes(npz: Path | None) -> dict[str, Scene]:
     """Every setting by name."""
     fashion, cifar = {"majority": 1000}, {"majority": 2000}
-    found = {
+    every = {
         "FashionMNIST STEP 10": Scene("fashion-mnist", {**fashion, "imbalance": "step", "ratio": 10}),
         "FashionMNIST STEP 100": Scene("fashion-mnist", {**fashion, "imbalance": "step", "ratio": 100}),
         "FashionMNIST long tail 100": Scene("fashion-mnist", {**fashion, "imbalance": "long-tail", "ratio": 100}),
         "CIFAR-10 long tail 100": Scene("cifar10", {**cifar, "imbalance": "long-tail", "ratio": 100}),
     }
     if npz is not None:
-        found["100 classes"] = Scene(f"npz:{npz}", {"imbalance": "none", "flip": True})
-        found["100 classes, long tail 50"] = Scene(f"npz:{npz}", {"imbalance": "long-tail", "ratio": 50, "flip": True})
-    return found
+        every["100 classes"] = Scene(f"npz:{npz}", {"imbalance": "none", "flip": True})
+        every["100 classes, long tail 50"] = Scene(f"npz:{npz}", {"imbalance": "long-tail", "ratio": 50, "flip": True})
+    return every
 
 
 @dataclass(frozen=True)
@@ -157,9 +157,9 @@ def run(job: Job, scene: Scene) -> dict[str, Any]:
     batches = [batch for part in range(PARTS) for batch in task.plan.batches(part)]
     for _ in range(PARTS):
         loop.run_epoch()
-    found = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
-    found |= {"rows": sum(map(len, batches)), "steps": len(batches)}
-    return {**asdict(job), **found, "results": dict(_judge(job, task, judged))}
+    costs = {"seconds": time.perf_counter() - start, "cpu": time.process_time() - busy}
+    costs |= {"rows": sum(map(len, batches)), "steps": len(batches)}
+    return {**asdict(job), **costs, "results": dict(_judge(job, task, judged))}
 
 
 def _judge(job: Job, task: Task, judged: LabelledImages) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -192,21 +192,21 @@ class Store:
         self.path = path
         self.runs: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
 
-    def add(self, key: str, found: dict[str, Any]) -> None:
+    def add(self, key: str, entry: dict[str, Any]) -> None:
         """Keep a run."""
-        self.runs[key] = json.loads(json.dumps(found), parse_float=lambda text: float(f"{float(text):.6g}"))
+        self.runs[key] = json.loads(json.dumps(entry), parse_float=lambda text: float(f"{float(text):.6g}"))
         lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(self.runs[name])}" for name in sorted(self.runs))
         part = self.path.with_suffix(".part")
         part.write_text(f"{{\n{lines}\n}}\n")
         part.replace(self.path)
 
 
-def run_all(jobs: Sequence[Job | Way], known: dict[str, Scene], store: Store, workers: int) -> None:
+def run_all(jobs: Sequence[Job | Way], settings: dict[str, Scene], store: Store, workers: int) -> None:
     """Run what is not there yet, the seeds of one method after those of another."""
     left = [job for job in jobs if job.key not in store.runs]
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         futures = {
-            pool.submit(run_way, job) if isinstance(job, Way) else pool.submit(run, job, known[job.scene]): job
+            pool.submit(run_way, job) if isinstance(job, Way) else pool.submit(run, job, settings[job.scene]): job
             for job in left
         }
         for number, future in enumerate(as_completed(futures), start=1):
@@ -225,7 +225,7 @@ def choose(store: Store, method: str) -> float:
     def mean(lr: float) -> float:
         entries = [store.runs.get(_tuning(scene, method, lr).key) for scene in scenes]
         results = [entry["results"] for entry in entries if entry is not None]
-        return statistics.fmean(found[_rule(method, found)]["balanced"] for found in results)
+        return statistics.fmean(result[_rule(method, result)]["balanced"] for result in results)
 
     return max(LR, key=mean)
 
@@ -252,21 +252,21 @@ def main() -> None:
     parser.add_argument("--table", type=Path, help="the page whose tables are written anew")
     parser.add_argument("--nothing", action="store_true", help="run nothing; only write tables")
     arguments = parser.parse_args()
-    known, store = scenes(arguments.npz), Store(arguments.json)
-    chosen = [name for name in known if not arguments.scenes or any(part in name for part in arguments.scenes)]
+    settings, store = scenes(arguments.npz), Store(arguments.json)
+    chosen = [name for name in settings if not arguments.scenes or any(part in name for part in arguments.scenes)]
     if not arguments.nothing:
         tried = itertools.product(chosen, METHODS, LR)
-        run_all([_tuning(scene, method, lr) for scene, method, lr in tried], known, store, arguments.workers)
+        run_all([_tuning(scene, method, lr) for scene, method, lr in tried], settings, store, arguments.workers)
         rates = {method: choose(store, method) for method in METHODS}
         best = [(scene, method, rates[method]) for scene, method in itertools.product(chosen, METHODS)]
         # Adjustment and calibration are fitted for each budget, because a network that has learnt more needs less.
         fitted = itertools.product(arguments.rows, best)
-        run_all([_tuning(*each, rows) for rows, each in fitted], known, store, arguments.workers)
+        run_all([_tuning(*each, rows) for rows, each in fitted], settings, store, arguments.workers)
         judged = itertools.product(arguments.rows, arguments.seeds, best)
         jobs = [_judged(store, *each, rows, seed) for rows, seed, each in judged]
-        run_all(jobs, known, store, arguments.workers)
-        run_all(ways(arguments.seeds), known, store, arguments.workers)
-    tables = page(store.runs, list(known), list(METHODS), BUDGETS)
+        run_all(jobs, settings, store, arguments.workers)
+        run_all(ways(arguments.seeds), settings, store, arguments.workers)
+    tables = page(store.runs, list(settings), list(METHODS), BUDGETS)
     print(tables)
     if arguments.table:
         text = arguments.table.read_text().split(_MARK)[0] if arguments.table.exists() else ""
@@ -277,9 +277,9 @@ _MARK = "<!-- what follows is written by benchmarks/images.py -->"
 
 
 def _judged(store: Store, scene: str, method: str, lr: float, rows: int, seed: int) -> Job:
-    found = store.runs[_tuning(scene, method, lr, rows).key]["results"]
-    rules = {rule: {name: found[rule][name] for name in ("adjust", "temperature")} for rule in RULES}
-    return Job(scene, method, rows, seed, lr, False, _rule(method, found), rules)
+    results = store.runs[_tuning(scene, method, lr, rows).key]["results"]
+    rules = {rule: {name: results[rule][name] for name in ("adjust", "temperature")} for rule in RULES}
+    return Job(scene, method, rows, seed, lr, False, _rule(method, results), rules)
 
 
 if __name__ == "__main__":

@@ -66,14 +66,14 @@ def test_part(images: LabelledImages) -> LabelledImages:
 def scores_of(trained: TrainedEncoder, folder: Path, pixels: Tensor) -> dict[str, Tensor]:
     """For each score a number an image: the larger, the less it is like any class."""
     features = trained.features(pixels)
-    found = explain(features, trained.centres)
+    explanation = explain(features, trained.centres)
     cosines = trained.classify(features)[0]
-    own = cosines.gather(1, found.winners[:, None])[:, 0]
+    winning = cosines.gather(1, explanation.winners[:, None])[:, 0]
     scores = {
-        "outside": found.outside,
+        "outside": explanation.outside,
         "cosine": -cosines.amax(1),
         "distance": torch.cdist(features.double(), trained.centres).amin(1),
-        "proportions": -(own / (1 - found.outside).clamp(min=1e-12).sqrt()),
+        "proportions": -(winning / (1 - explanation.outside).clamp(min=1e-12).sqrt()),
     }
     checkpoint, _ = RunFolder(folder).load_checkpoint()
     assert checkpoint is not None  # the run has ended
@@ -175,8 +175,8 @@ def main() -> None:
     print(f"{len(runs)} runs of {np.mean([run['seconds'] for run in runs]):.1f} s; {seconds:.0f} s")
     if arguments.json:
         machine = platform.processor() or platform.machine()
-        found = {"machine": machine, "torch": torch.__version__, "seconds": seconds, "summary": lines, "runs": runs}
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+        report = {"machine": machine, "torch": torch.__version__, "seconds": seconds, "summary": lines, "runs": runs}
+        arguments.json.write_text(json.dumps(report, indent=2) + "\n")
 
 
 if __name__ == "__main__":

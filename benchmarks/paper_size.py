@@ -53,20 +53,20 @@ def main() -> None:
     rows = sum(len(batch) for epoch in range(task.settings.schedule.epochs) for batch in task.plan.batches(epoch))
     flops = rows * flops_per_row(Loop(task, Fabric(accelerator="cpu", devices=1)))
     minutes, tested = sum(record.seconds for record in result.records) / 60, result.diagnosis.test.accuracy
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "minutes": minutes,
         "delta": result.evaluation.geometry.delta_of,
         "balanced": tested.balanced,
     }
-    found |= {"minority": tested.minority, "worst": tested.worst, "rows": rows, "flops": flops}
+    results |= {"minority": tested.minority, "worst": tested.worst, "rows": rows, "flops": flops}
     trained, test = load_encoder(arguments.run), task.test
     assert isinstance(test.pixels, torch.Tensor)  # a benchmark set is never streamed
     scores, _ = trained.classify(trained.features(test.pixels, mirror=True))
     mirrored = accuracy_of(scores, test.labels, test.classes, torch.tensor(task.class_counts))
-    found["mirrored"] = {"balanced": mirrored.balanced, "minority": mirrored.minority, "worst": mirrored.worst}
+    results["mirrored"] = {"balanced": mirrored.balanced, "minority": mirrored.minority, "worst": mirrored.worst}
     for name, value, aim, good in (
-        ("Delta_GM of the training images", found["delta"], DELTA, found["delta"] <= DELTA),
-        ("balanced accuracy of the test images", found["balanced"], ACCURACY, found["balanced"] >= ACCURACY),
+        ("Delta_GM of the training images", results["delta"], DELTA, results["delta"] <= DELTA),
+        ("balanced accuracy of the test images", results["balanced"], ACCURACY, results["balanced"] >= ACCURACY),
         ("the same, with mirror images (twice the time)", mirrored.balanced, ACCURACY, mirrored.balanced >= ACCURACY),
         ("minutes of training, with measurements", minutes, MINUTES, minutes <= MINUTES),
     ):
@@ -76,7 +76,7 @@ def main() -> None:
         about: dict[str, Any] = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
         about |= {"threads": torch.get_num_threads(), "load": os.getloadavg()[0]}
         epochs = [{"loss": r.loss, "delta": r.delta_of, "seconds": r.seconds} for r in result.records]
-        arguments.json.write_text(json.dumps({**about, **found, "epochs": epochs}, indent=1) + "\n")
+        arguments.json.write_text(json.dumps({**about, **results, "epochs": epochs}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -94,8 +94,8 @@ def main() -> None:
         for _ in range(arguments.repeats):
             seconds.setdefault("decoding", []).append(decoded(paths, workers))
             for model in MODELS:
-                found = predicted(root / model, root / "images", workers, root / "out.csv")
-                for part, value in zip(("images", "command"), found, strict=True):
+                pair = predicted(root / model, root / "images", workers, root / "out.csv")
+                for part, value in zip(("images", "command"), pair, strict=True):
                     seconds.setdefault(f"{model} {part}", []).append(value)
     best = {part: min(values) for part, values in seconds.items()}
     ratios = {part: best["decoding"] / value for part, value in best.items() if part != "decoding"}

@@ -99,8 +99,8 @@ def main() -> None:
     )
     if options.json:
         versions = {"torch": torch.__version__, "python": platform.python_version()}
-        found = {"starts": options.starts, "processes": options.processes, "bad": bad, "upper_limit": limit}
-        options.json.write_text(json.dumps({**found, "confidence": CONFIDENCE, "versions": versions}, indent=2) + "\n")
+        counts = {"starts": options.starts, "processes": options.processes, "bad": bad, "upper_limit": limit}
+        options.json.write_text(json.dumps({**counts, "confidence": CONFIDENCE, "versions": versions}, indent=2) + "\n")
 
 
 if __name__ == "__main__":

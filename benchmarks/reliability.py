@@ -112,11 +112,11 @@ def differences(folder: Path) -> list[str]:
     """Files of a run that are not those of the undisturbed one; of the table, all but the seconds must be the same."""
     whole = undisturbed()[0]
     names = ("encoder.safetensors", "geometry.jsonl", "certificate.json", "verdict.json", "config.json", "run.json")
-    found = [name for name in names if _content(folder / name) != _content(whole / name)]
+    different = [name for name in names if _content(folder / name) != _content(whole / name)]
     if _rows(folder) != _rows(whole):
-        found.append("metrics.csv")
-    found += [name for name in ("report.html", "figures/training.png") if not _content(folder / name)]
-    return found + [f"{path.name} is left over" for path in folder.glob(".orthoframe.*")]
+        different.append("metrics.csv")
+    different += [name for name in ("report.html", "figures/training.png") if not _content(folder / name)]
+    return different + [f"{path.name} is left over" for path in folder.glob(".orthoframe.*")]
 
 
 def _content(path: Path) -> bytes:
@@ -360,8 +360,8 @@ def checkpoint_broken(number: int, folder: Path) -> Outcome:
             flipped = newest[:position] + bytes([newest[position] ^ 0xFF]) + newest[position + 1 :]
             (broken / CHECKPOINT).write_bytes(flipped if how == "flipped" else newest[:position])
             try:
-                found, complaints = RunFolder(broken).load_checkpoint()
-                right = _bytes(found) == previous and len(complaints) == 1
+                checkpoint, complaints = RunFolder(broken).load_checkpoint()
+                right = _bytes(checkpoint) == previous and len(complaints) == 1
                 lost += [] if right else [f"byte {position} {how}: it was taken for whole"]
             except Exception as error:
                 lost.append(f"byte {position} {how}: {type(error).__name__}: {error}"[:300])
@@ -393,10 +393,10 @@ def fuzzed(number: int, folder: Path, cases: int) -> Outcome:
     )
     if not (folder / "found.json").exists():
         return Outcome(0, [f"the fuzzer ended with {done.returncode}: {done.stderr[-300:]}"], {})
-    found = json.loads((folder / "found.json").read_text())
-    lost = [f"{kind['kind']}: {kind['replay']}" for entry in found.values() for kind in entry["kinds"]]
-    about = {target: [entry["cases"], entry["failures"]] for target, entry in found.items()}
-    return Outcome(sum(entry["cases"] for entry in found.values()), lost, about)
+    targets = json.loads((folder / "found.json").read_text())
+    lost = [f"{kind['kind']}: {kind['replay']}" for entry in targets.values() for kind in entry["kinds"]]
+    about = {target: [entry["cases"], entry["failures"]] for target, entry in targets.items()}
+    return Outcome(sum(entry["cases"] for entry in targets.values()), lost, about)
 
 
 @dataclass(frozen=True)

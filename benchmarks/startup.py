@@ -51,15 +51,15 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="runs of each command")
     parser.add_argument("--json", type=Path, help="where to write the figures")
     options = parser.parse_args()
-    found = {}
+    seconds = {}
     for name, command in COMMANDS.items():
-        found[name] = min(cpu_seconds(command) for _ in range(options.repeats))
+        seconds[name] = min(cpu_seconds(command) for _ in range(options.repeats))
         goal = GOALS.get(name)
-        wanted = "" if goal is None else f"  (at most {goal:g}){'' if found[name] <= goal else ' !'}"
-        print(f"{name:<32}{found[name]:6.2f} s of CPU{wanted}", flush=True)
+        limit = "" if goal is None else f"  (at most {goal:g}){'' if seconds[name] <= goal else ' !'}"
+        print(f"{name:<32}{seconds[name]:6.2f} s of CPU{limit}", flush=True)
     if options.json:
         versions = {"orthoframe": __version__, "torch": torch.__version__, "python": platform.python_version()}
-        data = {"cpu_seconds": found, "goals": GOALS, "versions": versions, "cores": os.cpu_count()}
+        data = {"cpu_seconds": seconds, "goals": GOALS, "versions": versions, "cores": os.cpu_count()}
         options.json.write_text(json.dumps(data, indent=2) + "\n")
 
 

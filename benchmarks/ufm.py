@@ -164,11 +164,11 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="where to write all figures")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
-    found = large()  # first: the peak of memory is that of the process
-    good = found["seconds"] < SECONDS and found["bytes"] < BYTES and found["delta_of"] < DELTA
-    print(f"{LARGE:,} samples, {CLASSES} classes, {LARGE_DIM} dimensions: {found['seconds']:.1f} s,", end=" ")
-    print(f"{found['steps']} steps, distance to the frame {found['delta_of']:.1e},", end=" ")
-    print(f"{found['bytes'] / 2**20:.0f} MiB in all ({found['bytes_before'] / 2**20:.0f} before){'' if good else ' !'}")
+    peak = large()  # first: the peak of memory is that of the process
+    good = peak["seconds"] < SECONDS and peak["bytes"] < BYTES and peak["delta_of"] < DELTA
+    print(f"{LARGE:,} samples, {CLASSES} classes, {LARGE_DIM} dimensions: {peak['seconds']:.1f} s,", end=" ")
+    print(f"{peak['steps']} steps, distance to the frame {peak['delta_of']:.1e},", end=" ")
+    print(f"{peak['bytes'] / 2**20:.0f} MiB in all ({peak['bytes_before'] / 2**20:.0f} before){'' if good else ' !'}")
     predictions = list(grams())
     for row in predictions:
         print(f"predict_gram, {row['name']}: {row['seconds']:.3f} s{'' if row['seconds'] < GRAM_SECONDS else ' !'}")
@@ -184,7 +184,7 @@ def main() -> None:
             print(f"{row['name']:<28}" + "".join(f"{value:>12}" for value in shown), flush=True)
     if arguments.json:
         data = {"machine": platform.processor() or platform.machine(), "torch": torch.__version__}
-        text = json.dumps({**data, "large": found, "predictions": predictions, "races": races}, indent=2)
+        text = json.dumps({**data, "large": peak, "predictions": predictions, "races": races}, indent=2)
         arguments.json.write_text(text + "\n")
 
 

@@ -27,17 +27,17 @@ def supcon_terms(
     unit = [row / row.norm() for row in rows]
     terms: list[Tensor | None] = []
     for i in range(len(features)):
-        own = classes[i]
+        name = classes[i]
         others = [j for j in range(len(features) if compare == "keys" else 0, len(rows)) if j != i]
-        positives = [j for j in others if classes[j] == own]
-        negatives = [j for j in others if classes[j] != own]
+        positives = [j for j in others if classes[j] == name]
+        negatives = [j for j in others if classes[j] != name]
         if not positives or (denominator == "negatives" and not negatives):
             terms.append(None)
             continue
 
-        def exponential(j, i=i, own=own):
+        def exponential(j, i=i, name=name):
             weight = 1.0 if class_weights is None else class_weights[classes[j]]
-            return weight * torch.exp((unit[i] @ unit[j] - (margin if classes[j] == own else 0.0)) / temperature)
+            return weight * torch.exp((unit[i] @ unit[j] - (margin if classes[j] == name else 0.0)) / temperature)
 
         term = 0.0
         for j in positives:
@@ -57,7 +57,7 @@ def supcon_terms(
                     for m in members:
                         total = total + exponential(m) / len(members)
             term = term + (torch.log(total) - (unit[i] @ unit[j] - margin) / temperature) / len(positives)
-        terms.append(term if anchor_weights is None else anchor_weights[own] * term)
+        terms.append(term if anchor_weights is None else anchor_weights[name] * term)
     return terms
 
 
@@ -107,21 +107,21 @@ def floor_terms(
     x = math.exp((1 - margin) / temperature)
     floors = []
     for i in range(len(labels)):
-        own = classes[i]
+        name = classes[i]
         first = len(labels) if compare == "keys" else 0
         others = [classes[j] for j in range(first, len(classes)) if j != i]
         weight = dict.fromkeys(classes, 1.0) if class_weights is None else [float(w) for w in class_weights]
-        p, m = others.count(own), sum(weight[y] for y in others if y != own)
+        p, m = others.count(name), sum(weight[y] for y in others if y != name)
         if p == 0 or (denominator == "negatives" and m == 0):
             floors.append(None)
             continue
         floor = {
-            "all": math.log(weight[own] * p + m / x),
-            "sincere": math.log(weight[own] + m / x),
+            "all": math.log(weight[name] * p + m / x),
+            "sincere": math.log(weight[name] + m / x),
             "negatives": math.log(m) - 1 / temperature if m else 0.0,
-            "class-average": math.log(weight[own] + sum(weight[y] for y in set(others) - {own}) / x),
+            "class-average": math.log(weight[name] + sum(weight[y] for y in set(others) - {name}) / x),
         }[denominator]
-        floors.append(floor if anchor_weights is None else float(anchor_weights[own]) * floor)
+        floors.append(floor if anchor_weights is None else float(anchor_weights[name]) * floor)
     return floors
 
 
@@ -171,11 +171,11 @@ def effective_pieces(labels, batches, views=1):
             rows = [i for i in batch for _ in range(views)]
             names = {labels[i] for i in rows}
             for name in names:
-                own = [i for i in rows if labels[i] == name]
-                known = any(piece(own[a]) is piece(own[b]) for a in range(len(own)) for b in range(a))
-                if len(own) >= 2 and (len(names) > 1 or (len(own) >= 3 and known)):
-                    for i in own:
-                        one, other = piece(own[0]), piece(i)
+                members = [i for i in rows if labels[i] == name]
+                coincide = any(piece(members[a]) is piece(members[b]) for a in range(len(members)) for b in range(a))
+                if len(members) >= 2 and (len(names) > 1 or (len(members) >= 3 and coincide)):
+                    for i in members:
+                        one, other = piece(members[0]), piece(i)
                         if one is not other:
                             one |= other
                             pieces.remove(other)
@@ -244,15 +244,15 @@ def geometry(features, labels):
 def cdnv(features, labels):
     """Class-distance normalised variance (Galanti et al.) of rows as they are: the mean over pairs of classes."""
     names = sorted(set(labels))
-    own = {name: features[[i for i, label in enumerate(labels) if label == name]].double() for name in names}
-    means = {name: sum(rows) / len(rows) for name, rows in own.items()}
-    variances = {name: sum(float((row - means[name]) @ (row - means[name])) for row in own[name]) for name in names}
+    members = {name: features[[i for i, label in enumerate(labels) if label == name]].double() for name in names}
+    means = {name: sum(rows) / len(rows) for name, rows in members.items()}
+    variances = {name: sum(float((row - means[name]) @ (row - means[name])) for row in members[name]) for name in names}
     total, pairs = 0.0, 0
     for a in names:
         for b in names:
             if a < b:
                 apart = float((means[a] - means[b]) @ (means[a] - means[b]))
-                total += (variances[a] / len(own[a]) + variances[b] / len(own[b])) / (2 * apart)
+                total += (variances[a] / len(members[a]) + variances[b] / len(members[b])) / (2 * apart)
                 pairs += 1
     return total / pairs
 
@@ -285,7 +285,7 @@ def class_walk(labels, quotas, permutation, epochs):
     """
     names = sorted(set(labels))
     taken = [0] * len(names)
-    found = []
+    draws = []
     for epoch in range(1, epochs + 1):
         rows, total, before = [], Fraction(0), 0
         for c, name in enumerate(names):
@@ -296,8 +296,8 @@ def class_walk(labels, quotas, permutation, epochs):
             stream = [row for number in range(end // size + 1) for row in permutation(c, number).tolist()]
             rows += stream[taken[c] : end]
             taken[c] = end
-        found.append(rows)
-    return found
+        draws.append(rows)
+    return draws
 
 
 def binomial_tail(successes, trials, share):

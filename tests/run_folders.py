@@ -87,8 +87,8 @@ def write_run(
 
     def features(epoch, rows, furthest=1.0):
         way = min(1 - math.exp(-rate * epoch), furthest)
-        found = way * 3 * classes[labels] + (1 - way) * (common + 0.7 * rows) + 0.02 * (1 - way) * rows
-        return np.maximum(found, 0) if nonnegative else found - 0.6 * found.mean(1, keepdims=True)
+        outputs = way * 3 * classes[labels] + (1 - way) * (common + 0.7 * rows) + 0.02 * (1 - way) * rows
+        return np.maximum(outputs, 0) if nonnegative else outputs - 0.6 * outputs.mean(1, keepdims=True)
 
     rows, lines = [], []
     for epoch in range(1, epochs + 1):
@@ -103,13 +103,13 @@ def write_run(
             row["gap"] = row["loss"] - row["floor"]
             row["collapsed"] = float(collapsed_loss(drawn))
         if epoch % every == 0 or epoch in (1, epochs):
-            found = measure(train, named)
+            geometry = measure(train, named)
             test = measure(torch.from_numpy(features(epoch, 5 * test_noise, 0.55)).float(), named)
-            row |= {"delta_of": found.delta_of, "delta_etf": found.delta_etf, "beta_nc": found.beta_nc}
-            row |= {"balanced_accuracy": found.accuracy.balanced, "worst_accuracy": found.accuracy.worst}
+            row |= {"delta_of": geometry.delta_of, "delta_etf": geometry.delta_etf, "beta_nc": geometry.beta_nc}
+            row |= {"balanced_accuracy": geometry.accuracy.balanced, "worst_accuracy": geometry.accuracy.worst}
             row |= {"test_balanced_accuracy": test.accuracy.balanced, "test_worst_accuracy": test.accuracy.worst}
-            row |= {"dead_rows": found.dead_rows, "live_dimensions": dim - found.ownership.dead}
-            lines.append({"epoch": epoch, "train": found.to_dict(), "test": test.to_dict()["accuracy"]})
+            row |= {"dead_rows": geometry.dead_rows, "live_dimensions": dim - geometry.ownership.dead}
+            lines.append({"epoch": epoch, "train": geometry.to_dict(), "test": test.to_dict()["accuracy"]})
         rows.append(row)
     with (folder / "metrics.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")

@@ -1,8 +1,6 @@
 """Tests in a browser are skipped where there is none, but not where one is required."""
 
-import os
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -11,15 +9,17 @@ import yaml
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.mark.parametrize(("wanted", "status", "ending"), [("", 0, "1 skipped"), ("required", 1, "1 error")])
-def test_without_a_browser(tmp_path, wanted, status, ending):
-    variables = {**os.environ, "PATH": str(tmp_path), "ORTHOFRAME_TEST_BROWSER": wanted}
-    test = "tests/playground/test_page.py::test_less_motion"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
-    assert done.returncode == status, done.stdout + done.stderr
-    assert ending in done.stdout.splitlines()[-1]
-    assert "in Debian the packages chromium and chromium-driver" in done.stdout
+@pytest.mark.parametrize(("variable", "skipped"), [("", True), ("required", False)])
+def test_without_a_browser(tmp_path, monkeypatch, variable, skipped):
+    """The tests are skipped, or begin and fail at its start; both say what is missing."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("ORTHOFRAME_TEST_BROWSER", variable)
+    browser = runpy.run_path(str(ROOT / "tests" / "browser.py"))
+    mark = browser["needs_browser"].mark
+    assert (mark.name, mark.args) == ("skipif", (skipped,))
+    assert "in Debian the packages chromium and chromium-driver" in mark.kwargs["reason"]
+    with pytest.raises(pytest.fail.Exception, match="in Debian the packages chromium and chromium-driver"):
+        browser["start"](tmp_path)
 
 
 def test_the_workflow_requires_one():

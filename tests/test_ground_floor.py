@@ -65,8 +65,8 @@ def test_counts_are_whole_numbers(value):
 
 
 def test_counts_of_any_integer_type():
-    found = check_count("batch_size", np.int16(3))
-    assert (found, type(found)) == (3, int)
+    count = check_count("batch_size", np.int16(3))
+    assert (count, type(count)) == (3, int)
     assert check_count("seed", 0, 0) == 0
 
 
@@ -88,12 +88,12 @@ def test_ranges_have_ends():
 
 @given(st.lists(st.sampled_from([-3, 0, 1, 7, 5000]), min_size=1, max_size=12))
 def test_numbering_labels_is_undone_by_their_names(labels):
-    found = Labels.of(labels)
-    assert [found.names[c] for c in found.classes] == labels
-    assert list(found.names) == sorted(set(labels))
-    assert found.counts.tolist() == [labels.count(name) for name in found.names]
-    assert [[labels[row] for row in rows] for rows in found.members()] == [
-        [name] * labels.count(name) for name in found.names
+    numbered = Labels.of(labels)
+    assert [numbered.names[c] for c in numbered.classes] == labels
+    assert list(numbered.names) == sorted(set(labels))
+    assert numbered.counts.tolist() == [labels.count(name) for name in numbered.names]
+    assert [[labels[row] for row in rows] for rows in numbered.members()] == [
+        [name] * labels.count(name) for name in numbered.names
     ]
 
 
@@ -103,8 +103,8 @@ def test_numbering_labels_is_undone_by_their_names(labels):
     ids=["list", "bytes", "objects"],
 )
 def test_strings_in_any_form(labels):
-    found = Labels.of(labels)
-    assert (found.names, found.classes.tolist()) == (("a", "b"), [1, 0, 1])
+    numbered = Labels.of(labels)
+    assert (numbered.names, numbered.classes.tolist()) == (("a", "b"), [1, 0, 1])
 
 
 def test_labels_that_are_refused():
@@ -140,7 +140,7 @@ def test_a_row_that_is_too_short_is_zero_and_learns_nothing(dtype):
 
 def test_the_gradient_of_unit_rows():
     rows = torch.randn(5, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.autograd.gradcheck(lambda given: unit_rows(given)[0], rows)
+    assert torch.autograd.gradcheck(lambda tensor: unit_rows(tensor)[0], rows)
 
 
 def test_a_file_is_whole_or_as_it_was(tmp_path):
@@ -217,9 +217,9 @@ def test_what_numpy_saves_is_read(array, order):
     file = io.BytesIO()
     np.save(file, np.asarray(array, order=order))
     stored = stored_array(lambda: io.BytesIO(file.getvalue()), len(file.getvalue()))
-    found = stored.read()
-    assert (found.dtype, found.shape) == (array.dtype, array.shape)
-    np.testing.assert_array_equal(found, array)
+    content = stored.read()
+    assert (content.dtype, content.shape) == (array.dtype, array.shape)
+    np.testing.assert_array_equal(content, array)
     if array.ndim == 2 and not stored.by_columns and array.size:
         np.testing.assert_array_equal(np.concatenate(list(stored.rows(2))), array)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import orthoframe
+from run_folders import write_run
 
 SOURCE = Path(__file__).parents[1] / "src" / "orthoframe"
 VERBS = sorted(path.stem for path in (SOURCE / "cli").glob("[!_]*.py"))
@@ -55,8 +56,32 @@ def loaded_by(script):
 HEAVY = {"scipy", "lightning_fabric", "torchmetrics", "matplotlib", "plotly", "sklearn", "PIL", "pooch", "pandas"}
 
 
-def test_importing_loads_little_more_than_torch():
-    assert not loaded_by("import orthoframe; orthoframe.supcon_loss") & (HEAVY | {"tyro", "transformers"})
+LIGHTNING = {"lightning", "pytorch_lightning", "transformers", "torchmetrics"}
+# What is done after one another in one process, because torch is loaded in seconds, and what it must not load.
+STEPS = {
+    "import orthoframe; orthoframe.supcon_loss": HEAVY | LIGHTNING | {"tyro", "requests", "filelock"},
+    "import orthoframe.data": {"sklearn", "requests", "PIL", "pooch", "filelock"},
+    "import orthoframe.callbacks": LIGHTNING | {"sklearn", "matplotlib"},
+    "from orthoframe.runs import read_run; from orthoframe.reporting import write_report; import io; "
+    "write_report([read_run(RUN)], io.BytesIO())": LIGHTNING | {"matplotlib", "plotly"},
+    "import orthoframe.sklearn": LIGHTNING | {"matplotlib"},
+    # Fabric would load torchmetrics, and with it transformers, only to read its version.
+    "import orthoframe.training; orthoframe.training.train": LIGHTNING,
+}
+
+
+def test_what_is_not_used_is_not_loaded(tmp_path):
+    """Afterwards torchmetrics can be imported as ever."""
+    folder = write_run(tmp_path / "run", counts=(4, 2), dim=4, epochs=1)
+    lines = ["import sys, torch", f"RUN, before = {str(folder)!r}, set(sys.modules)"]  # torch has some for itself
+    for step in STEPS:
+        lines += [step, "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"]
+    lines += ["import torchmetrics; assert issubclass(orthoframe.GeometryMetric, torchmetrics.Metric)"]
+    done = run(sys.executable, "-c", "\n".join(lines))
+    assert done.returncode == 0, done.stderr
+    loaded = [set(line.split()) for line in done.stdout.splitlines()]
+    assert [names & absent for names, absent in zip(loaded, STEPS.values(), strict=True)] == [set()] * len(STEPS)
+    assert "lightning_fabric" in loaded[-1]
 
 
 @pytest.mark.parametrize("verb", [None, *VERBS])

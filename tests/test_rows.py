@@ -99,11 +99,11 @@ def test_the_length_of_rows_changes_neither_loss_nor_direction_of_the_gradient(d
     rows, norms, exact = rows_of_every_length(dtype, 2)
     labels = torch.arange(ROWS) % 4
 
-    def run(given):
-        given = given.clone().requires_grad_()
-        loss = supcon_loss(given, labels, denominator=denominator)
+    def run(features):
+        features = features.clone().requires_grad_()
+        loss = supcon_loss(features, labels, denominator=denominator)
         loss.backward()
-        return loss.detach().double(), given.grad.double()
+        return loss.detach().double(), features.grad.double()
 
     (loss, gradient), (expected, expected_gradient) = run(rows), run(exact)
     assert math.isclose(loss, expected, rel_tol=1e-4 if dtype == torch.float32 else 1e-12)
@@ -180,27 +180,27 @@ def read_only(array):
     ],
 )
 def test_arrays_are_taken_wherever_tensors_are(form):
-    given = form(FEATURES)
-    tensor = torch.tensor(np.asarray(given, dtype=np.asarray(given).dtype.newbyteorder("=")).copy())
+    rows = form(FEATURES)
+    tensor = torch.tensor(np.asarray(rows, dtype=np.asarray(rows).dtype.newbyteorder("=")).copy())
     labels = torch.from_numpy(LABELS)
-    loss = supcon_loss(given, LABELS, keys=given, key_labels=LABELS.tolist())
+    loss = supcon_loss(rows, LABELS, keys=rows, key_labels=LABELS.tolist())
     assert torch.equal(loss, supcon_loss(tensor, labels, keys=tensor, key_labels=labels))
     assert isinstance(loss, torch.Tensor)
     assert not loss.requires_grad
-    assert torch.equal(SupConLoss()(given, LABELS), SupConLoss()(tensor, labels))
-    assert measure(given, LABELS).to_dict() == measure(tensor, labels).to_dict()
-    assert torch.equal(NearestCentre(given).predict(given), NearestCentre(tensor).predict(tensor))
-    assert torch.equal(explain(given, given).shares, explain(tensor, tensor).shares)
+    assert torch.equal(SupConLoss()(rows, LABELS), SupConLoss()(tensor, labels))
+    assert measure(rows, LABELS).to_dict() == measure(tensor, labels).to_dict()
+    assert torch.equal(NearestCentre(rows).predict(rows), NearestCentre(tensor).predict(tensor))
+    assert torch.equal(explain(rows, rows).shares, explain(tensor, tensor).shares)
     ours, theirs = ClassStatistics(2, 4), ClassStatistics(2, 4)
-    ours.update(given, LABELS)
+    ours.update(rows, LABELS)
     theirs.update(tensor, labels)
     assert torch.equal(ours.means, theirs.means)
     metric = GeometryMetric(2, 4)
-    metric.update(given, LABELS)
+    metric.update(rows, LABELS)
     reference = GeometryMetric(2, 4)
     reference.update(tensor, labels)
     assert torch.equal(metric.geometry().means, reference.geometry().means)
-    assert solve_ufm(LABELS, 4, start=given).loss == solve_ufm(LABELS, 4, start=tensor).loss
+    assert solve_ufm(LABELS, 4, start=rows).loss == solve_ufm(LABELS, 4, start=tensor).loss
 
 
 def test_keys_that_learn_beside_an_array():

@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from orthoframe_studies import JobResult, key
+from orthoframe_studies import JobResult, compute, key
 
 _LONG = 60.0
 
@@ -47,6 +47,13 @@ def _node():
 
     ray = sys.modules.get("ray")
     return ray.get_runtime_context().get_node_id() if ray is not None and ray.is_initialized() else "here"
+
+
+def run_here(jobs, store, data_dir, workers, on_done, on_start):
+    """An engine without processes: a worker takes seconds to load torch, and tests of the pool have them."""
+    for name, job in jobs.items():
+        on_start(name)
+        on_done(name, compute(name, job, store, data_dir))
 
 
 def by_key(*jobs):

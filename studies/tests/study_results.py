@@ -27,12 +27,12 @@ def result(final, curve=None, cosines=None):
 
 def cells(axes, make, seeds=3):
     """A cell for each combination; `make(where, random, seed)` gives a result."""
-    found = []
+    results = []
     for place, values in enumerate(product(*axes.values())):
         where = dict(zip(axes, values, strict=True))
         made = {seed: make(where, random.Random(1000 * place + seed), seed) for seed in range(seeds)}
-        found.append(CellResult.of(where, made))
-    return found
+        results.append(CellResult.of(where, made))
+    return results
 
 
 def panel(quantity, x, lines=(), title=None, **more):
@@ -50,14 +50,14 @@ def finding(text, comparisons, decision="supported", quantity="delta_of", at_mos
     return Finding(claim, Decision(decision), tuple(comparisons))
 
 
-def study(name, found, panels, findings=(), columns=("delta_of",), **more):
+def study(name, results, panels, findings=(), columns=("delta_of",), **more):
     base = {
         **{"study": name, "question": "Does it reach the frame?", "remark": "Small networks.", "scale": "desk"},
         **{"seeds": 3, "command": f"orthoframe study {name} --scale desk", "version": "0.3.0", "commit": "abc123"},
         **{"modified": False, "run_commits": (), "runs": 3, "reused": 0, "seconds": 512.3, "failures": ()},
         **{"first_seed": 10, "missing": 0},
     }
-    shown = {"findings": findings, "columns": columns, "panels": panels, "cells": found}
+    shown = {"findings": findings, "columns": columns, "panels": panels, "cells": results}
     return StudyResult(**{**base, **{part: tuple(values) for part, values in shown.items()}, **more})
 
 

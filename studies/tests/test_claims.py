@@ -47,9 +47,9 @@ MEAN = Claim("small", "us", "delta_of", {}, at_most=0.1, over="mean")
 )
 def test_runs_are_counted(yes, no, decision):
     """However far the few that miss it are off."""
-    found = decide(SMALL, [cell({}, [0.01] * yes + [1e9] * no)])
-    assert found.decision == decision
-    (part,) = found.comparisons
+    finding = decide(SMALL, [cell({}, [0.01] * yes + [1e9] * no)])
+    assert finding.decision == decision
+    (part,) = finding.comparisons
     assert (part.tally.yes, part.tally.no) == (yes, no)
     large = Claim("large", "us", "delta_of", {}, at_least=0.1)
     opposite = {"supported": "not supported", "not supported": "supported"}.get(decision, decision)
@@ -145,9 +145,9 @@ def test_a_mean_is_that_of_the_runs_at_the_gate():
         return decide(claim, [CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)})])
 
     assert decided(10, 0).decision == "supported"
-    found = decided(9, 1)
-    assert found.decision == "supported"
-    (part,) = found.comparisons
+    finding = decided(9, 1)
+    assert finding.decision == "supported"
+    (part,) = finding.comparisons
     assert part.interval.centre == pytest.approx(0.804)
     assert part.tally.untrained == 1
     assert decided(8, 2).decision == "not converged"
@@ -173,9 +173,9 @@ def test_several_cells_together():
     cells = [cell({"n": n}, [0.01]) for n in range(6)]
     assert decide(SMALL, cells).decision == "inconclusive"
     together = Claim("", "us", "delta_of", {}, at_most=0.1, pooled=True)
-    found = decide(together, cells)
-    assert found.decision == "supported"
-    assert found.comparisons[0].tally.yes == 6
+    finding = decide(together, cells)
+    assert finding.decision == "supported"
+    assert finding.comparisons[0].tally.yes == 6
     with pytest.raises(ValueError, match="no common mean"):
         Claim("", "us", "delta_of", {}, at_most=0.1, pooled=True, over="mean")
 
@@ -195,10 +195,10 @@ def test_comparisons_are_seed_by_seed():
     theirs = cell({"binding": "none", "ratio": 1}, [2.0, 21.0, 199.0, 4.0, 6.0])
     other = cell({"binding": "none", "ratio": 2}, [0.0] * 5)
     claim = Claim("less", "us", "delta_of", {"binding": "fixed"}, versus={"binding": "none"}, at_most=1.0)
-    found = decide(claim, [other, theirs, mine])
-    assert found.decision == "supported"
+    finding = decide(claim, [other, theirs, mine])
+    assert finding.decision == "supported"
     ratios = {10: 1 / 2, 11: 10 / 21, 12: 100 / 199, 13: 0.5, 14: 0.5}
-    assert found.comparisons[0].interval.values == pytest.approx(ratios)
+    assert finding.comparisons[0].interval.values == pytest.approx(ratios)
     less = Claim(
         "less", "us", "delta_of", {"binding": "fixed"}, versus={"binding": "none"}, how="difference", at_most=0.0
     )
@@ -309,10 +309,10 @@ def test_runs_without_the_quantity_are_not_missing():
     """They are there, and say nothing."""
     finals = [{"rate": 1.0}] * 7 + [{}] * 3
     runs = CellResult.of({}, {10 + n: JobResult(final, {}) for n, final in enumerate(finals)}, 10)
-    found = decide(Claim("", "us", "rate", {}, at_least=0.5), [runs])
-    assert found.decision == "inconclusive"
-    assert (found.comparisons[0].tally.yes, found.comparisons[0].tally.unknown) == (7, 3)
-    assert found.comparisons[0].tally.missing == 0
+    finding = decide(Claim("", "us", "rate", {}, at_least=0.5), [runs])
+    assert finding.decision == "inconclusive"
+    assert (finding.comparisons[0].tally.yes, finding.comparisons[0].tally.unknown) == (7, 3)
+    assert finding.comparisons[0].tally.missing == 0
 
 
 def test_whether_a_run_has_learnt():

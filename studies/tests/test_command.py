@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from studies.tests.jobs import until
+from studies.tests.jobs import run_here, until
 from studies.tests.small_study import STUDY, noted_study
 from tests.training.runs import command, json_of, started
 
 import orthoframe_studies
 from orthoframe.cli import main
 from orthoframe.runs import RunFolder
-from orthoframe_studies import read_result
+from orthoframe_studies import _pool, read_result
 
 
 @pytest.fixture
@@ -30,6 +30,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    monkeypatch.setattr(_pool, "run_jobs", run_here)
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_the_list(here, capsys):
     """Core-minutes are those of earlier runs; the other scales have none, nor a cell with the runs of another."""
     assert main(["study", "all", "--scale", "smoke", "--workers", "1", "--out", "results"]) == 0
@@ -130,6 +136,7 @@ def test_what_the_store_has(here, capsys):
     assert list((here / "store").iterdir()) == []
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_a_real_study(tmp_path, monkeypatch, capsys):
     """The command of the guide."""
     monkeypatch.chdir(tmp_path)
@@ -142,6 +149,7 @@ def test_a_real_study(tmp_path, monkeypatch, capsys):
     assert "orthoframe study activations --scale smoke --seeds 1" in page
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_runs_that_fail(here, capsys, monkeypatch):
     """They are named with their reason, and the status is 1."""
     monkeypatch.setattr(orthoframe_studies, "STUDIES", {"small-study": noted_study(here / "log", ("", "raise"))})

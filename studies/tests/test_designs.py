@@ -96,7 +96,7 @@ def test_a_study_can_decide_its_claims(name):
     for scale in ("desk", "paper"):
         cells = [CellResult.of(cell.where, {}) for cell in study.grid(scale)]
         assert len({tuple(cell.where.items()) for cell in cells}) == len(cells)
-        seeds = {id(cell): study.seeds(scale, given) for cell, given in zip(cells, study.grid(scale), strict=True)}
+        seeds = {id(cell): study.seeds(scale, where) for cell, where in zip(cells, study.grid(scale), strict=True)}
         for claim in study.claims:
             assert claim.quantity in QUANTITIES | OTHERS
             deciding = [cell for cell in cells if agrees(cell.where, claim.where)]
@@ -188,26 +188,26 @@ def test_the_plans_differ_in_the_certificate():
     assert len(open_[-1]) == len(closed[-1])
     assert len(set(open_[-1]) ^ set(closed[-1])) == 2
     assert sorted({row for batch in open_ for row in batch}) == list(range(400))
-    found, certified = certify(labels, open_), certify(labels, closed)
-    assert (found.holds, found.holds_as_stated, found.missing_pairs) == (False, True, ((1, 8),))
+    certificate, certified = certify(labels, open_), certify(labels, closed)
+    assert (certificate.holds, certificate.holds_as_stated, certificate.missing_pairs) == (False, True, ((1, 8),))
     assert (certified.holds, certified.holds_as_stated) == (True, True)
 
 
 def test_a_network_on_given_batches(tmp_path):
     settings = Settings.of(recipe="plain", imbalance="none", majority=8, epochs=2, width=16, augment=False)
-    found = PlannedTraining(settings, "certified").run(tmp_path, None).final
-    assert (found["certified"], found["as_stated"]) == (1.0, 1.0)
-    assert found["angle_bound"] > 0.1  # it has hardly begun
-    assert not has_ended(found)
-    assert has_ended({**found, "converged": 1.0}, "pair_cosine")  # what a job with a small bound says
+    final = PlannedTraining(settings, "certified").run(tmp_path, None).final
+    assert (final["certified"], final["as_stated"]) == (1.0, 1.0)
+    assert final["angle_bound"] > 0.1  # it has hardly begun
+    assert not has_ended(final)
+    assert has_ended({**final, "converged": 1.0}, "pair_cosine")  # what a job with a small bound says
 
 
 def test_free_features_of_any_sign_are_below_the_floor_of_others(tmp_path):
     """Their gap is that of networks, whose floor is of features that are not negative."""
-    found = FreeFeatures((6, 6, 2, 2), 8, 0, temperature=0.5, nonnegative=False).run(tmp_path, None).final
+    final = FreeFeatures((6, 6, 2, 2), 8, 0, temperature=0.5, nonnegative=False).run(tmp_path, None).final
     frame = FreeFeatures((6, 6, 2, 2), 8, 0, temperature=0.5).run(tmp_path, None).final
-    assert found["gap"] == pytest.approx(found["loss"] - frame["loss"], abs=1e-9)
-    assert found["gap"] < -0.01
+    assert final["gap"] == pytest.approx(final["loss"] - frame["loss"], abs=1e-9)
+    assert final["gap"] < -0.01
 
 
 def test_only_the_contrastive_loss_has_bound_batches():
@@ -223,10 +223,10 @@ def test_only_the_contrastive_loss_has_bound_batches():
 @pytest.mark.parametrize("unit", [True, False])
 def test_the_optimum_of_cross_entropy(unit, tmp_path):
     """Directions are a frame; lengths differ with the sizes of classes, unless they are given."""
-    found = FreeClassifier((20, 20, 2, 2), 8, 0, unit).run(tmp_path, None).final
-    assert found["converged"] == 1.0
-    assert found["live_delta_of"] < 0.01
-    assert (found["raw_delta_of"] < 0.01) == unit
+    final = FreeClassifier((20, 20, 2, 2), 8, 0, unit).run(tmp_path, None).final
+    assert final["converged"] == 1.0
+    assert final["live_delta_of"] < 0.01
+    assert (final["raw_delta_of"] < 0.01) == unit
 
 
 @pytest.mark.parametrize("unit", [True, False])
@@ -259,13 +259,13 @@ def test_cross_entropy_of_free_features_is_the_formula(tmp_path):
     from scipy.optimize import minimize_scalar
 
     k, decay = 4, 1e-3
-    found = FreeClassifier((3,) * k, 8, 0, True, weight_decay=decay).run(tmp_path, None).final
+    final = FreeClassifier((3,) * k, 8, 0, True, weight_decay=decay).run(tmp_path, None).final
 
     def loss(scale):
         """Rows of the classifier are scale times (e_c - 1/k), the shortest that tell classes of a frame apart."""
         return math.log(1 + (k - 1) * math.exp(-scale)) + decay / 2 * k * scale**2 * (1 - 1 / k)
 
-    assert found["loss"] == pytest.approx(minimize_scalar(loss, bounds=(0, 50), method="bounded").fun, rel=1e-5)
+    assert final["loss"] == pytest.approx(minimize_scalar(loss, bounds=(0, 50), method="bounded").fun, rel=1e-5)
 
 
 def test_the_excess_of_features_of_any_sign(tmp_path):
@@ -275,9 +275,9 @@ def test_the_excess_of_features_of_any_sign(tmp_path):
         **{"majority": 20, "epochs": 2, "width": 16, "binding": "none", "scheme": "full", "activation": "none"},
         **{"augment": False, "clean_fraction": 0.0, "temperature": 0.5},
     )
-    found = Training(settings).run(tmp_path, None).final
-    assert "angle_bound" not in found
-    assert found["excess"] > 1.0
+    final = Training(settings).run(tmp_path, None).final
+    assert "angle_bound" not in final
+    assert final["excess"] > 1.0
 
 
 def test_the_key_is_of_what_decides_the_result():
@@ -317,8 +317,8 @@ def test_the_flow_stops_near_the_frame(tmp_path):
     from orthoframe.geometry import measure
     from orthoframe.ufm import gradient_flow, random_rows
 
-    found = GradientFlow((3, 3), 4, 0, 0.5).run(tmp_path, None)
-    reached = found.final["time_to_of"]
+    flow = GradientFlow((3, 3), 4, 0, 0.5).run(tmp_path, None)
+    reached = flow.final["time_to_of"]
     rows = random_rows(6, 4, True, 0)
     path = gradient_flow([0, 0, 0, 1, 1, 1], rows, [0.0, 0.9 * reached, 1.1 * reached], temperature=0.5)
     deltas = [measure(features, [0, 0, 0, 1, 1, 1]).delta_of for features in path.features]

@@ -25,13 +25,13 @@ def test_jobs_that_fail_fail_alone(store, tmp_path):
     run_jobs(by_key(*jobs), store, None, 1, ended.__setitem__, began.append)
     assert os.environ.get("OMP_NUM_THREADS") == before
     assert began == list(ended) == list(by_key(*jobs))
-    found = [ended[key(job)] for job in jobs]
-    assert found[1].failure == "the moon is full"
-    assert "killed" in found[2].failure
+    results = [ended[key(job)] for job in jobs]
+    assert results[1].failure == "the moon is full"
+    assert "killed" in results[2].failure
     for number in (0, 3, 4, 5):
-        assert found[number].failure is None
-        assert found[number].result.final["value"] == number
-        assert found[number].result.final["threads"] == 1
+        assert results[number].failure is None
+        assert results[number].result.final["value"] == number
+        assert results[number].result.final["threads"] == 1
         assert store.get(key(jobs[number])) is not None
     assert numbers(log) == [0, 1, 2, 3, 4, 5]  # a job that fails is not repeated
     # A process stays for the next job, and only the one that died is replaced.

@@ -19,11 +19,11 @@ def cluster(monkeypatch):
     from ray.cluster_utils import Cluster
 
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    found = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-    monkeypatch.setenv("RAY_ADDRESS", found.address)
-    yield found
+    local = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    monkeypatch.setenv("RAY_ADDRESS", local.address)
+    yield local
     ray.shutdown()
-    found.shutdown()
+    local.shutdown()
 
 
 def test_a_node_that_is_killed(cluster, tmp_path, capsys):
@@ -50,15 +50,15 @@ def test_a_node_that_is_killed(cluster, tmp_path, capsys):
         (tmp_path / "go").touch()
         killer.join()
     assert began == list(by_key(*jobs))
-    found = [ended[key(job)] for job in jobs]
+    results = [ended[key(job)] for job in jobs]
     for number in (0, 1, 3):
-        assert found[number].failure is None
-        assert found[number].result.final["value"] == number
-        assert found[number].result.final["threads"] == 1
+        assert results[number].failure is None
+        assert results[number].result.final["value"] == number
+        assert results[number].result.final["threads"] == 1
         assert store.get(key(jobs[number])).result.final["value"] == number
-    assert found[2].failure == "the moon is full"
-    assert found[4].failure.startswith("its process died 4 times, or Ray lost it: ")
-    assert found[4].failure.count("\n") == 0
+    assert results[2].failure == "the moon is full"
+    assert results[4].failure.startswith("its process died 4 times, or Ray lost it: ")
+    assert results[4].failure.count("\n") == 0
     ran = {number: [where for other, _, where in notes(log) if other == number] for number in range(5)}
     lost = next(number for number in range(2) if len(ran[number]) > 1)
     assert ran[lost][0] == node.node_id

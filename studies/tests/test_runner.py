@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from studies.tests import study_results
+from studies.tests.jobs import run_here
 from studies.tests.small_study import STUDY, noted_study
 
 import orthoframe
@@ -24,7 +25,6 @@ from orthoframe_studies import (
     StudyListener,
     _pool,
     catalogue,
-    compute,
     key,
     read_result,
     run_study,
@@ -56,12 +56,12 @@ def test_everything_is_in_the_json(tmp_path):
     plans = []
     store = filled(STUDY, tmp_path, lambda number, seed: result(min(number, 1), seed))
     listener = StudyListener(on_plan=lambda *plan: plans.append(plan))
-    found = run_study(STUDY, "smoke", store, seeds=2, command="orthoframe study small-study", listener=listener)
+    outcome = run_study(STUDY, "smoke", store, seeds=2, command="orthoframe study small-study", listener=listener)
     assert plans == [(4, 4)]  # the third cell has the job of the second
-    write_result(found, tmp_path / "small-study.json")
+    write_result(outcome, tmp_path / "small-study.json")
     again = read_result(tmp_path / "small-study.json")
     write_result(again, tmp_path / "again.json")
-    assert [finding.decision for finding in again.findings] == [finding.decision for finding in found.findings]
+    assert [finding.decision for finding in again.findings] == [finding.decision for finding in outcome.findings]
     data, written = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("again", "small-study"))
     assert data == written
     assert (data["study"], data["question"]) == (STUDY.name, STUDY.question)
@@ -107,27 +107,20 @@ def test_everything_is_in_the_json(tmp_path):
     assert again.decision is Decision.NOT_SUPPORTED
 
 
-def here(jobs, store, data_dir, workers, on_done, on_start):
-    """An engine without processes."""
-    for name, job in jobs.items():
-        on_start(name)
-        on_done(name, compute(name, job, store, data_dir))
-
-
 def test_runs_that_failed_are_named_and_the_rest_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(_pool, "run_jobs", here)
+    monkeypatch.setattr(_pool, "run_jobs", run_here)
     log = tmp_path / "log"
     study = noted_study(log, ("", "raise"))
     made = JobResult({"value": 1.0}, {})
     store = filled(study, tmp_path / "store", lambda number, seed: made if number == 0 else None)
-    told = []
-    listener = StudyListener(on_done=lambda *done: told.append(done))
-    found = run_study(study, "smoke", store, seeds=2, listener=listener)
-    assert [name for name, _ in told] == ["number 1, seed 10", "number 1, seed 11"]
-    assert [(failure.where, failure.seed) for failure in found.failures] == [({"number": 1}, 10), ({"number": 1}, 11)]
-    assert {failure.sentence for failure in found.failures} == {"the moon is full"}
-    assert [len(cell.results) for cell in found.cells] == [2, 0]
-    assert found.findings[0].decision is Decision.NOT_RUN
+    progress = []
+    listener = StudyListener(on_done=lambda *done: progress.append(done))
+    result = run_study(study, "smoke", store, seeds=2, listener=listener)
+    assert [name for name, _ in progress] == ["number 1, seed 10", "number 1, seed 11"]
+    assert [(failure.where, failure.seed) for failure in result.failures] == [({"number": 1}, 10), ({"number": 1}, 11)]
+    assert {failure.sentence for failure in result.failures} == {"the moon is full"}
+    assert [len(cell.results) for cell in result.cells] == [2, 0]
+    assert result.findings[0].decision is Decision.NOT_RUN
 
 
 def test_what_the_store_has_without_running(tmp_path):
@@ -136,19 +129,19 @@ def test_what_the_store_has_without_running(tmp_path):
     store = filled(
         study, tmp_path / "store", lambda number, seed: JobResult({"value": 1.0}, {}) if number == 0 else None
     )
-    found = run_study(study, "smoke", store, collect=True)
-    assert (found.runs, found.missing, found.failures) == (4, 2, ())
-    assert [(len(cell.results), cell.seeds) for cell in found.cells] == [(2, 2), (0, 2)]
-    assert found.findings[0].decision is Decision.NOT_RUN
+    result = run_study(study, "smoke", store, collect=True)
+    assert (result.runs, result.missing, result.failures) == (4, 2, ())
+    assert [(len(cell.results), cell.seeds) for cell in result.cells] == [(2, 2), (0, 2)]
+    assert result.findings[0].decision is Decision.NOT_RUN
     assert not (tmp_path / "log").exists()
 
 
 def test_fewer_seeds_do_not_change_the_design(tmp_path):
     store = filled(STUDY, tmp_path, lambda number, seed: result(min(number, 1), seed))
-    found = run_study(STUDY, "smoke", store, seeds=1)
-    assert (found.seeds, found.runs) == (2, 2)
-    assert [(len(cell.results), cell.seeds) for cell in found.cells] == [(1, 2)] * 3
-    assert found.findings[0].decision is Decision.NOT_RUN
+    outcome = run_study(STUDY, "smoke", store, seeds=1)
+    assert (outcome.seeds, outcome.runs) == (2, 2)
+    assert [(len(cell.results), cell.seeds) for cell in outcome.cells] == [(1, 2)] * 3
+    assert outcome.findings[0].decision is Decision.NOT_RUN
 
 
 def test_what_is_no_result_is_said(tmp_path):
@@ -171,19 +164,19 @@ def test_what_is_no_result_is_said(tmp_path):
     ],
 )
 def test_cells_that_pictures_cannot_tell_apart(tmp_path, first, second, said):
-    found = study_results.study("x", [CellResult(where, {}, {}, 3) for where in (first, second)], [])
-    write_result(found, tmp_path / "x.json")
+    result = study_results.study("x", [CellResult(where, {}, {}, 3) for where in (first, second)], [])
+    write_result(result, tmp_path / "x.json")
     with pytest.raises(InputError, match=rf"x.json: not the result of a study \({said}"):
         read_result(tmp_path / "x.json")
 
 
 def test_the_commit_is_that_of_the_source():
-    found, modified = source_commit()
+    commit, modified = source_commit()
     here = subprocess.run(["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, text=True)
     if here.returncode != 0:
-        assert (found, modified) == (None, None)
+        assert (commit, modified) == (None, None)
     else:
-        assert found == here.stdout.strip()
+        assert commit == here.stdout.strip()
         assert modified in (True, False)
 
 
@@ -218,7 +211,7 @@ def test_a_study_is_a_file_in_the_catalogue(tmp_path, monkeypatch):
 
 
 def test_runs_of_an_earlier_result_are_not_run_again_where_the_store_is_another(tmp_path, monkeypatch):
-    monkeypatch.setattr(_pool, "run_jobs", here)
+    monkeypatch.setattr(_pool, "run_jobs", run_here)
     log = tmp_path / "log"
     first = run_study(noted_study(log, ("", "")), "smoke", Store(tmp_path / "store"), seeds=2)
     write_result(first, tmp_path / "first.json")

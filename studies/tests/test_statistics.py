@@ -15,9 +15,9 @@ trials = st.integers(1, 20).flatmap(lambda n: st.tuples(st.integers(0, n), st.ju
 
 
 @given(trials)
-def test_clopper_and_pearson(found):
+def test_clopper_and_pearson(counts):
     """The ends at which as many successes, or as few, would have a probability of 5 %."""
-    successes, n = found
+    successes, n = counts
     low, high = clopper_pearson(successes, n)
     expected = reference.clopper_pearson(successes, n, 0.05)
     assert (low, high) == pytest.approx(expected, abs=1e-9)
@@ -27,9 +27,9 @@ def test_clopper_and_pearson(found):
 
 
 @given(trials)
-def test_most_runs(found):
+def test_most_runs(counts):
     """The test and the interval say the same."""
-    successes, n = found
+    successes, n = counts
     assert chance_of_most(successes, n) == pytest.approx(reference.binomial_tail(successes, n, 0.5))
     low, _ = clopper_pearson(successes, n)
     assert (chance_of_most(successes, n) <= 0.05) == (low >= 0.5)
@@ -57,17 +57,19 @@ def test_holm(chances):
             rejected.add(smallest)
             left.remove(smallest)
         assert {place for place, chance in enumerate(corrected) if chance <= alpha} == rejected
-    assert all(chance <= found for chance, found in zip(chances, corrected, strict=True))
+    assert all(chance <= bound for chance, bound in zip(chances, corrected, strict=True))
 
 
 @given(st.lists(st.floats(-100, 100), min_size=2, max_size=6))
 def test_the_interval_of_a_mean_is_that_of_scipy(values):
-    found = mean_interval(dict(enumerate(values)))
+    interval = mean_interval(dict(enumerate(values)))
     if np.std(values) < 1e-9 * max(1.0, abs(np.mean(values))):  # scipy's is nan for equal values
-        assert found.low == pytest.approx(found.high, abs=1e-6)
+        assert interval.low == pytest.approx(interval.high, abs=1e-6)
         return
     low, high = stats.t.interval(0.9, len(values) - 1, np.mean(values), stats.sem(values))
-    assert (found.centre, found.low, found.high) == pytest.approx((np.mean(values), low, high), rel=1e-6, abs=1e-6)
+    assert (interval.centre, interval.low, interval.high) == pytest.approx(
+        (np.mean(values), low, high), rel=1e-6, abs=1e-6
+    )
     for threshold in (-1.0, 0.0, 50.0):
         expected = stats.ttest_1samp(values, threshold, alternative="greater").pvalue
         assert chance_of_mean(values, threshold) == pytest.approx(expected, abs=1e-9)
@@ -88,12 +90,12 @@ def test_medians_of_times_some_of_which_were_not_reached(values, censored):
     longest = 1000.0
     bounds = {seed: (value, value) for seed, value in enumerate(values)}
     bounds |= {len(values) + seed: (longest, math.inf) for seed in range(censored)}
-    found = median_range(bounds)
+    median = median_range(bounds)
     expected = np.median([*values, *[math.inf] * censored])
-    assert found.missing == censored
-    assert found.low == min(values)
+    assert median.missing == censored
+    assert median.low == min(values)
     if math.isfinite(expected):
-        assert found.centre == pytest.approx(expected)
+        assert median.centre == pytest.approx(expected)
     else:
-        assert found.centre is None
-    assert found.high == (max(values) if not censored else None)
+        assert median.centre is None
+    assert median.high == (max(values) if not censored else None)

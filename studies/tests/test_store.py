@@ -158,9 +158,9 @@ def test_a_run_that_cannot_go_on_is_begun_anew(store, monkeypatch):
         checkpoint.write_bytes(b"broken")
     begun = []
 
-    def counted(*given, **named):
-        begun.append(given)
-        return train(*given, **named)
+    def counted(*arguments, **named):
+        begun.append(arguments)
+        return train(*arguments, **named)
 
     monkeypatch.setattr("orthoframe_studies._training_job.train", counted)
     done = compute(key(job), job, store, None)

@@ -40,9 +40,9 @@ def test_no_class_deviates_by_more(counts, seed, near):
     bound = mean_angle_bound(FULL, counts, float(loss - loss_floor(labels, temperature=0.5)))
     cosines = features @ features.T
     for c, count in enumerate(counts):
-        own = labels == c
-        pulled = (float(cosines[own][:, own].sum()) - count) / (count * (count - 1))
-        pushed = float(cosines[own][:, ~own].mean())
+        members = labels == c
+        pulled = (float(cosines[members][:, members].sum()) - count) / (count * (count - 1))
+        pushed = float(cosines[members][:, ~members].mean())
         assert 1 - pulled + pushed <= bound + 1e-9
 
 

@@ -38,12 +38,12 @@ def test_agrees_with_the_slow_decisions(plan):
     assert certificate.holds_as_stated == reference.connected_as_stated(labels, batches)
     pieces = reference.effective_pieces(labels, batches, views)
     for report in certificate.classes:
-        own = [piece for piece in pieces if labels[min(piece)] == report.name]
-        assert report.components == len(own)
+        parts = [piece for piece in pieces if labels[min(piece)] == report.name]
+        assert report.components == len(parts)
         assert report.samples == labels.count(report.name)
-        if len(own) > 1:
-            assert sorted(map(len, own))[0] >= len(report.smallest[0])
-            assert any(set(report.smallest[0]) <= piece for piece in own)
+        if len(parts) > 1:
+            assert sorted(map(len, parts))[0] >= len(report.smallest[0])
+            assert any(set(report.smallest[0]) <= piece for piece in parts)
     met = reference.effective_pairs(labels, batches, views)
     assert not {frozenset(pair) for pair in certificate.missing_pairs} & met
     names = len(set(labels))
@@ -268,16 +268,16 @@ def test_a_frame_term_needs_every_sample_in_a_batch_and_nothing_else(plan):
         assert witness is None
         return
     names = sorted(set(labels))
-    own = torch.tensor([names.index(y) for y in labels])
+    classes = torch.tensor([names.index(y) for y in labels])
     rows = torch.from_numpy(witness)
     frame = torch.eye(k, rows.shape[1], dtype=torch.float64)
     assert bool((rows >= 0).all())
     assert torch.allclose(rows.norm(dim=1), torch.ones(len(rows), dtype=torch.float64))
     seen = [i for i in range(len(labels)) if i not in absent]
     options = {"temperature": 0.5, "reduction": "none"}
-    terms = frame_loss(rows[seen], own[seen], frame, **options)
-    assert torch.allclose(terms, frame_floor(own[seen], k, **options))
-    assert not torch.allclose(rows, frame[own])
+    terms = frame_loss(rows[seen], classes[seen], frame, **options)
+    assert torch.allclose(terms, frame_floor(classes[seen], k, **options))
+    assert not torch.allclose(rows, frame[classes])
 
 
 ANEW = "If each epoch draws its batches anew, more epochs cost nothing; if not, bind or repair the batches."

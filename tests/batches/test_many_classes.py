@@ -14,43 +14,35 @@ from orthoframe.errors import OptionError
 MANY = 100_000
 
 
-def run_within(gibibytes, program):
-    """Run a program whose address space is limited."""
-    limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({int(gibibytes * 2**30)},) * 2)\n"
-    imports = "import numpy as np\nfrom orthoframe import BatchPlan, PlanSampler, certify, coverage\n"
-    found = subprocess.run([sys.executable, "-c", imports + limit + program], capture_output=True, text=True)
-    assert found.returncode == 0, found.stderr
-    return found.stdout.split()
+# In a process whose address space is limited: tables of all pairs would take tens of gibibytes.
+LIMITED = """
+import resource
+import numpy as np
+from orthoframe import BatchPlan, PlanSampler, certify, coverage
 
-
-def test_a_certificate_of_many_classes_is_linear_in_memory():
-    program = """
+resource.setrlimit(resource.RLIMIT_AS, (3 * 2**30, 3 * 2**30))
 labels = np.repeat(np.arange(100_000), 3)
 order = np.random.default_rng(0).permutation(len(labels))
 certificate = certify(labels, np.split(order, range(250, len(order), 250)))
 print(certificate.holds, len(certificate.missing_pairs), certificate.num_missing_pairs)
 whole = certify(labels, [np.arange(len(labels))])
 print(whole.holds, whole.num_missing_pairs)
-"""
-    holds, listed, missing, whole, none = run_within(3, program)
-    assert (holds, listed, whole, none) == ("False", "100000", "True", "0")
-    assert int(missing) > 0.99 * math.comb(MANY, 2)
-
-
-def test_coverage_of_many_classes_is_linear_in_memory():
-    program = """
-found = coverage([10] * 100_000, 256, 10)
-print(found.probability, found.unmet_of([0, 7]).shape[1], coverage([10] * 100_000, 200_000, 400).probability > 0.9)
-"""
-    assert run_within(3, program) == ["0.0", str(MANY), "True"]
-
-
-def test_a_bound_plan_of_many_batches_is_linear_in_memory():
-    program = """
+result = coverage([10] * 100_000, 256, 10)
+print(result.probability, result.unmet_of([0, 7]).shape[1], coverage([10] * 100_000, 200_000, 400).probability > 0.9)
 plan = BatchPlan(np.arange(2_000_000) % 1000, 4)
 print(len(plan.batches(0)), len(plan.batches(0)[-1]), len(next(iter(PlanSampler(plan)))))
 """
-    assert run_within(3, program) == ["500000", "1004", "1004"]
+
+
+def test_certificates_coverage_and_plans_are_linear_in_memory():
+    done = subprocess.run([sys.executable, "-c", LIMITED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    apart, together, covered, plan = (line.split() for line in done.stdout.splitlines())
+    assert apart[:2] == ["False", str(MANY)]
+    assert int(apart[2]) > 0.99 * math.comb(MANY, 2)
+    assert together == ["True", "0"]
+    assert covered == ["0.0", str(MANY), "True"]
+    assert plan == ["500000", "1004", "1004"]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -66,10 +58,10 @@ def test_with_and_without_a_table(monkeypatch, seed):
     expected = certify(labels, batches, **options)
     monkeypatch.setattr(_pairs, "_MOST_IN_TABLE", 0)
     monkeypatch.setattr(_pairs, "_CELLS", 20)
-    found = certify(labels, batches, **options)
-    assert found.to_dict() == expected.to_dict()
-    assert str(found) == str(expected)
-    witness = found.witness()
+    certificate = certify(labels, batches, **options)
+    assert certificate.to_dict() == expected.to_dict()
+    assert str(certificate) == str(expected)
+    witness = certificate.witness()
     assert (witness is None) == expected.holds
     assert witness is None or np.array_equal(witness, expected.witness())
 
@@ -90,10 +82,10 @@ def test_what_needs_all_pairs_is_refused():
 
 def test_some_rows_of_the_unmet_pairs():
     for simulations in (0, 50):
-        found = coverage([30, 4, 25, 4, 1], 7, 3, simulations=simulations)
-        assert np.array_equal(found.unmet_of([3, 0]), found.unmet[[3, 0]])
-        assert np.array_equal(found.unmet, found.unmet.T)
-        assert not found.unmet.diagonal().any()
+        result = coverage([30, 4, 25, 4, 1], 7, 3, simulations=simulations)
+        assert np.array_equal(result.unmet_of([3, 0]), result.unmet[[3, 0]])
+        assert np.array_equal(result.unmet, result.unmet.T)
+        assert not result.unmet.diagonal().any()
 
 
 def test_bound_batches_are_a_sequence():
@@ -101,8 +93,8 @@ def test_bound_batches_are_a_sequence():
     batches, loose = plan.batches(2), BatchPlan(np.arange(40) % 4, 7, binding="none").batches(2)
     bound = np.concatenate(list(plan.examples.values()))
     assert len(batches) == len(loose) == 6
-    for got, own in zip(batches, loose, strict=True):
-        assert np.array_equal(got, np.append(own, bound))
+    for got, rows in zip(batches, loose, strict=True):
+        assert np.array_equal(got, np.append(rows, bound))
     assert [batch.tolist() for batch in batches[4:]] == [batches[-2].tolist(), batches[5].tolist()]
     with pytest.raises(IndexError):
         batches[6]

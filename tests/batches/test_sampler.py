@@ -3,8 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -140,48 +138,21 @@ def test_two_gloo_processes(tmp_path):
     assert_joins(start(take_slices, 2, tmp_path))
 
 
-SCRIPT = """
-import json, os, sys
-import torch
-from torch.utils.data import DataLoader, TensorDataset
-from orthoframe import BatchPlan, PlanSampler
-torch.set_num_threads(1)
-labels = {labels}
-plan = BatchPlan(labels, 8, scheme="reshuffle", binding="fixed", seed=1)
-{start}
-loader = DataLoader(TensorDataset(torch.arange(len(labels))), batch_sampler=PlanSampler(plan, rank, world_size))
-{wrap}
-with open(os.path.join(sys.argv[1], f"{{rank}}.json"), "w") as file:
-    json.dump([[rows.tolist() for (rows,) in loader] for _ in range(2)], file)
-"""
-TORCHRUN = {
-    "start": 'torch.distributed.init_process_group("gloo")\n'
-    "rank, world_size = torch.distributed.get_rank(), torch.distributed.get_world_size()",
-    "wrap": "torch.distributed.barrier(); torch.distributed.destroy_process_group()",
-}
-FABRIC = {
-    "start": "from lightning_fabric import Fabric\n"
-    'fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")\nfabric.launch()\nfabric.barrier()\n'
-    "rank, world_size = fabric.global_rank, fabric.world_size",
-    "wrap": "loader = fabric.setup_dataloaders(loader, use_distributed_sampler=False)",
-}
+def take_slices_of_fabric(rank):
+    """With loaders that Fabric has set up, in processes as torchrun starts them."""
+    from lightning_fabric import Fabric
+
+    launched = {"LOCAL_RANK": rank, "RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
+    os.environ.update({"TORCHELASTIC_RUN_ID": "x", **{name: str(value) for name, value in launched.items()}})
+    fabric = Fabric(accelerator="cpu", devices=2, strategy="ddp")
+    fabric.launch()
+    sampler = PlanSampler(make(), fabric.global_rank, fabric.world_size)
+    batches = fabric.setup_dataloaders(loader(sampler), use_distributed_sampler=False)
+    return [seen(batches) for _ in range(2)]
 
 
-@pytest.mark.parametrize("launcher", ["torchrun", "fabric"])
-def test_launched_with_two_processes(launcher, tmp_path):
-    script = tmp_path / "script.py"
-    parts = TORCHRUN if launcher == "torchrun" else FABRIC
-    script.write_text(SCRIPT.format(labels=LABELS, **parts))
-    run = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"] if launcher == "torchrun" else []
-    done = subprocess.run(
-        [sys.executable, *run, str(script), str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert_joins([json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)])
+def test_two_processes_of_fabric(tmp_path):
+    assert_joins(start(take_slices_of_fabric, 2, tmp_path))
 
 
 def test_the_length_is_known_without_numpy_integers():

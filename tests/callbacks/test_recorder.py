@@ -1,8 +1,6 @@
 """Rows to measure: each once, and nothing of the training changed."""
 
 import contextlib
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -46,16 +44,3 @@ def test_what_cannot_be_measured():
     with pytest.raises(ValueError, match=r"shape \[rows, dim\], not \[2, 3, 4\]"):
         recorder.measure(1, [(torch.rand(2, 3, 4), torch.zeros(2))])
     assert recorder.history == []
-
-
-@pytest.mark.parametrize(
-    ("room", "absent"),
-    [
-        ("callbacks", {"sklearn", "lightning", "pytorch_lightning", "transformers", "torchmetrics", "matplotlib"}),
-        ("sklearn", {"lightning", "pytorch_lightning", "transformers", "torchmetrics", "matplotlib"}),
-    ],
-)
-def test_what_is_not_used_is_not_imported(room, absent):
-    script = f"import orthoframe.{room}, sys; sys.exit(' '.join({absent} & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr.strip() == ""

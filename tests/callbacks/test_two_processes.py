@@ -26,7 +26,7 @@ def _batches(rank):
 
 
 def _gaps(rank):
-    found = []
+    gaps = []
     losses = [SupConLoss(0.3, gather=gather) for gather in (True, False, True)]
     losses += [FrameLoss(3, 5, 0.3, supcon=supcon, gather=gather) for supcon, gather in FRAMES]
     for number, loss in enumerate(losses):
@@ -37,8 +37,8 @@ def _gaps(rank):
             keys = (torch.eye(3, 5, dtype=torch.float64), torch.arange(3)) if keyed else ()
             loss(features, labels, *keys).backward()
         gap = listener.read()
-        found.append(None if gap is None else [gap.loss, gap.floor])
-    return found
+        gaps.append(None if gap is None else [gap.loss, gap.floor])
+    return gaps
 
 
 def _shares(rank):
@@ -70,12 +70,12 @@ def test_the_gap(both):
     # The frame term is always a mean over all rows.
     batches = [[torch.cat(part) for part in zip(*pair, strict=True)] for pair in parts]
     frame = sum(float(frame_floor(labels, 3, temperature=0.3)) for _, labels in batches) / 2
-    for found, (supcon, gather) in zip(first[3:], FRAMES, strict=True):
+    for gap, (supcon, gather) in zip(first[3:], FRAMES, strict=True):
         if supcon and not gather:
-            assert found is None
+            assert gap is None
             continue
         values = [FrameLoss(3, 5, 0.3, supcon=supcon)(*batch).item() for batch in batches]
-        assert found == pytest.approx([sum(values) / 2, frame + supcon * sum(joined) / 2], rel=1e-6)
+        assert gap == pytest.approx([sum(values) / 2, frame + supcon * sum(joined) / 2], rel=1e-6)
 
 
 def test_rows_are_shared_and_the_whole_is_known(both):

@@ -67,9 +67,9 @@ def test_a_model_of_transformers(here):
     pytest.importorskip("transformers")
     save_model("convnext", "model")
     assert run("photos/cat", "--backbone", "hf:model", "--out", "out", "--fit", "stretch", "--device", "cpu") == 0
-    found = read_embedding(Path("out"))
-    assert found.features.shape == (6, 12)
-    assert found.paths.tolist() == [f"{place}.png" for place in range(6)]
+    embedding = read_embedding(Path("out"))
+    assert embedding.features.shape == (6, 12)
+    assert embedding.paths.tolist() == [f"{place}.png" for place in range(6)]
 
 
 def test_bad_images_are_named_at_the_end(here, capsys):
@@ -95,20 +95,20 @@ def test_features_that_are_not_finite(here, capsys):
 
 def test_a_part_for_each_process_of_slurm(here, capsys, monkeypatch):
     monkeypatch.setenv("SLURM_NTASKS", "2")
-    for place, told in (("0", "2 shards are missing"), ("1", "12 of 12 images")):
+    for place, words in (("0", "2 shards are missing"), ("1", "12 of 12 images")):
         monkeypatch.setenv("SLURM_PROCID", place)
         assert run("folder:photos", "--backbone", here, "--out", "out", "--shard-size", 3) == 0
-        assert told in capsys.readouterr().out
+        assert words in capsys.readouterr().out
 
 
 def test_an_encoder_that_was_trained_here(here, capsys):
     words = ["--width", "2", "--epochs", "1", "--size", "16", "--out", "trained"]
     assert main(["train", "--data", "folder:photos", *words]) == 0
     assert run("folder:photos", "--backbone", "run:trained", "--out", "out") == 0
-    trained, found = load_encoder(Path("trained")), read_embedding(Path("out"))
+    trained, embedding = load_encoder(Path("trained")), read_embedding(Path("out"))
     pixels = torch.stack([trained.preparation(Path("photos", name)) for name in ("cat/0.png", "dog/5.png")])
     unit = trained.framed(trained.features(pixels))
-    assert torch.allclose(unit, torch.from_numpy(found.features[[0, 11]]), atol=1e-6)
+    assert torch.allclose(unit, torch.from_numpy(embedding.features[[0, 11]]), atol=1e-6)
     assert run("folder:photos", "--backbone", "run:nothing", "--out", "other") == 2
 
 

@@ -24,14 +24,14 @@ def test_the_classes_that_predict_says(finished_run, tmp_path, monkeypatch, capf
         Image.fromarray(image[0].numpy()).save(name)
     session = onnxruntime.InferenceSession("out.onnx", providers=["CPUExecutionProvider"])
     classes = json.loads(session.get_modelmeta().custom_metadata_map["classes"])
-    (found,) = session.run(["class"], {"images": pixels.numpy()})
+    (winners,) = session.run(["class"], {"images": pixels.numpy()})
     assert main(["predict", str(finished_run), *names]) == 0
     rows = list(csv.reader(io.StringIO(capfd.readouterr().out)))[1:]
-    assert [classes[number] for number in found] == [row[1] for row in rows]
+    assert [classes[number] for number in winners] == [row[1] for row in rows]
 
 
 def test_without_the_extra(finished_run, tmp_path, monkeypatch, capsys):
-    found = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnx" else found(name))
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "onnx" else find_spec(name))
     assert main(["export", str(finished_run), "--onnx", str(tmp_path / "out.onnx")]) == 2
     assert "install them with pip install 'orthoframe[onnx]'" in capsys.readouterr().err

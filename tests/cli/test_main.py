@@ -116,5 +116,5 @@ def test_the_defaults_of_a_verb_are_its_own_unless_it_says_otherwise():
 
 def test_a_time_limit_counts_from_the_start_of_the_process():
     code = "import time; time.sleep(1); from orthoframe.cli._terminal import seconds_since_start as s; print(s())"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert 1 <= float(found.stdout) < 60
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert 1 <= float(process.stdout) < 60

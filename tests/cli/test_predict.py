@@ -182,9 +182,9 @@ def test_the_best_classes_without_confidences(finished_run, images, capsys):
     rows = table(predicted(capsys, finished_run, *names))
     best = table(predicted(capsys, finished_run, *names, "--top", "3"))
     assert best[0] == ["image", "class", "score 1", "class 2", "score 2", "class 3", "score 3"]
-    for row, found in zip(rows[1:], best[1:], strict=True):
-        assert found[2::2] == sorted(row[2:], key=float, reverse=True)[:3]
-        assert [row[2 + int(name)] for name in found[1::2]] == found[2::2]
+    for row, top in zip(rows[1:], best[1:], strict=True):
+        assert top[2::2] == sorted(row[2:], key=float, reverse=True)[:3]
+        assert [row[2 + int(name)] for name in top[1::2]] == top[2::2]
 
 
 def test_files_folders_and_patterns_in_their_order(finished_run, images, capsys):

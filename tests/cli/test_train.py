@@ -74,12 +74,12 @@ def test_what_a_run_says_and_leaves(here, capsys):
         assert name in table
     assert f"{row[-1]['delta_of']:.4g}" in table
     assert f"{row[-1]['test_balanced_accuracy']:.4f}" in table
-    found = verdict["test"]
-    assert found["accuracy"]["balanced"] == row[-1]["test_balanced_accuracy"]
-    for name, rate, count in zip(range(10), found["accuracy"]["by_class"], found["confusion"]["rows"], strict=True):
+    test = verdict["test"]
+    assert test["accuracy"]["balanced"] == row[-1]["test_balanced_accuracy"]
+    for name, rate, count in zip(range(10), test["accuracy"]["by_class"], test["confusion"]["rows"], strict=True):
         assert re.search(rf"^  {name} +{rate:.3f} +{count} images", table, re.MULTILINE)
-    a, b, n = found["confusion"]["cells"][0]
-    assert f"largest confusions:\n  {a} as {b}: {n} of {found['confusion']['rows'][a]}\n" in table
+    a, b, n = test["confusion"]["cells"][0]
+    assert f"largest confusions:\n  {a} as {b}: {n} of {test['confusion']['rows'][a]}\n" in table
     assert "calibration" not in table  # there are no validation images
 
     left = {path.name for path in (here / "run").iterdir() if not path.name.startswith(".")}
@@ -232,14 +232,14 @@ def test_a_recipe_runs_with_options(here, capsys):
     """The paper's setting, made small: on digits, narrow, two epochs."""
     words = ["--data", "digits", "--width", "4", "--majority", "12", "--ratio", "2", "--epochs", "2"]
     assert main(["train", "--recipe", "paper", *words, "--out", "run"]) == 0
-    found = json_of(here / "run" / "config.json")
-    assert (found["model"], found["head"], found["lr_schedule"], found["clean_fraction"]) == (
+    config = json_of(here / "run" / "config.json")
+    assert (config["model"], config["head"], config["lr_schedule"], config["clean_fraction"]) == (
         "resnet18",
         "none",
         "step",
         0,
     )
-    assert (found["data"], found["width"], found["epochs"]) == ("digits", 4, 2)
+    assert (config["data"], config["width"], config["epochs"]) == ("digits", 4, 2)
 
 
 @pytest.mark.parametrize(("words", "kept"), [("0.2", 0.2), ("0.1:0.5", [0.1, 0.5])])

@@ -24,12 +24,12 @@ class Server:
 def serving():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
-            wanted = self.headers.get("Range")
-            server.asked.append((self.path, wanted))
+            section = self.headers.get("Range")
+            server.asked.append((self.path, section))
             content = server.files.get(self.path)
             if content is None:
                 return self.send_error(404)
-            start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and server.ranges else 0
+            start = int(section.removeprefix("bytes=").removesuffix("-")) if section and server.ranges else 0
             if start and start >= len(content):
                 return self.send_error(416)
             self.send_response(206 if start else 200)

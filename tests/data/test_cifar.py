@@ -21,16 +21,16 @@ def write(path, *parts):
 def test_files_are_read_one_after_the_other(tmp_path):
     first = write(tmp_path / "1.bin", PIXELS[:3], [9, 0, 4])
     second = write(tmp_path / "2.bin", PIXELS[3:], [1])
-    found = read_cifar([first, second], TEN)
-    assert found.labels.tolist() == [9, 0, 4, 1]
-    assert np.array_equal(found.pixels.numpy(), PIXELS)
-    assert found.pixels.is_contiguous()
+    images = read_cifar([first, second], TEN)
+    assert images.labels.tolist() == [9, 0, 4, 1]
+    assert np.array_equal(images.pixels.numpy(), PIXELS)
+    assert images.pixels.is_contiguous()
 
 
 def test_of_two_labels_the_fine_one_is_taken(tmp_path):
-    found = read_cifar([write(tmp_path / "train.bin", PIXELS, [19, 0, 1, 2], [99, 5, 0, 7])], HUNDRED, 20)
-    assert found.labels.tolist() == [99, 5, 0, 7]
-    assert np.array_equal(found.pixels.numpy(), PIXELS)
+    images = read_cifar([write(tmp_path / "train.bin", PIXELS, [19, 0, 1, 2], [99, 5, 0, 7])], HUNDRED, 20)
+    assert images.labels.tolist() == [99, 5, 0, 7]
+    assert np.array_equal(images.pixels.numpy(), PIXELS)
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,7 @@ def test_a_broken_connection_is_tried_again_from_where_it_broke(server, url, tar
     server.breaks = [50_000, 100_000]
     download(url, HASH, target)
     assert target.read_bytes() == CONTENT
-    assert [wanted for _, wanted in server.asked] == [None, "bytes=50000-", "bytes=150000-"]
+    assert [section for _, section in server.asked] == [None, "bytes=50000-", "bytes=150000-"]
 
 
 def test_a_server_that_sends_no_more_is_given_up_and_what_came_is_kept(server, url, target, part):
@@ -97,7 +97,7 @@ def test_a_wrong_beginning_is_noticed_and_downloaded_afresh(server, url, target,
     part.write_bytes(b"another version" * 100)
     download(url, HASH, target)
     assert target.read_bytes() == CONTENT
-    assert [wanted for _, wanted in server.asked] == ["bytes=1500-", None]
+    assert [section for _, section in server.asked] == ["bytes=1500-", None]
 
 
 def test_too_long_a_beginning_is_dropped(server, url, target, part):

@@ -62,8 +62,8 @@ def test_grey_if_all_are_grey(tmp_path, modes, channels):
     images = sorted([*data.train.pixels, *data.test.pixels], key=lambda image: image.tolist())
     expected = [np.broadcast_to(c.reshape(5, 6, -1)[..., :3], (5, 6, channels)) for c in contents]
     expected.sort(key=lambda image: image.transpose(2, 0, 1).tolist())
-    for image, wanted in zip(images, expected, strict=True):
-        assert np.array_equal(image.permute(1, 2, 0).numpy(), wanted)
+    for image, grey in zip(images, expected, strict=True):
+        assert np.array_equal(image.permute(1, 2, 0).numpy(), grey)
 
 
 def test_jpeg_is_read(tmp_path):

@@ -21,9 +21,9 @@ IMAGES = np.arange(24, dtype=np.uint8).reshape(4, 2, 3)
 def test_what_was_written_is_read(array, tmp_path_factory):
     path = tmp_path_factory.mktemp("idx") / "a.gz"
     write_idx(path, array)
-    found = read_idx(path, 3)
-    assert found.shape == array.shape
-    assert np.array_equal(found, array)
+    content = read_idx(path, 3)
+    assert content.shape == array.shape
+    assert np.array_equal(content, array)
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_images_and_labels_go_together(tmp_path):
     images, labels = tmp_path / "images.gz", tmp_path / "labels.gz"
     write_idx(images, IMAGES)
     write_idx(labels, np.array([9, 0, 1, 0], np.uint8))
-    found = read_idx_images(images, labels, CLASSES)
-    assert found.labels.tolist() == [9, 0, 1, 0]
-    assert found.pixels.shape == (4, 1, 2, 3)
-    assert np.array_equal(found.pixels[:, 0].numpy(), IMAGES)
+    data = read_idx_images(images, labels, CLASSES)
+    assert data.labels.tolist() == [9, 0, 1, 0]
+    assert data.pixels.shape == (4, 1, 2, 3)
+    assert np.array_equal(data.pixels[:, 0].numpy(), IMAGES)
     write_idx(labels, np.array([9, 0, 1], np.uint8))
     with pytest.raises(DataError, match=r"images.gz has 4 images of 2 x 3 pixels, and labels.gz has 3 labels"):
         read_idx_images(images, labels, CLASSES)

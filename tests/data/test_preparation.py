@@ -38,11 +38,11 @@ def halves(width=40, height=20):
 
 
 def test_pad_keeps_everything_on_white(tmp_path):
-    found = Preparation((3, 20, 20))(saved(tmp_path / "a.png", halves()))
-    assert (found[:, :5] == 255).all()
-    assert (found[:, -5:] == 255).all()
-    assert found[:, 10, 2].tolist() == [255, 0, 0]
-    assert found[:, 10, -2].tolist() == [0, 0, 255]
+    pixels = Preparation((3, 20, 20))(saved(tmp_path / "a.png", halves()))
+    assert (pixels[:, :5] == 255).all()
+    assert (pixels[:, -5:] == 255).all()
+    assert pixels[:, 10, 2].tolist() == [255, 0, 0]
+    assert pixels[:, 10, -2].tolist() == [0, 0, 255]
 
 
 def test_crop_cuts_the_margins_and_stretch_keeps_them(tmp_path):
@@ -61,8 +61,8 @@ def test_exif_orientation(tmp_path, orientation):
     stored = upright if TURNED[orientation] is None else upright.transpose(TURNED[orientation])
     exif = Image.Exif()
     exif[0x0112] = orientation
-    found = Preparation((3, 20, 40))(saved(tmp_path / "a.png", stored, exif=exif))
-    assert np.array_equal(found.permute(1, 2, 0).numpy(), np.asarray(upright))
+    pixels = Preparation((3, 20, 40))(saved(tmp_path / "a.png", stored, exif=exif))
+    assert np.array_equal(pixels.permute(1, 2, 0).numpy(), np.asarray(upright))
 
 
 def test_transparency_becomes_white_and_16_bits_8(tmp_path):

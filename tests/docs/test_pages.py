@@ -44,6 +44,7 @@ NOT_RUN = {
     # Run by other tests.
     "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
     "make demo": "tests/training/test_runs.py runs the demo",
+    "orthoframe study activations --scale smoke --seeds 1": "studies/tests/test_command.py has it",
     "make test": "this is it",
     # As in the pages, but too long, or for machines that are not here.
     "orthoframe study activations": "minutes",
@@ -104,10 +105,10 @@ def slurm_answers():
     if shutil.which("sinfo") is None:
         return False
     try:
-        found = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=5)
+        process = subprocess.run(["sinfo", "--noheader"], capture_output=True, text=True, timeout=5)
     except subprocess.TimeoutExpired:
         return False
-    return found.returncode == 0 and "idle" in found.stdout
+    return process.returncode == 0 and "idle" in process.stdout
 
 
 def shell(page):
@@ -164,9 +165,9 @@ def test_blocks_of_the_page_run(page, folder, free_port, tmp_path):
         elif "studies_on_ray.sh" in command and find_spec("ray") is None:
             skipped.add(command)
     if "python" in dict(blocks(text)) or set(shell(page)) - skipped:
-        own = shutil.copytree(folder, tmp_path / "reader", symlinks=True)  # so that no page uses what another made
-        variables = environment(own, RAY_PORT=str(free_port))
-        with started(pages.run, page, skipped, own, tmp_path / "log", variables) as reader:
+        copy = shutil.copytree(folder, tmp_path / "reader", symlinks=True)  # so that no page uses what another made
+        variables = environment(copy, RAY_PORT=str(free_port))
+        with started(pages.run, page, skipped, copy, tmp_path / "log", variables) as reader:
             reader.join(400)
             if reader.is_alive():
                 os.killpg(reader.pid, signal.SIGKILL)

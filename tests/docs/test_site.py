@@ -83,9 +83,9 @@ def test_code_is_not_wrapped_and_what_is_typed_fits(site, browser):
     lines = 0
     for page in pages(site):
         browser.get(page.as_uri())
-        found = browser.execute_script(CODE)
-        assert found["broken"] == [], page
-        assert found["wide"] == [], page
+        blocks = browser.execute_script(CODE)
+        assert blocks["broken"] == [], page
+        assert blocks["wide"] == [], page
         lines += len(browser.find_elements("css selector", "pre > code"))
     assert lines > 150
     browser.get((site / "training.html").as_uri())  # a block whose output is wider
@@ -114,7 +114,7 @@ def test_tables_of_results_are_seen_whole(site, browser):
 @needs_browser
 def test_names_in_tables_are_not_broken_on_a_phone(site, browser):
     broken = """
-    const found = [];
+    const names = [];
     for (const code of document.querySelectorAll("td code")) {
       const walker = document.createTreeWalker(code, NodeFilter.SHOW_TEXT);
       while (walker.nextNode()) {
@@ -122,11 +122,11 @@ def test_names_in_tables_are_not_broken_on_a_phone(site, browser):
           const range = document.createRange();
           range.setStart(walker.currentNode, name.index);
           range.setEnd(walker.currentNode, name.index + name[0].length);
-          if (new Set([...range.getClientRects()].map(({top}) => top)).size > 1) found.push(name[0]);
+          if (new Set([...range.getClientRects()].map(({top}) => top)).size > 1) names.push(name[0]);
         }
       }
     }
-    return found;
+    return names;
     """
     resize(browser, 390, mobile=True)
     for page in (site / "moving.html", site / "compare.html", site / "api" / "command.html"):
@@ -142,11 +142,11 @@ def test_pages_on_disk_can_be_searched(site, browser):
     field = browser.find_element("css selector", "[data-md-component=search-query]")
     field.send_keys("binding")
     for _ in range(100):
-        found = browser.find_elements("css selector", ".md-search-result__item a")
-        if found:
+        links = browser.find_elements("css selector", ".md-search-result__item a")
+        if links:
             break
         time.sleep(0.1)
-    assert any("batches.html" in link.get_attribute("href") for link in found)
+    assert any("batches.html" in link.get_attribute("href") for link in links)
     assert browser.get_log("browser") == []
 
 

@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.training.runs import command, finished, started
 
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.embedding import FeatureExtractor, ImageList, LaunchedProcess, embed, list_images, read_embedding
@@ -19,6 +19,7 @@ from orthoframe.errors import DataError
 
 CLASSES = {"green": 20, "red": 9, "yellow": 4}
 COMMAND = [sys.executable, "-c", "import sys; from orthoframe.cli import main; sys.exit(main())"]
+EMBED = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", "2"]
 SLOW = """
 import time
 from torch import nn
@@ -70,15 +71,15 @@ def test_features_are_those_of_the_network(photos, tmp_path):
     result = embed(images, made, tmp_path / "out", batch_size=4, shard_size=10)
     assert (result.rows, result.dim, result.shards, result.written, result.missing) == (33, 5, 4, 4, 0)
     assert result.failed == ()
-    found = read_embedding(tmp_path / "out")
-    assert found.classes == tuple(CLASSES)
-    assert np.bincount(found.labels).tolist() == list(CLASSES.values())
-    assert found.paths[0] == "green/00.png"
-    assert found.splits is None
-    pixels = torch.stack([Preparation((3, 8, 8), "crop")(photos / path) for path in found.paths])
+    embedding = read_embedding(tmp_path / "out")
+    assert embedding.classes == tuple(CLASSES)
+    assert np.bincount(embedding.labels).tolist() == list(CLASSES.values())
+    assert embedding.paths[0] == "green/00.png"
+    assert embedding.splits is None
+    pixels = torch.stack([Preparation((3, 8, 8), "crop")(photos / path) for path in embedding.paths])
     with torch.no_grad():
         expected = made.network(Normaliser(made.mean, made.std)(pixels))
-    assert np.allclose(found.features, expected.numpy(), atol=1e-6)
+    assert np.allclose(embedding.features, expected.numpy(), atol=1e-6)
 
 
 def test_many_images_are_decoded_by_workers(photos, tmp_path):
@@ -89,9 +90,9 @@ def test_many_images_are_decoded_by_workers(photos, tmp_path):
     for workers in (0, 2):
         embed(many, small(), tmp_path / str(workers), shard_size=300, workers=workers)
     assert contents(tmp_path / "0") == contents(tmp_path / "2")
-    found = read_embedding(tmp_path / "2")
-    assert len(found.features) == 660
-    assert found.labels is None
+    embedding = read_embedding(tmp_path / "2")
+    assert len(embedding.features) == 660
+    assert embedding.labels is None
 
 
 def test_any_number_of_processes_write_the_same(photos, tmp_path):
@@ -158,10 +159,10 @@ def test_bad_images_are_left_out_and_named(photos, tmp_path):
         assert result.written == written
         assert len(result.failed) == 5
         assert result.failed[0].startswith(f"{photos / 'green' / '03.png'}: the image is broken")
-    found = read_embedding(out)
-    assert found.features.shape == (28, 5)
-    assert "green/03.png" not in found.paths
-    assert np.bincount(found.labels).tolist() == [19, 9]
+    embedding = read_embedding(out)
+    assert embedding.features.shape == (28, 5)
+    assert "green/03.png" not in embedding.paths
+    assert np.bincount(embedding.labels).tolist() == [19, 9]
 
 
 def test_labels_and_splits_of_a_table(photos, tmp_path):
@@ -171,11 +172,11 @@ def test_labels_and_splits_of_a_table(photos, tmp_path):
     rows += ["photos/red/02.png,warm,test", f"{photos}/green/00.png,cold,dev"]
     (tmp_path / "table.csv").write_text("\n".join(rows) + "\n")
     embed(list_images([f"csv:{tmp_path / 'table.csv'}"], Columns("file", "kind", "part")), small(), tmp_path / "out")
-    found = read_embedding(tmp_path / "out")
-    assert found.classes == ("cold", "warm")
-    assert found.labels.tolist() == [1, 0, 1, 0]
-    assert found.splits.tolist() == ["train", "train", "test", "validation"]
-    assert found.paths.tolist()[0] == "photos/red/00.png"
+    embedding = read_embedding(tmp_path / "out")
+    assert embedding.classes == ("cold", "warm")
+    assert embedding.labels.tolist() == [1, 0, 1, 0]
+    assert embedding.splits.tolist() == ["train", "train", "test", "validation"]
+    assert embedding.paths.tolist()[0] == "photos/red/00.png"
 
 
 def test_splits_of_folders(photos, tmp_path):
@@ -197,7 +198,7 @@ def test_images_without_labels(photos, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("arguments", "sentence"),
     [
         ([], "which images"),
         (["nowhere"], "nowhere: no such file or folder"),
@@ -206,10 +207,10 @@ def test_images_without_labels(photos, tmp_path):
         (["."], "there are no images in this folder"),
     ],
 )
-def test_images_that_are_not_there(given, sentence, tmp_path, monkeypatch):
+def test_images_that_are_not_there(arguments, sentence, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match=sentence):
-        list_images(given)
+        list_images(arguments)
 
 
 def test_folders_that_are_not_whole(photos, tmp_path):
@@ -232,39 +233,26 @@ def test_folders_that_are_not_whole(photos, tmp_path):
         read_embedding(tmp_path)
 
 
-def command(*words, launcher=()):
-    """A process of the command, in the folder of the test."""
-    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
-    variables = {**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [*launcher, *COMMAND, *map(str, words)],
-        env=variables,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+def embedding(folder, out):
+    """The command in a folder, in a process of its own."""
+    os.chdir(folder)
+    command([*EMBED, "--shard-size", "4", "--out", out], f"{out}.log")
 
 
 def test_a_killed_command_goes_on(photos, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
-    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 4]
-    process = command(*words, "--out", "out")
-    deadline = time.monotonic() + 60
-    while not Path("out/features-00001.npz").exists():
-        assert process.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.communicate()
+    with started(embedding, tmp_path, "out") as process:
+        deadline = time.monotonic() + 60
+        while not Path("out/features-00001.npz").exists():
+            assert process.is_alive()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
     there = sorted(Path("out").glob("features-*.npz"))
     assert 2 <= len(there) < 9
-    again = command(*words, "--out", "out")
-    told, _ = again.communicate(timeout=60)
-    assert again.returncode == 0
-    assert f"{9 - len(there)} of 9 shards written now" in told
-    whole = command(*words, "--out", "whole")
-    whole.communicate(timeout=60)
+    assert finished(embedding, tmp_path, "out") == 0
+    assert f"{9 - len(there)} of 9 shards written now" in Path("out.log").read_text()
+    assert finished(embedding, tmp_path, "whole") == 0
     assert contents(Path("out")) == contents(Path("whole"))
 
 
@@ -274,12 +262,18 @@ def test_torchrun_and_a_broken_image(photos, tmp_path, monkeypatch):
     Path("slow_network.py").write_text(SLOW.replace("SECONDS", "0.2"))
     (photos / "green" / "00.png").write_bytes(b"no image")
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
-    words = ["embed", "folder:photos", "--backbone", "slow_network:Network", "--batch-size", 2, "--shard-size", 12]
-    process = command(*words, "--out", "out", launcher=launcher)
-    told, complaints = process.communicate(timeout=120)
+    source = os.pathsep.join([str(Path(__file__).parents[2] / "src"), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen(
+        [*launcher, *COMMAND, *EMBED, "--shard-size", "12", "--out", "out"],
+        env={**os.environ, "PYTHONPATH": source, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    output, complaints = process.communicate(timeout=120)
     assert process.returncode == 1, complaints
     assert "left out: photos/green/00.png: the image is broken" in complaints
-    assert "process 0 of 2: 2 of 3 shards written now" in told
+    assert "process 0 of 2: 2 of 3 shards written now" in output
     assert len(read_embedding(Path("out")).features) == 32
 
 

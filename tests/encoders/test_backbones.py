@@ -77,11 +77,11 @@ def images(seed=0, side=SIDE):
     return torch.randn(3, 3, side, side, generator=torch.Generator().manual_seed(seed))
 
 
-def direct(kind, model, given):
+def direct(kind, model, pixels):
     """Features as a user of transformers would take them."""
     with torch.no_grad():
-        found = (model.vision_model if kind == "clip" else model)(pixel_values=given)
-    return found.pooler_output.flatten(1)
+        outputs = (model.vision_model if kind == "clip" else model)(pixel_values=pixels)
+    return outputs.pooler_output.flatten(1)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -89,9 +89,9 @@ def test_features_are_those_of_transformers(models, kind):
     folder, made = models
     backbone = load_backbone(f"hf:{folder / kind}")
     with torch.no_grad():
-        found = backbone(images())
-    assert torch.equal(found, direct(kind, made[kind], images()))
-    assert backbone.out_features == found.shape[1]
+        features = backbone(images())
+    assert torch.equal(features, direct(kind, made[kind], images()))
+    assert backbone.out_features == features.shape[1]
     assert backbone.image_shape == (3, SIDE, SIDE)
     assert not backbone.nonnegative
     assert not backbone.training
@@ -104,12 +104,12 @@ def test_images_are_normalised_as_its_image_processor_does(models, kind):
     folder, _ = models
     backbone = load_backbone(f"hf:{folder / kind}")
     image = Image.new("RGB", (64, 64), (10, 100, 200))
-    wanted = AutoImageProcessor.from_pretrained(folder / kind)(image, return_tensors="pt")["pixel_values"]
-    assert tuple(wanted.shape[1:]) == backbone.image_shape
+    expected = AutoImageProcessor.from_pretrained(folder / kind)(image, return_tensors="pt")["pixel_values"]
+    assert tuple(expected.shape[1:]) == backbone.image_shape
     mean, std = (torch.tensor(value, dtype=torch.float64) for value in (backbone.mean, backbone.std))
     pixel = (torch.tensor([10, 100, 200]).double() / 255 - mean) / std
     # Pixels of the size that it asks for; mean and std have seven digits.
-    assert torch.allclose(wanted[0, :, 5, 5].double(), pixel, rtol=0, atol=2e-6)
+    assert torch.allclose(expected[0, :, 5, 5].double(), pixel, rtol=0, atol=2e-6)
 
 
 def test_the_mean_of_known_processors_is_exact(models):
@@ -159,8 +159,8 @@ def test_made_again_without_its_folder(models, kind, tmp_path):
 
 
 def test_random_weights_come_from_the_seed(factories):
-    state, given = torch.random.get_rng_state(), torch.ones(2, 1, 8, 12)
-    one, same, other = (load_backbone(f"{factories}:Network", seed=seed)(given) for seed in (3, 3, 4))
+    state, ones = torch.random.get_rng_state(), torch.ones(2, 1, 8, 12)
+    one, same, other = (load_backbone(f"{factories}:Network", seed=seed)(ones) for seed in (3, 3, 4))
     assert torch.equal(one, same)
     assert not torch.allclose(one, other)
     assert torch.equal(state, torch.random.get_rng_state())

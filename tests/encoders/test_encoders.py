@@ -1,13 +1,13 @@
 """The encoders: published sizes, shapes, gradients, and the images that they cannot take."""
 
-import subprocess
-import sys
+import random
 from functools import partial
 from typing import get_args
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.training.runs import finished
 
 from orthoframe.encoders import ENCODERS, MLP, Conv6, DenseNet, EncoderEntry, ResNet, ViT, make_encoder
 from orthoframe.encoders._vit import patch_size
@@ -210,7 +210,7 @@ def inside(encoder):
     formats = []
     after = encoder.layers if isinstance(encoder, DenseNet) else encoder.blocks
     after.register_forward_pre_hook(
-        lambda _, given: formats.append(given[0].is_contiguous(memory_format=torch.channels_last))
+        lambda _, inputs: formats.append(inputs[0].is_contiguous(memory_format=torch.channels_last))
     )
     return formats
 
@@ -234,32 +234,26 @@ def test_channels_last_where_it_is_safe(model, side, channels_last, channels):
     assert formats == [channels_last, channels_last, False]
 
 
-# In float64 maps have the usual format. A rounding may turn a ReLU or choose another maximum, so norms are compared.
-_FORMATS = """
-import random, sys
-import torch
-from orthoframe.encoders import make_encoder
-
-torch.set_num_threads(1)
-draw = random.Random(0)
-model, cases = sys.argv[1], int(sys.argv[2])
-for case in range(cases):
-    width, rows = draw.choice([1, 2, 3, 4, 8, 12, 16]), draw.choice([1, 2, 5, 8, 33])
-    shape = draw.choice([1, 2, 3, 4, 5]), draw.choice([8, 9, 15, 16, 17, 28, 32]), draw.choice([8, 16, 20, 32])
-    torch.manual_seed(case)
-    encoder, pictures = make_encoder(model, shape, width).eval(), torch.randn(rows, *shape)
-    found = []
-    for half, dtype in ((True, torch.float32), (False, torch.float32), (False, torch.float64)):
-        encoder.to(dtype).zero_grad()
-        with torch.autocast("cpu", torch.bfloat16, enabled=half):
-            features = encoder(pictures.to(dtype))
-        features.square().sum().backward()
-        values = [features.detach(), *(weight.grad for weight in encoder.parameters())]
-        found.append(torch.cat([value.flatten() for value in values]).double())
-    assert (found[0] - found[2]).norm() <= 0.3 * found[2].norm(), (shape, width, rows)  # bfloat16
-    assert (found[1] - found[2]).norm() <= 1e-3 * found[2].norm(), (shape, width, rows)
-print("the same")
-"""
+def compare_formats(model, cases):
+    """In float64 maps have the usual format. Norms are compared, because a rounding may turn a ReLU."""
+    torch.set_num_threads(1)
+    draw = random.Random(0)
+    for case in range(cases):
+        width, rows = draw.choice([1, 2, 3, 4, 8, 12, 16]), draw.choice([1, 2, 5, 8, 33])
+        shape = draw.choice([1, 2, 3, 4, 5]), draw.choice([8, 9, 15, 16, 17, 28, 32]), draw.choice([8, 16, 20, 32])
+        torch.manual_seed(case)
+        encoder, pictures = make_encoder(model, shape, width).eval(), torch.randn(rows, *shape)
+        results = []
+        for half, dtype in ((True, torch.float32), (False, torch.float32), (False, torch.float64)):
+            encoder.to(dtype).zero_grad()
+            with torch.autocast("cpu", torch.bfloat16, enabled=half):
+                features = encoder(pictures.to(dtype))
+            features.square().sum().backward()
+            values = [features.detach(), *(weight.grad for weight in encoder.parameters())]
+            results.append(torch.cat([value.flatten() for value in values]).double())
+        lower, single, double = results
+        assert (lower - double).norm() <= 0.3 * double.norm(), (shape, width, rows)  # bfloat16
+        assert (single - double).norm() <= 1e-3 * double.norm(), (shape, width, rows)
 
 
 @pytest.mark.parametrize(
@@ -267,10 +261,7 @@ print("the same")
 )
 def test_the_same_in_both_formats(model, cases):
     """In a process of its own, because a convolution that writes beyond its memory may end it at any later moment."""
-    ended = subprocess.run(
-        [sys.executable, "-c", _FORMATS, model, str(cases)], capture_output=True, text=True, timeout=300
-    )
-    assert (ended.returncode, ended.stdout) == (0, "the same\n"), ended.stderr
+    assert finished(compare_formats, model, cases, seconds=300) == 0
 
 
 def test_attention_against_its_formula():

@@ -75,13 +75,13 @@ def _table(random, rows):
     return choice(random, ("\n", "\r\n", "\r")).join(",".join(row) for row in table)
 
 
-def check_features(given):
-    features, labels = given
+def check_features(paths):
+    features, labels = paths
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
         assert MeasureCommand(features, labels, json=True).run() == 0
-    found = json.loads(printed.getvalue(), parse_constant=_refuse)
-    assert [entry["rows"] for entry in found["classes"]] == [2, 2, 2]
+    report = json.loads(printed.getvalue(), parse_constant=_refuse)
+    assert [entry["rows"] for entry in report["classes"]] == [2, 2, 2]
 
 
 def _refuse(text):
@@ -126,9 +126,9 @@ def check_labels(path):
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         status = CertifyCommand(path, json=True, plan=PlanOptions(scheme="full")).run()
-    found = json.loads(printed.getvalue())
-    assert found["holds"] is (status == 0)
-    names = [entry["name"] for entry in found["classes"]]
+    report = json.loads(printed.getvalue())
+    assert report["holds"] is (status == 0)
+    names = [entry["name"] for entry in report["classes"]]
     assert len(set(map(str, names))) == len(names)
 
 
@@ -203,10 +203,10 @@ def hostile_batches(random, valid, folder):
 
 
 def check_batches(path):
-    found = list(read_batches(path, _SAMPLES))
+    batches = list(read_batches(path, _SAMPLES))
     said = [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
-    assert [batch.tolist() for batch in found] == said
-    assert all(batch.dtype == np.int64 and ((batch >= 0) & (batch < _SAMPLES)).all() for batch in found)
+    assert [batch.tolist() for batch in batches] == said
+    assert all(batch.dtype == np.int64 and ((batch >= 0) & (batch < _SAMPLES)).all() for batch in batches)
 
 
 TARGETS = {

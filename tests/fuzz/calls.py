@@ -40,24 +40,24 @@ def make(random, valid, folder):
 _OFTEN = ("supcon_loss", "loss_floor", "measure", "certify", "BatchPlan") * 4 + ("coverage", "solve_ufm")
 
 
-def read(given):
-    name, function, (positional, named) = given
+def read(call):
+    name, function, (positional, named) = call
     try:
-        found = function(*positional, **named)
+        result = function(*positional, **named)
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             return  # it was asked for
         raise
-    _RIGHT.get(name, lambda *_: None)(found, positional, named)
+    _RIGHT.get(name, lambda *_: None)(result, positional, named)
 
 
-def _hostile(random, given, pools):
+def _hostile(random, arguments, pools):
     """Arguments of which none, one or two are replaced."""
-    given = dict(given)
+    arguments = dict(arguments)
     for _ in range(int(random.integers(0, 3))):
-        name = choice(random, list(given))
-        given[name] = choice(random, pools.get(name, _SCALARS))
-    return given
+        name = choice(random, list(arguments))
+        arguments[name] = choice(random, pools.get(name, _SCALARS))
+    return arguments
 
 
 def _rows(random, rows=6, dim=4):
@@ -103,11 +103,11 @@ def _loss(random):
     return (_rows(random), _labels(random)), _hostile(random, named, {**pools, "normalize": (True, False)})
 
 
-def _right_loss(found, positional, named):
+def _right_loss(loss, positional, named):
     rows = torch.as_tensor(positional[0]).double()
-    assert isinstance(found, torch.Tensor | np.ndarray | np.generic | float)
+    assert isinstance(loss, torch.Tensor | np.ndarray | np.generic | float)
     if rows.isfinite().all() and named["normalize"]:
-        assert torch.as_tensor(found).isfinite().all(), "the loss is not finite"
+        assert torch.as_tensor(loss).isfinite().all(), "the loss is not finite"
 
 
 def _floor(random):
@@ -141,13 +141,13 @@ def _counts(random):
     return choice(random, kinds)
 
 
-def _right_floor(found, positional, named):
-    assert torch.as_tensor(found).isfinite().all(), "the floor is not finite"
-    assert (torch.as_tensor(found) >= 0).all(), "the floor is negative"
+def _right_floor(floor, positional, named):
+    assert torch.as_tensor(floor).isfinite().all(), "the floor is not finite"
+    assert (torch.as_tensor(floor) >= 0).all(), "the floor is negative"
     counts = named.get("class_counts")
     several = isinstance(counts, list) and len(counts) > 1 and min(counts) > 2
     if several and named["temperature"] == 0.1 and named["denominator"] == "all":
-        assert (torch.as_tensor(found) > 0).all(), "the floor is not positive"
+        assert (torch.as_tensor(floor) > 0).all(), "the floor is not positive"
 
 
 def _measure(random):
@@ -160,12 +160,12 @@ def _measure(random):
     return (_rows(random), _labels(random)), named
 
 
-def _right_measure(found, positional, named):
-    if named["normalize"] and not found.cosines.isnan().any():  # they are, of a class whose mean is zero
-        assert math.isfinite(found.delta_of)
-        assert found.cosines.abs().max() <= 1 + 1e-6
-    assert str(found)
-    assert found.to_dict()
+def _right_measure(geometry, positional, named):
+    if named["normalize"] and not geometry.cosines.isnan().any():  # they are, of a class whose mean is zero
+        assert math.isfinite(geometry.delta_of)
+        assert geometry.cosines.abs().max() <= 1 + 1e-6
+    assert str(geometry)
+    assert geometry.to_dict()
 
 
 def _certify(random):
@@ -179,10 +179,10 @@ def _certify(random):
     return (_labels(random), choice(random, kinds)), named
 
 
-def _right_certify(found, positional, named):
-    assert isinstance(found.holds, bool)
-    assert str(found)
-    assert found.to_dict()
+def _right_certify(certificate, positional, named):
+    assert isinstance(certificate.holds, bool)
+    assert str(certificate)
+    assert certificate.to_dict()
 
 
 def _coverage(random):
@@ -191,10 +191,10 @@ def _coverage(random):
     return (counts,), named
 
 
-def _right_coverage(found, positional, named):
-    assert 0 <= found.probability <= 1
-    assert 0 <= found.probability_as_stated <= 1
-    assert np.all((np.asarray(found.unmet) >= 0) & (np.asarray(found.unmet) <= 1))
+def _right_coverage(coverage, positional, named):
+    assert 0 <= coverage.probability <= 1
+    assert 0 <= coverage.probability_as_stated <= 1
+    assert np.all((np.asarray(coverage.unmet) >= 0) & (np.asarray(coverage.unmet) <= 1))
 
 
 def _plan(random):
@@ -220,8 +220,8 @@ def _batches(labels, batch_size, **named):
     return plan, plan.batches(0), plan.batches(1)
 
 
-def _right_plan(found, positional, named):
-    plan, *epochs = found
+def _right_plan(drawn, positional, named):
+    plan, *epochs = drawn
     samples = len(plan.labels.classes)
     for batches in epochs:
         for batch in batches:
@@ -236,10 +236,10 @@ def _ufm(random):
     return (_labels(random),), {**_hostile(random, named, pools), "starts": 1, "max_steps": 20}
 
 
-def _right_ufm(found, positional, named):
-    assert found.features.isfinite().all()
-    assert math.isfinite(found.loss)
-    assert str(found)
+def _right_ufm(solution, positional, named):
+    assert solution.features.isfinite().all()
+    assert math.isfinite(solution.loss)
+    assert str(solution)
 
 
 _RIGHT = {

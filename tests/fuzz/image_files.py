@@ -163,8 +163,8 @@ def hostile_image(random, images, folder):
     return path, Preparation(shape, choice(random, _FITS))
 
 
-def check_image(given):
-    path, preparation = given
+def check_image(case):
+    path, preparation = case
     listing = Listing(
         paths=(path,), labels=np.zeros(1, np.int64), classes=("a",), parts={}, divided=False, root=path.parent
     )
@@ -200,8 +200,8 @@ def hostile_table(random, image, folder):
     return path, Columns(split=choice(random, ("split", None)), group=choice(random, ("group", None)))
 
 
-def check_table(given):
-    path, columns = given
+def check_table(case):
+    path, columns = case
     data = load_data(f"csv:{path}", columns=columns)
     assert len(data.train)
     assert len(data.test)

@@ -61,11 +61,11 @@ def hostile_classifier(random, files, folder):
 def check_classifier(path):
     classifier = FrameClassifier.load(path)
     try:
-        found = classifier.predict(np.zeros((2, 3)))
+        classes = classifier.predict(np.zeros((2, 3)))
         chances = classifier.predict_proba(np.zeros((2, 3)))
     except Exception as error:
         raise AssertionError("it was loaded, and cannot predict") from error
-    assert found.shape == (2,)
+    assert classes.shape == (2,)
     assert chances.shape == (2, len(classifier.classes_))
     assert str(classifier.geometry_)
 
@@ -84,13 +84,13 @@ def hostile_backbone(random, configs, folder):
 
 def check_backbone(text):
     try:
-        given = json.loads(text)
+        model = json.loads(text)
     except RecursionError:  # a reader refuses it before it comes here
         return
-    if not isinstance(given, dict):
+    if not isinstance(model, dict):
         return
     with torch.no_grad():
-        backbone = make_backbone(given)
+        backbone = make_backbone(model)
     assert all(value.is_meta for value in backbone.parameters())
     assert json.loads(json.dumps(backbone.config))["out_features"] == backbone.out_features
 

@@ -33,15 +33,15 @@ _LEFT_OUT = {"train": {"data"}, "ufm": {"counts", "starts", "epochs"}, "certify"
 
 
 def prepare(folder):
-    known = {}
+    verbs = {}
     for verb in _START:
         module = import_module(f"orthoframe.cli.{verb}")
         make_command = getattr(module, "make_command", lambda _: None)
         command = make_command([]) or getattr(module, f"{verb.capitalize()}Command")
         left_out = _LEFT_OUT.get(verb, set())
         options = [field for field in _options(command) if field.name not in left_out]
-        known[verb] = [(field.name.replace("_", "-"), _choices(field.type)) for field in options]
-    return known
+        verbs[verb] = [(field.name.replace("_", "-"), _choices(field.type)) for field in options]
+    return verbs
 
 
 def _options(command):
@@ -58,11 +58,11 @@ def _choices(kind):
     return next(filter(None, map(_choices, get_args(kind))), ())
 
 
-def make(random, known, folder):
+def make(random, verbs, folder):
     verb = choice(random, list(_START))
     words = [verb, *(_START[verb] if random.random() < 0.95 else [])]
-    for _ in range(int(random.integers(0, 4)) if known[verb] else 0):
-        name, choices = choice(random, known[verb])
+    for _ in range(int(random.integers(0, 4)) if verbs[verb] else 0):
+        name, choices = choice(random, verbs[verb])
         words.append(f"--{'no-' * (random.random() < 0.1)}{name}")
         if random.random() < 0.8:
             words.append(choice(random, choices if choices and random.random() < 0.7 else _VALUES))
@@ -75,8 +75,8 @@ def make(random, known, folder):
     return words, folder
 
 
-def read(given):
-    words, folder = given
+def read(case):
+    words, folder = case
     before, out, err = os.getcwd(), io.StringIO(), io.StringIO()
     os.chdir(folder)
     try:

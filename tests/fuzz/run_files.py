@@ -60,15 +60,15 @@ def hostile_checkpoint(random, valid, folder):
     return folder / "broken", *states
 
 
-def check_checkpoint(given):
-    folder, newest, previous = given
-    found, complaints = RunFolder(folder).load_checkpoint()
+def check_checkpoint(case):
+    folder, newest, previous = case
+    checkpoint, complaints = RunFolder(folder).load_checkpoint()
     for complaint in complaints:
         assert CHECKPOINT in complaint
         assert len(complaint) <= _SENTENCE
         assert "\n" not in complaint
     # A splice may be one of the two files.
-    assert _bytes(found) in ((previous,) if complaints else (newest, previous))
+    assert _bytes(checkpoint) in ((previous,) if complaints else (newest, previous))
     assert len(complaints) <= 1
 
 
@@ -117,11 +117,11 @@ def _lying(random, data):
     return hashlib.sha256(body).digest() + body
 
 
-def check_resumed(given):
-    folder, expected = given
+def check_resumed(case):
+    folder, expected = case
     resume(folder, RunListener())
-    found = (folder / "encoder.safetensors").read_bytes()
-    assert expected is None or found == expected
+    encoder = (folder / "encoder.safetensors").read_bytes()
+    assert expected is None or encoder == expected
 
 
 _FILES = ("config.json", "metrics.csv", "geometry.jsonl", "certificate.json", "verdict.json", "run.json")
@@ -148,8 +148,8 @@ def hostile_run(random, run, folder):
     return broken, random.random() < _REPORTED
 
 
-def check_run(given):
-    folder, written = given
+def check_run(case):
+    folder, written = case
     run = read_run(folder)
     assert run.epochs
     if written:

@@ -38,6 +38,6 @@ def test_nothing_is_confused():
 
 
 def test_over_how_many_classes():
-    known = {"overall": 1, "balanced": 1, "worst": 1, "worst_class": 0, "majority": 1, "minority": 1}
-    assert Accuracy(**known, by_class=(1.0, 1.0)).over() == ""
-    assert Accuracy(**known, by_class=(1.0, None, 1.0)).over() == " (over 2 of 3 classes)"
+    values = {"overall": 1, "balanced": 1, "worst": 1, "worst_class": 0, "majority": 1, "minority": 1}
+    assert Accuracy(**values, by_class=(1.0, 1.0)).over() == ""
+    assert Accuracy(**values, by_class=(1.0, None, 1.0)).over() == " (over 2 of 3 classes)"

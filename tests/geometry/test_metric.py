@@ -2,8 +2,6 @@
 
 import math
 import pickle
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -178,19 +176,3 @@ def test_positions_and_dtypes():
     metric.set_dtype(torch.float32)
     metric.update(features, labels)
     assert metric.compute()["delta_of"].dtype == torch.float64
-
-
-def test_training_does_not_import_torchmetrics():
-    """Fabric would, and with it transformers, only to read its version; afterwards it can be imported as ever."""
-    script = """
-import sys
-import orthoframe.training
-orthoframe.training.train
-assert "lightning_fabric" in sys.modules
-assert not {"torchmetrics", "transformers"} & set(sys.modules)
-import torchmetrics
-from orthoframe import GeometryMetric
-assert issubclass(GeometryMetric, torchmetrics.Metric)
-"""
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

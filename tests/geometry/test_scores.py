@@ -92,9 +92,9 @@ def test_the_fit_is_the_best_of_a_slow_search(seed):
 
 def test_the_fit_in_closed_form():
     """Two classes with cosine differences +-d about an offset: by symmetry the threshold is in the middle."""
-    own, offset, shares = torch.tensor([0.3, -0.05, 0.1, 0.2]), 0.25, [20.0, 1.0]
-    first = torch.stack([own + offset, torch.zeros(4)], 1)
-    second = torch.stack([-own + offset, torch.zeros(4)], 1)
+    margins, offset, shares = torch.tensor([0.3, -0.05, 0.1, 0.2]), 0.25, [20.0, 1.0]
+    first = torch.stack([margins + offset, torch.zeros(4)], 1)
+    second = torch.stack([-margins + offset, torch.zeros(4)], 1)
     cosines, labels = torch.cat([first, second]).double(), torch.tensor([0] * 4 + [1] * 4)
     assert fit_adjustment(cosines, labels, shares) == pytest.approx(offset / math.log(20), rel=1e-5)
     # Rows that are there several times change nothing: each class counts the same.

@@ -54,9 +54,9 @@ def test_definitions():
     features, labels = draw(30, 4), torch.arange(30) % 3
     statistics = of(features, labels)
     for c in range(3):
-        own = features[labels == c]
-        assert torch.allclose(statistics.means[c], own.mean(0))
-        assert torch.allclose(statistics.spreads[c], ((own - own.mean(0)) ** 2).sum())
+        rows = features[labels == c]
+        assert torch.allclose(statistics.means[c], rows.mean(0))
+        assert torch.allclose(statistics.spreads[c], ((rows - rows.mean(0)) ** 2).sum())
     apart = features - statistics.means[labels]
     assert torch.allclose(statistics.within, apart.T @ apart)
     assert torch.allclose(statistics.within.trace(), statistics.spreads.sum())

@@ -56,7 +56,7 @@ def make_trainer(folder, dropout=0.0, **options):
         loss=loss,
     )
     trainer.values = []
-    loss.register_forward_hook(lambda module, given, value: trainer.values.append(value.item()))
+    loss.register_forward_hook(lambda module, inputs, value: trainer.values.append(value.item()))
     return trainer
 
 

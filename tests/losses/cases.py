@@ -36,8 +36,8 @@ def mixed_rows(labels, dim, mix, seed):
 
 def slow_terms(rows, labels, key_labels, **options):
     """The terms of the definition, with 0 where there is none."""
-    own, keys = rows[: len(labels)], {"keys": rows[len(labels) :], "key_labels": key_labels}
-    return reference.supcon_loss(own, labels, reduction="none", **keys, **options)
+    anchors, keys = rows[: len(labels)], {"keys": rows[len(labels) :], "key_labels": key_labels}
+    return reference.supcon_loss(anchors, labels, reduction="none", **keys, **options)
 
 
 def roundings(terms, options):

@@ -142,9 +142,9 @@ def test_backward_through_vmap(reduction, compare):
         options = {"keys": keys, "key_labels": torch.arange(5) % 2, "compare": compare, "reduction": reduction}
         return supcon_loss(rows, torch.arange(6) % 2, temperature=tau, **options).sum()
 
-    for given in (learnt, learnt[:2]):
-        fixed = () if len(given) == 3 else (0.1,)
-        mapped = torch.func.vmap(lambda *tensors, fixed=fixed: loss(*tensors, *fixed))(*given).sum()
-        slow = sum(loss(*each, *fixed) for each in zip(*given, strict=True))
-        for one, other in zip(torch.autograd.grad(mapped, given), torch.autograd.grad(slow, given), strict=True):
+    for inputs in (learnt, learnt[:2]):
+        fixed = () if len(inputs) == 3 else (0.1,)
+        mapped = torch.func.vmap(lambda *tensors, fixed=fixed: loss(*tensors, *fixed))(*inputs).sum()
+        slow = sum(loss(*each, *fixed) for each in zip(*inputs, strict=True))
+        for one, other in zip(torch.autograd.grad(mapped, inputs), torch.autograd.grad(slow, inputs), strict=True):
             assert torch.allclose(one, other)

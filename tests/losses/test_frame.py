@@ -46,9 +46,9 @@ def drawn(case):
 @given(cases)
 def test_definition(case):
     features, labels, frame, temperature, shares, margin = drawn(case)
-    found = frame_loss(features, labels, frame, temperature=temperature, shares=shares, margin=margin, reduction="none")
+    terms = frame_loss(features, labels, frame, temperature=temperature, shares=shares, margin=margin, reduction="none")
     expected = reference.frame_terms(features, labels, frame, temperature, shares, margin)
-    assert torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    assert torch.allclose(terms, expected, rtol=1e-9, atol=1e-12)
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,9 +102,9 @@ def test_arrays_and_gradients():
     features = np.abs(np.random.default_rng(0).normal(size=(5, 4))).astype(np.float32)
     labels, frame = np.array([0, 1, 2, 2, 1]), make_frame(3, 4)
     tensor = torch.from_numpy(features).requires_grad_()
-    found = frame_loss(tensor, torch.from_numpy(labels), frame)
-    assert found.item() == float(frame_loss(features, labels, frame.numpy()))
-    found.backward()
+    loss = frame_loss(tensor, torch.from_numpy(labels), frame)
+    assert loss.item() == float(frame_loss(features, labels, frame.numpy()))
+    loss.backward()
     assert tensor.grad.abs().sum() > 0
     zero = torch.zeros(2, 4, requires_grad=True)
     frame_loss(zero, [0, 1], frame).backward()
@@ -180,10 +180,10 @@ def test_collapsed_rows(case):
     _, labels, frame, temperature, shares, margin = drawn(case)
     options = {"temperature": temperature, "shares": shares, "margin": margin, "reduction": "none"}
     alike = frame.sum(0).expand(len(labels), -1)
-    found = frame_collapsed(labels, len(frame), **options)
-    assert torch.allclose(reference.frame_terms(alike, labels, frame, temperature, shares, margin), found, rtol=1e-9)
+    terms = frame_collapsed(labels, len(frame), **options)
+    assert torch.allclose(reference.frame_terms(alike, labels, frame, temperature, shares, margin), terms, rtol=1e-9)
     if not margin:
-        assert torch.allclose(found, -(shares / shares.sum()).log()[labels], rtol=1e-12)
+        assert torch.allclose(terms, -(shares / shares.sum()).log()[labels], rtol=1e-12)
 
 
 @given(st.lists(st.integers(1, 6), min_size=2, max_size=5), st.floats(0.05, 5.0), st.booleans(), st.integers(0, 2**31))
@@ -209,10 +209,11 @@ def test_the_gap_of_a_row_bounds_its_angles(case):
         labels, len(frame), temperature=temperature, shares=shares, margin=margin, reduction="none"
     )
     cosines = features @ frame.T / features.norm(dim=1, keepdim=True)
-    own = shares[labels] / shares.sum()
+    weights = shares[labels] / shares.sum()
     others = (cosines * shares).sum(1) - cosines[range(len(labels)), labels] * shares[labels]
     departures = 1 - cosines[range(len(labels)), labels] + others / (shares.sum() - shares[labels])
-    bound = angle_bound(gaps + 1e-13 / temperature, 1, 1 - own, own_weight=own, temperature=temperature, margin=margin)
+    options = {"temperature": temperature, "margin": margin}
+    bound = angle_bound(gaps + 1e-13 / temperature, 1, 1 - weights, own_weight=weights, **options)
     assert bool((departures <= bound + 1e-12).all())
 
 

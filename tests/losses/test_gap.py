@@ -198,8 +198,8 @@ def test_a_module_is_followed():
 def test_the_frame_term_and_its_contrastive_part():
     loss, labels = FrameLoss(3, 6, shares=[0.5, 0.3, 0.2], margin=0.4), torch.tensor([0, 0, 0, 1, 1, 2])
     meter = GapMeter(loss)
-    given = {"temperature": 0.1, "shares": [0.5, 0.3, 0.2], "margin": 0.4}
-    bounds = [float(frame_floor(labels, 3, **given)), float(frame_collapsed(labels, 3, **given))]
+    options = {"temperature": 0.1, "shares": [0.5, 0.3, 0.2], "margin": 0.4}
+    bounds = [float(frame_floor(labels, 3, **options)), float(frame_collapsed(labels, 3, **options))]
     assert meter.bounds(labels) == pytest.approx(bounds, rel=1e-6)  # the module has its shares in float32
     loss.supcon = 0.7
     added = [float(loss_floor(labels, margin=0.4)), float(collapsed_loss(labels, margin=0.4))]
@@ -251,6 +251,6 @@ def test_a_module_with_every_option():
     options = {"margin": 0.3, "class_weights": [1.0, 2.0, 0.5], "anchor_weights": [3.0, 1.0, 1.0], "compare": "keys"}
     for reduction in ("mean", "sum"):
         loss = SupConLoss(torch.nn.Parameter(torch.tensor(0.2)), "sincere", reduction=reduction, **options)
-        given = {"temperature": 0.2, "denominator": "sincere", "key_labels": keys, "reduction": reduction, **options}
-        expected = [float(loss_floor(labels, **given)), float(collapsed_loss(labels, **given))]
+        values = {"temperature": 0.2, "denominator": "sincere", "key_labels": keys, "reduction": reduction, **options}
+        expected = [float(loss_floor(labels, **values)), float(collapsed_loss(labels, **values))]
         assert GapMeter(loss).bounds(labels, keys) == pytest.approx(expected, rel=1e-6)  # 0.2 is a float32

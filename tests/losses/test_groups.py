@@ -35,15 +35,15 @@ def gradients(network):
 
 def run_layouts(rank):
     """Loss and averaged gradient of each layout, and the warnings of each step."""
-    found, warned = {}, {}
+    results, messages = {}, {}
 
     def step(name, encoder, criterion, share):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             loss = criterion(encoder(inputs(share)), torch.tensor(LABELS[share]))
             loss.backward()
-        found[name] = (loss.item(), gradients(encoder))
-        warned[name] = [str(each.message) for each in caught if "group" in str(each.message)]
+        results[name] = (loss.item(), gradients(encoder))
+        messages[name] = [str(each.message) for each in caught if "group" in str(each.message)]
 
     step("fsdp", *sharded(model()), rank)
     half = sub_groups(model())
@@ -63,7 +63,7 @@ def run_layouts(rank):
     step("no group", DistributedDataParallel(model(), process_group=group), SupConLoss(), rank)
     step("again", DistributedDataParallel(model(), process_group=group), SupConLoss(), rank)
     step("replicas", DistributedDataParallel(model()), SupConLoss(group=dist.group.WORLD), rank // 2)
-    return found, warned
+    return results, messages
 
 
 @pytest.fixture(scope="module")
@@ -99,25 +99,25 @@ HALVES, PAIR, ALL = [[0, 1], [0, 1], [2, 3], [2, 3]], [[0, 1]] * 4, [[0, 1, 2, 3
     ],
 )
 def test_equals_one_process_on_the_joined_batch(name, shares, criterion, steps, results):
-    for rank, (found, _) in enumerate(results):
+    for rank, (layouts, _) in enumerate(results):
         loss, expected = joined(shares[rank], criterion, steps)
         # The average over the ranks whose rows are in the same joined batch.
         sharing = [other for other in range(4) if shares[other] == shares[rank]]
         mean = sum(results[other][0][name][0] for other in sharing) / len(sharing)
         assert math.isclose(mean, loss, abs_tol=1e-9)
         # float64 everywhere, sums in another order.
-        assert close(found[name][1], expected, 1e-9)
+        assert close(layouts[name][1], expected, 1e-9)
 
 
 def test_a_group_that_was_not_given_is_noticed_once(results):
-    for found, warned in results:
-        (message,) = warned["no group"]
+    for layouts, messages in results:
+        (message,) = messages["no group"]
         assert "also in groups of [2] processes, and the loss compares the rows of all 4" in message
-        assert not warned["again"]
-        assert not any(warned[name] for name in ("fsdp", "sub-groups", "frame", "tensor", "hsdp", "no_sync"))
+        assert not messages["again"]
+        assert not any(messages[name] for name in ("fsdp", "sub-groups", "frame", "tensor", "hsdp", "no_sync"))
         # It was right to warn: the gradient is not that of any batch.
         assert not any(
-            close(found["no group"][1], joined(shares, SupConLoss())[1], 1e-3)
+            close(layouts["no group"][1], joined(shares, SupConLoss())[1], 1e-3)
             for shares in ([0, 1], [2, 3], [0, 1, 2, 3])
         )
 

@@ -13,7 +13,7 @@ FEATURES = torch.rand(8, 16, generator=torch.Generator().manual_seed(0))
 LABELS = torch.arange(8) % 2
 
 
-@pytest.mark.parametrize("make", [SupConLoss, lambda *given: FrameLoss(2, 16, *given, supcon=0.5)])
+@pytest.mark.parametrize("make", [SupConLoss, lambda *arguments: FrameLoss(2, 16, *arguments, supcon=0.5)])
 def test_a_temperature_may_become_anything(make):
     loss = make(0.1)
     expected = loss(FEATURES, LABELS)

@@ -30,14 +30,14 @@ def log_probability(anchor, others, t):
     return logits - logits.logsumexp(0)
 
 
-def against(anchors, labels, rows, row_labels, t, own=None):
-    """L_out of anchors against rows, one anchor at a time; row `own[i]` is anchor i, or its copy, and is left out."""
+def against(anchors, labels, rows, row_labels, t, places=None):
+    """L_out of anchors against rows, one anchor at a time; row `places[i]` is anchor i or its copy, and left out."""
     terms = []
     for i, anchor in enumerate(anchors):
-        keep = torch.arange(len(rows)) != (-1 if own is None else own[i])
+        keep = torch.arange(len(rows)) != (-1 if places is None else places[i])
         same = row_labels[keep] == labels[i]
-        found = log_probability(anchor, rows[keep], t)
-        terms.append(-found[same].mean() if same.any() else anchor.sum() * 0)
+        log_p = log_probability(anchor, rows[keep], t)
+        terms.append(-log_p[same].mean() if same.any() else anchor.sum() * 0)
     return torch.stack(terms).mean()
 
 
@@ -129,8 +129,8 @@ def paco(queries, keys, labels, queue, centres, t, alpha=1.0, beta=1.0):
     terms = []
     for i in range(len(queries)):
         keep = torch.arange(len(rows)) != i
-        wanted = weights[keep] * (classes[keep] == labels[i])
-        terms.append(-(wanted * log_probability(queries[i], rows[keep], t)).sum() / wanted.sum())
+        targets = weights[keep] * (classes[keep] == labels[i])
+        terms.append(-(targets * log_probability(queries[i], rows[keep], t)).sum() / targets.sum())
     return torch.stack(terms).mean()
 
 
@@ -243,21 +243,21 @@ def test_every_line_is_tested():
 @pytest.mark.parametrize("name", PEERS)
 @pytest.mark.parametrize("t", [0.1, 0.5])
 def test_the_line_gives_the_same_value_and_gradient(name, t):
-    given, generator = PEERS[name], torch.Generator().manual_seed(1)
-    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in given["shapes"]]
-    names = given["names"].split()
+    peer, generator = PEERS[name], torch.Generator().manual_seed(1)
+    drawn = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in peer["shapes"]]
+    names = peer["names"].split()
     learnt = [rows.requires_grad_() for each, rows in zip(names, drawn, strict=True) if each != "older"]
     tau = t
     if name == "CLIP":
         learnt.append(tau := torch.tensor(t, dtype=torch.float64, requires_grad=True))
-    rows = [unit(each) for each in drawn] if given["length"] == "unit" else drawn
-    known = {"torch": torch, "supcon_loss": supcon_loss, "labels": given["labels"], "t": tau, "views": VIEWS}
-    known |= {"classes": CLASSES, "ids": torch.arange(N), "queue_labels": QUEUED, "epsilon": EPSILON}
-    known |= dict(zip(names, rows, strict=True)) | (given["more"](*rows) if given["more"] else {})
-    ours, theirs = eval(TABLE[name], known), given["peer"](*rows, given["labels"], tau)
+    rows = [unit(each) for each in drawn] if peer["length"] == "unit" else drawn
+    variables = {"torch": torch, "supcon_loss": supcon_loss, "labels": peer["labels"], "t": tau, "views": VIEWS}
+    variables |= {"classes": CLASSES, "ids": torch.arange(N), "queue_labels": QUEUED, "epsilon": EPSILON}
+    variables |= dict(zip(names, rows, strict=True)) | (peer["more"](*rows) if peer["more"] else {})
+    ours, theirs = eval(TABLE[name], variables), peer["peer"](*rows, peer["labels"], tau)
     assert torch.allclose(ours, theirs, rtol=1e-9)
-    found, expected = (torch.autograd.grad(loss, learnt, retain_graph=True) for loss in (ours, theirs))
-    for one, other in zip(found, expected, strict=True):
+    slopes, expected = (torch.autograd.grad(loss, learnt, retain_graph=True) for loss in (ours, theirs))
+    for one, other in zip(slopes, expected, strict=True):
         assert torch.allclose(one, other, rtol=1e-7, atol=1e-9)
 
 
@@ -295,32 +295,32 @@ def test_l_in_of_a_positive_that_is_opposite():
     features = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [1.0, 0.1]], requires_grad=True)
     labels, line = torch.tensor([0, 0, 1, 1]), TABLE["solo-learn (L_in)"]
     for rows in (features, torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], requires_grad=True)):
-        known = {"torch": torch, "supcon_loss": supcon_loss, "features": rows, "labels": labels, "t": 0.1}
-        ours, theirs = eval(line, known), inside(rows.double(), labels, 0.1)
+        variables = {"torch": torch, "supcon_loss": supcon_loss, "features": rows, "labels": labels, "t": 0.1}
+        ours, theirs = eval(line, variables), inside(rows.double(), labels, 0.1)
         # The largest term is log(1 + 2 e^20) = 20.693; both calls round it, and the part of the positives is e^-20.693.
         slack = 4 * torch.finfo(torch.float64).eps * 20.7 * math.exp(20.7)
         assert torch.allclose(ours, theirs, rtol=0, atol=slack)
-        found, expected = (torch.autograd.grad(loss, rows)[0] for loss in (ours, theirs))
-        assert torch.allclose(found, expected, rtol=1e-4, atol=10 * slack)  # gradients are larger by 1/t
-    known["t"] = 0.05  # a term of 40.7, beyond the limit that the page tells
-    assert eval(line, known).isinf()
+        slope, expected = (torch.autograd.grad(loss, rows)[0] for loss in (ours, theirs))
+        assert torch.allclose(slope, expected, rtol=1e-4, atol=10 * slack)  # gradients are larger by 1/t
+    variables["t"] = 0.05  # a term of 40.7, beyond the limit that the page tells
+    assert eval(line, variables).isinf()
 
 
 def spread(angle, rows=12):
     """Two classes of non-negative unit rows: a frame at angle 0; each row turns towards an axis of its own."""
     labels = torch.arange(2).repeat_interleave(rows // 2)
-    first, own = torch.eye(2, rows + 2, dtype=torch.float64)[labels], torch.eye(rows, rows + 2).double().roll(2, 1)
-    return math.cos(angle) * first + math.sin(angle) * own, labels
+    first, private = torch.eye(2, rows + 2, dtype=torch.float64)[labels], torch.eye(rows, rows + 2).double().roll(2, 1)
+    return math.cos(angle) * first + math.sin(angle) * private, labels
 
 
 def drawn_positives(features, labels, k, t):
     """KCL in expectation: the own view and k of the others are positives; all rows are in the denominator."""
     terms = []
     for i in range(len(features)):
-        found, same = log_probability(features[i], features, t), labels == labels[i]
+        log_p, same = log_probability(features[i], features, t), labels == labels[i]
         weights = k / (k + 1) / (same.sum() - 1) * same
         weights[i] = 1 / (k + 1)
-        terms.append(-(weights * found).sum())
+        terms.append(-(weights * log_p).sum())
     return torch.stack(terms).mean()
 
 

@@ -91,7 +91,7 @@ def count_messages(rank):
     """Collectives, values read and tensors brought to the CPU, in the forward and in the backward pass."""
     rows, labels = inputs(rank)
     rows = (rows @ torch.ones(4, DIM, dtype=torch.float64).tril()).requires_grad_()
-    found, cpu, transfers = {}, torch.Tensor.cpu, []
+    counts, cpu, transfers = {}, torch.Tensor.cpu, []
 
     def counted(tensor):
         transfers.append(tensor)
@@ -109,8 +109,8 @@ def count_messages(rank):
                 loss = criterion(rows, labels, **keys)
             with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as backward:
                 loss.backward()
-        found[name] = [len(transfers), *map(messages, (forward, backward))]
-    return found
+        counts[name] = [len(transfers), *map(messages, (forward, backward))]
+    return counts
 
 
 def messages(profile):
@@ -120,15 +120,15 @@ def messages(profile):
 
 def test_a_step_exchanges_headers_once_and_reads_nothing_else(tmp_path):
     """Rows, labels and headers are gathered; the anchors that count are summed; gradients of rows return."""
-    for found in start(count_messages, 2, tmp_path):
-        assert found["all"] == [1, {"c10d::allgather_": 3, "c10d::allreduce_": 1}, {"c10d::allreduce_": 1}]
-        assert found["keys"] == [1, {"c10d::allgather_": 1, "c10d::allreduce_": 1}, {}]
-        assert found["frame"] == [0, {"c10d::allreduce_": 1}, {}]
+    for counts in start(count_messages, 2, tmp_path):
+        assert counts["all"] == [1, {"c10d::allgather_": 3, "c10d::allreduce_": 1}, {"c10d::allreduce_": 1}]
+        assert counts["keys"] == [1, {"c10d::allgather_": 1, "c10d::allreduce_": 1}, {}]
+        assert counts["frame"] == [0, {"c10d::allreduce_": 1}, {}]
 
 
 def compile_steps(rank):
     """Differences between a step and the same step compiled: the loss without a graph break, and once all of it."""
-    found = {}
+    differences = {}
     for name in ("temperature and all else", "keys alone", "frame", "whole"):
         make, keys = CASES.get(name, CASES["margin"])
         torch.compiler.reset()
@@ -141,13 +141,13 @@ def compile_steps(rank):
         for repeats in (1, 2):  # another size: the graph must hold for any
             rows, labels = (part.repeat_interleave(repeats, 0) for part in inputs(rank))
             (loss, gradient), (other, others) = (outcome(each, rows, labels, keys) for each in (eager, compiled))
-            found[f"{name} {repeats}"] = max(
+            differences[f"{name} {repeats}"] = max(
                 abs(a - b) for a, b in zip([loss, *gradient], [other, *others], strict=True)
             )
-    return found
+    return differences
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
 def test_compiled_without_a_graph_break(tmp_path):
-    for found in start(compile_steps, 2, tmp_path, seconds=300):
-        assert all(difference < 1e-9 for difference in found.values()), found
+    for differences in start(compile_steps, 2, tmp_path, seconds=300):
+        assert all(difference < 1e-9 for difference in differences.values()), differences

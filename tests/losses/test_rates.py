@@ -139,18 +139,18 @@ def test_rates_are_curvatures(denominator, temperature, margin, class_weights, c
     weight, anchor_weights = class_weights or [1.0] * 3, [1.0, 2.0, 3.0]
     others = [i for i in range(3) if i != c]
     negatives = sum(weight[i] * (1 if denominator == "class-average" else COUNTS[i]) for i in others)
-    given = {**options, "class_weights": class_weights, "anchor_weights": anchor_weights, "reduction": "sum"}
+    weighted = {**options, "class_weights": class_weights, "anchor_weights": anchor_weights, "reduction": "sum"}
 
     _, labels, rows, turn = frame_and_turn(c)
     expected = anchor_weights[c] * decay_rate(COUNTS[c] - 1, negatives, own_weight=weight[c], **options)
-    found = curvature(lambda free: reference.supcon_loss(free, labels, **given), rows, turn)
-    assert math.isclose(found, expected, rel_tol=1e-9)
+    slow = curvature(lambda free: reference.supcon_loss(free, labels, **weighted), rows, turn)
+    assert math.isclose(slow, expected, rel_tol=1e-9)
 
     _, labels, rows, turn = frame_and_turn(c, rows=1)
     keys = {"keys": rows, "key_labels": labels, "compare": "keys"}
     expected = anchor_weights[c] * decay_rate(COUNTS[c], negatives, own_weight=weight[c], fixed=True, **options)
-    found = curvature(lambda free: reference.supcon_loss(free, labels, **keys, **given), rows, turn)
-    assert math.isclose(found, expected, rel_tol=1e-9)
+    slow = curvature(lambda free: reference.supcon_loss(free, labels, **keys, **weighted), rows, turn)
+    assert math.isclose(slow, expected, rel_tol=1e-9)
 
 
 @pytest.mark.parametrize("denominator", DENOMINATORS)

@@ -111,17 +111,17 @@ def gradient_of(case, *, normalize):
 def test_losses_gradients_and_floors(opened):
     rng = np.random.default_rng(20)
     cases = [random_case(rng) for _ in range(100)]
-    for case, found in zip(cases, asked(opened("#preset=1"), EVALUATE, cases), strict=True):
+    for case, answer in zip(cases, asked(opened("#preset=1"), EVALUATE, cases), strict=True):
         value, floor, divisor, tangent = gradient_of(case, normalize=True)
-        assert found["divisor"] == divisor
-        assert found["value"] == pytest.approx(value, rel=0, abs=CLOSE)
-        assert found["floor"] == pytest.approx(floor, rel=0, abs=CLOSE)
-        assert np.abs(np.array(found["tangent"]) - tangent).max() < CLOSE
+        assert answer["divisor"] == divisor
+        assert answer["value"] == pytest.approx(value, rel=0, abs=CLOSE)
+        assert answer["floor"] == pytest.approx(floor, rel=0, abs=CLOSE)
+        assert np.abs(np.array(answer["tangent"]) - tangent).max() < CLOSE
         if case["options"]["loss"] == "contrastive":
-            assert np.abs(np.array(found["gradient"]) - gradient_of(case, normalize=False)[3]).max() < CLOSE
+            assert np.abs(np.array(answer["gradient"]) - gradient_of(case, normalize=False)[3]).max() < CLOSE
         geometry = measure(case["values"], case["classes"], num_classes=case["k"])
-        assert found["delta"] == pytest.approx(geometry.delta_of, rel=0, abs=CLOSE)
-        assert np.abs(np.array(found["cosines"]) - geometry.cosines.numpy()).max() < CLOSE
+        assert answer["delta"] == pytest.approx(geometry.delta_of, rel=0, abs=CLOSE)
+        assert np.abs(np.array(answer["cosines"]) - geometry.cosines.numpy()).max() < CLOSE
     kinds = {case["options"]["loss"] for case in cases}
     assert kinds == {"contrastive", "frame"}
 
@@ -130,23 +130,23 @@ def test_certificates_witnesses_and_repairs(opened):
     rng = np.random.default_rng(21)
     cases = [random_case(rng) for _ in range(400)]
     verdicts = set()
-    for case, found in zip(cases, asked(opened("#preset=1"), CERTIFY, cases), strict=True):
+    for case, answer in zip(cases, asked(opened("#preset=1"), CERTIFY, cases), strict=True):
         labels, frame = NAMES[case["classes"]], case["options"]["loss"] == "frame"
         certificate = certify(labels, case["batches"], frame=frame)
-        assert found["holds"] == certificate.holds
-        assert found["sentence"] == certificate.sentence()
-        assert found["reasons"] == certificate.reasons()
-        assert found["absent"] == list(certificate.absent_samples)
-        assert found["additions"] == certificate.additions_to_connect
+        assert answer["holds"] == certificate.holds
+        assert answer["sentence"] == certificate.sentence()
+        assert answer["reasons"] == certificate.reasons()
+        assert answer["absent"] == list(certificate.absent_samples)
+        assert answer["additions"] == certificate.additions_to_connect
         if not frame:
-            assert found["pieces"] == list(certificate.components.values())
-            assert [tuple(NAMES[pair]) for pair in found["missing"]] == list(certificate.missing_pairs)
-            assert found["repaired"] == [batch.tolist() for batch in repair(labels, case["batches"])]
-        assert certify(labels, found["repaired"], frame=frame).holds
+            assert answer["pieces"] == list(certificate.components.values())
+            assert [tuple(NAMES[pair]) for pair in answer["missing"]] == list(certificate.missing_pairs)
+            assert answer["repaired"] == [batch.tolist() for batch in repair(labels, case["batches"])]
+        assert certify(labels, answer["repaired"], frame=frame).holds
         witness = certificate.witness()
-        assert (found["witness"] is None) == (witness is None)
+        assert (answer["witness"] is None) == (witness is None)
         if witness is not None:
-            rows = np.array(found["witness"]["values"]).reshape(len(labels), found["witness"]["dim"])
+            rows = np.array(answer["witness"]["values"]).reshape(len(labels), answer["witness"]["dim"])
             assert rows.shape == witness.shape
             assert np.abs(rows - witness).max() < CLOSE
         verdicts.add((frame, certificate.holds))
@@ -158,11 +158,11 @@ def test_a_witness_is_at_the_floor(opened):
     cases = [random_case(rng) for _ in range(100)]
     browser = opened("#preset=1")
     witnesses = []
-    for case, found in zip(cases, asked(browser, CERTIFY, cases), strict=True):
-        if found["witness"] is not None:
-            values = np.array(found["witness"]["values"]).reshape(-1, found["witness"]["dim"])
+    for case, answer in zip(cases, asked(browser, CERTIFY, cases), strict=True):
+        if answer["witness"] is not None:
+            values = np.array(answer["witness"]["values"]).reshape(-1, answer["witness"]["dim"])
             witnesses.append(case | {"values": values, "dim": values.shape[1]})
     assert len(witnesses) > 20
-    for case, found in zip(witnesses, asked(browser, EVALUATE, witnesses), strict=True):
-        assert found["value"] == pytest.approx(found["floor"], rel=0, abs=CLOSE), case["options"]
-        assert found["delta"] > 1e-4
+    for case, answer in zip(witnesses, asked(browser, EVALUATE, witnesses), strict=True):
+        assert answer["value"] == pytest.approx(answer["floor"], rel=0, abs=CLOSE), case["options"]
+        assert answer["delta"] > 1e-4

@@ -24,10 +24,10 @@ return Object.fromEntries(arguments[0].map((name) => [name, style.getPropertyVal
 PIXELS = """
 const canvas = document.getElementById(arguments[0]);
 const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-let found = 0;
+let count = 0;
 for (let i = 0; i < data.length; i += 4)
-  if (data[i + 3] > 128 && arguments[1].every((part, m) => Math.abs(data[i + m] - part) < 12)) found++;
-return found;
+  if (data[i + 3] > 128 && arguments[1].every((part, m) => Math.abs(data[i + m] - part) < 12)) count++;
+return count;
 """
 
 

@@ -52,8 +52,8 @@ def facts(browser, number):
     return browser.execute_script(FACTS, number - 1)
 
 
-def largest_cosine(found):
-    cosines = np.array(found["cosines"])
+def largest_cosine(state):
+    cosines = np.array(state["cosines"])
     return float((cosines - np.eye(len(cosines))).max())
 
 
@@ -65,30 +65,30 @@ def test_there_are_six_of_two_sentences_each(browser):
 
 
 def test_1_balanced_classes_end_at_the_frame(browser):
-    (found,) = run(browser, 1, [4 * FRAMES])
-    assert found["loss"] == pytest.approx(found["floor"], abs=1e-9)
-    assert found["delta"] < 1e-6
+    (state,) = run(browser, 1, [4 * FRAMES])
+    assert state["loss"] == pytest.approx(state["floor"], abs=1e-9)
+    assert state["delta"] < 1e-6
     assert facts(browser, 1)["holds"]
 
 
 def test_2_small_classes_crowd_without_relu(browser):
-    (found,) = run(browser, 2, [2000])
+    (state,) = run(browser, 2, [2000])
     sizes = facts(browser, 2)["settings"]["sizes"]
     assert sizes == [40, 4, 4]
-    cosine = found["cosines"][1][2]
+    cosine = state["cosines"][1][2]
     assert math.degrees(math.acos(cosine)) == pytest.approx(62, abs=0.6)
     gram = predict_gram(sizes, temperature=1.0)
-    assert np.abs(np.array(found["cosines"]) - gram.numpy()).max() < 1e-3  # the optimum, and not a station on the way
+    assert np.abs(np.array(state["cosines"]) - gram.numpy()).max() < 1e-3  # the optimum, and not a station on the way
     assert float(predict_gram([16, 16, 16], temperature=1.0)[1, 2]) == pytest.approx(-0.5)
     assert float(predict_gram([40, 2, 2], temperature=1.0)[1, 2]) > cosine
-    assert found["loss"] < found["floor"]
+    assert state["loss"] < state["floor"]
 
 
 def test_3_with_relu_they_do_not(browser):
-    (found,) = run(browser, 3, [1000])
-    assert largest_cosine(found) < 1e-6
-    assert found["delta"] < 1e-6
-    assert found["loss"] == pytest.approx(found["floor"], abs=1e-9)
+    (state,) = run(browser, 3, [1000])
+    assert largest_cosine(state) < 1e-6
+    assert state["delta"] < 1e-6
+    assert state["loss"] == pytest.approx(state["floor"], abs=1e-9)
     before, after = facts(browser, 2)["settings"], facts(browser, 3)["settings"]
     assert {name for name in before if before[name] != after[name]} == {"relu"}
 
@@ -99,9 +99,9 @@ def test_4_a_partition_reaches_the_floor_and_no_frame(browser):
     assert not start["holds"]
     assert start["sentence"] == certificate.sentence()
     assert start["pieces"] == [3, 3, 3]
-    (found,) = run(browser, 4, [1000])
-    assert found["loss"] == pytest.approx(found["floor"], abs=1e-9)
-    assert found["delta"] > 0.5
+    (state,) = run(browser, 4, [1000])
+    assert state["loss"] == pytest.approx(state["floor"], abs=1e-9)
+    assert state["delta"] > 0.5
 
 
 def test_5_binding_the_same_partition_from_the_same_start_mends_it(browser):
@@ -113,9 +113,9 @@ def test_5_binding_the_same_partition_from_the_same_start_mends_it(browser):
     assert len({tuple(batch[-3:]) for batch in after["batches"]}) == 1
     assert after["holds"]
     assert certify(after["classes"], after["batches"]).holds
-    (found,) = run(browser, 5, [400])
-    assert found["delta"] < 1e-6
-    assert found["loss"] == pytest.approx(found["floor"], abs=1e-9)
+    (state,) = run(browser, 5, [400])
+    assert state["delta"] < 1e-6
+    assert state["loss"] == pytest.approx(state["floor"], abs=1e-9)
 
 
 def test_6_temperature_and_margin_change_the_speed_and_not_the_end(browser):

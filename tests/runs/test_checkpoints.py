@@ -62,8 +62,8 @@ def folder(tmp_path):
 
 def equal(checkpoint, other):
     """Whether two hold the same, to the bit."""
-    for found, wanted in ((checkpoint.weights, other.weights), (checkpoint.momentum, other.momentum)):
-        if found.keys() != wanted.keys() or not all(torch.equal(found[name], wanted[name]) for name in found):
+    for tensors, others in ((checkpoint.weights, other.weights), (checkpoint.momentum, other.momentum)):
+        if tensors.keys() != others.keys() or not all(torch.equal(tensors[name], others[name]) for name in tensors):
             return False
     return checkpoint.progress == other.progress
 
@@ -75,8 +75,8 @@ def test_the_newest_of_two(folder):
         "geometry.jsonl",
         "metrics.csv",
     ]
-    found, complaints = folder.load_checkpoint()
-    assert equal(found, checkpoint_of(1))
+    newest, complaints = folder.load_checkpoint()
+    assert equal(newest, checkpoint_of(1))
     assert not complaints
     (folder.path / CHECKPOINT).unlink()
     assert equal(folder.load_checkpoint()[0], checkpoint_of(0))
@@ -105,9 +105,9 @@ def test_what_a_killed_run_wrote_after_its_checkpoint_is_cut_off(tmp_path):
     run.write_tables(State(epoch=3, records=RECORDS[:3], lines=['{"epoch": 2}\n'], written=written))
     with (tmp_path / "geometry.jsonl").open("a") as file:
         file.write('{"epoch"')
-    found, complaints = run.load_checkpoint()
+    checkpoint, complaints = run.load_checkpoint()
     assert not complaints
-    state = found.progress.state
+    state = checkpoint.progress.state
     assert (state.epoch, state.records, state.lines, state.written) == (1, [], [], written)
     run.write_tables(State(epoch=2, records=RECORDS[:2], lines=['{"epoch": 5}\n'], written=written))
     assert (tmp_path / "geometry.jsonl").read_text() == '{"epoch": 1}\n{"epoch": 5}\n'
@@ -169,8 +169,8 @@ def test_the_previous_one_can_be_put_back(folder):
     """So that the next save does not lose the one that is whole."""
     (folder.path / CHECKPOINT).write_bytes(b"broken")
     folder.restore_previous()
-    found, complaints = folder.load_checkpoint()
-    assert equal(found, checkpoint_of(0))
+    checkpoint, complaints = folder.load_checkpoint()
+    assert equal(checkpoint, checkpoint_of(0))
     assert not complaints
 
 
@@ -181,8 +181,8 @@ def test_what_a_check_refuses(folder):
         if checkpoint.progress.state.epoch:
             raise ValueError("it is too new")
 
-    found, complaints = folder.load_checkpoint(first_epoch)
-    assert equal(found, checkpoint_of(0))
+    previous, complaints = folder.load_checkpoint(first_epoch)
+    assert equal(previous, checkpoint_of(0))
     assert complaints == [f"{folder.path / CHECKPOINT} is broken (it is too new)"]
 
     def refuses(checkpoint):
@@ -200,8 +200,8 @@ def test_every_byte_of_a_checkpoint_flipped_and_cut(folder):
     complaint = f"{file} is broken (its checksum is wrong)"
 
     def passed_over():
-        found, complaints = folder.load_checkpoint()
-        return complaints == [complaint] and equal(found, previous)
+        checkpoint, complaints = folder.load_checkpoint()
+        return complaints == [complaint] and equal(checkpoint, previous)
 
     with file.open("r+b", buffering=0) as disk:
         for place, byte in enumerate(content):
@@ -209,9 +209,9 @@ def test_every_byte_of_a_checkpoint_flipped_and_cut(folder):
                 os.pwrite(disk.fileno(), bytes([flipped]), place)
                 assert passed_over(), place
             os.pwrite(disk.fileno(), bytes([byte]), place)
-        found, complaints = folder.load_checkpoint()
+        checkpoint, complaints = folder.load_checkpoint()
         assert not complaints
-        assert equal(found, checkpoint_of(1))
+        assert equal(checkpoint, checkpoint_of(1))
         for length in reversed(range(len(content))):
             disk.truncate(length)
             assert passed_over(), length
@@ -230,8 +230,8 @@ def test_what_is_no_checkpoint_is_refused(folder):
     for content in contents:
         for digest in (b"", hashlib.sha256(content).digest()):
             (folder.path / CHECKPOINT).write_bytes(digest + content)
-            found, complaints = folder.load_checkpoint()
-            assert equal(found, checkpoint_of(0))
+            checkpoint, complaints = folder.load_checkpoint()
+            assert equal(checkpoint, checkpoint_of(0))
             assert str(folder.path / CHECKPOINT) in complaints[0]
     assert not (folder.path / "pwned").exists()
 
@@ -255,11 +255,11 @@ def test_order_is_recognised_where_images_are_held_out(tmp_path):
 def test_fingerprints_are_the_same_everywhere():
     """A run may be resumed on another machine, so that the digests of known images are part of the interface."""
     images = LabelledImages(torch.arange(8, dtype=torch.uint8).view(2, 1, 2, 2), torch.tensor([0, 1]), ("a", "b"))
-    found = DataFingerprint.of(Data(images, images, "x"))
+    fingerprint = DataFingerprint.of(Data(images, images, "x"))
     pixels = hashlib.sha256(b"[2, 1, 2, 2]" + bytes(range(8))).hexdigest()
     labels = hashlib.sha256(b'["a", "b"]' + struct.pack("<2Q", 0, 1)).hexdigest()
     rows = [zlib.crc32(bytes(range(4))) << 32, zlib.crc32(bytes(range(4, 8))) << 32 | 1]
     every = hashlib.sha256(b'["a", "b"]' + struct.pack("<4Q", *sorted(2 * rows))).hexdigest()
-    assert found == DataFingerprint(
+    assert fingerprint == DataFingerprint(
         training_pixels=pixels, training_labels=labels, test_pixels=pixels, test_labels=labels, images=every
     )

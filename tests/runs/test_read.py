@@ -163,14 +163,14 @@ def test_what_is_wrong_is_said(folder, name, old, new, message):
 
 def test_without_a_verdict_it_is_not_finished(folder):
     (folder / "verdict.json").unlink()
-    found = read_run(folder).verdict
-    assert (found.reached, found.signature, found.ending) == (False, None, Ending.NOT_FINISHED)
-    assert "epoch 4 of 4" in found.sentence
-    assert "resume" in found.causes[0].advice
-    assert str(folder) in found.causes[0].advice
+    verdict = read_run(folder).verdict
+    assert (verdict.reached, verdict.signature, verdict.ending) == (False, None, Ending.NOT_FINISHED)
+    assert "epoch 4 of 4" in verdict.sentence
+    assert "resume" in verdict.causes[0].advice
+    assert str(folder) in verdict.causes[0].advice
     (folder / "nan-batch.json").write_text("{}")
-    found = read_run(folder).verdict
-    assert (found.ending, found.causes[0].cause) == (Ending.NON_FINITE, Cause.NON_FINITE)
+    verdict = read_run(folder).verdict
+    assert (verdict.ending, verdict.causes[0].cause) == (Ending.NON_FINITE, Cause.NON_FINITE)
     (folder / "verdict.json").mkdir()
     with pytest.raises(InputError, match=r"verdict\.json: Is a directory"):
         read_run(folder)
@@ -186,10 +186,10 @@ def with_test(folder, **changes):
     """The run with results of test images in its verdict."""
     labels = np.array([0, 0, 0, 1, 1, 2])
     predicted = np.array([0, 1, 1, 1, 0, 2])
-    found = Confusion.of(predicted, labels, [0, 1, 2])
+    confusion = Confusion.of(predicted, labels, [0, 1, 2])
     accuracy = accuracy_of(predicted, labels, [0, 1, 2])
     verdict = replace(
-        GOOD, test=TestRecord(replace(accuracy, **changes.pop("accuracy", {})), replace(found, **changes))
+        GOOD, test=TestRecord(replace(accuracy, **changes.pop("accuracy", {})), replace(confusion, **changes))
     )
     (folder / "verdict.json").write_bytes(msgspec.json.encode(verdict))
     return folder

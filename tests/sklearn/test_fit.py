@@ -75,8 +75,8 @@ def test_folds_share_each_class(labels, seed):
     sizes = np.bincount(part, minlength=3)
     assert sizes.max() - sizes.min() <= 1
     for c in range(5):
-        own = np.bincount(part[numbers == c], minlength=3)
-        assert own.max() - own.min() <= 1
+        counts = np.bincount(part[numbers == c], minlength=3)
+        assert counts.max() - counts.min() <= 1
 
 
 def test_class_weights_that_name_some_classes():

@@ -64,9 +64,9 @@ def recomputed(folder):
 
 
 @contextmanager
-def started(worker, *given):
-    """A process that runs `worker(*given)`."""
-    process = forked().Process(target=worker, args=given)
+def started(worker, *values):
+    """A process that runs `worker(*values)`."""
+    process = forked().Process(target=worker, args=values)
     process.start()
     try:
         yield process
@@ -75,9 +75,9 @@ def started(worker, *given):
         process.join()
 
 
-def finished(worker, *given, seconds=60):
+def finished(worker, *values, seconds=60):
     """Its exit status; that of a process that a signal ended is negative."""
-    with started(worker, *given) as process:
+    with started(worker, *values) as process:
         process.join(seconds)
         assert process.exitcode is not None, "it did not end"
         return process.exitcode
@@ -113,9 +113,9 @@ def command(words, log, save_seconds=None, at_event=None, hangup=signal.SIG_DFL)
 def _die_at(number, folder):
     left = number
 
-    def hook(event, given):
+    def hook(event, details):
         nonlocal left
-        if event not in ("open", "os.rename") or not str(given[0]).startswith(folder):
+        if event not in ("open", "os.rename") or not str(details[0]).startswith(folder):
             return
         if left == 0:
             os.kill(os.getpid(), signal.SIGKILL)

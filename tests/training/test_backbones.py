@@ -123,7 +123,7 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
 def test_backbones_that_are_refused(options, said, pictures, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     save_model("resnet", tmp_path / "model")
-    given = {"data": pictures, "backbone": f"hf:{tmp_path / 'model'}", "epochs": 1, **options}
+    values = {"data": pictures, "backbone": f"hf:{tmp_path / 'model'}", "epochs": 1, **options}
     with pytest.raises(OrthoframeError, match=said):
-        train(Settings.of(recipe="plain", **given), tmp_path / "run")
+        train(Settings.of(recipe="plain", **values), tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -101,8 +101,8 @@ def tiny(tmp_path_factory):
 
 def equal(checkpoint, other):
     """Whether two hold the same, to the bit."""
-    for found, wanted in ((checkpoint.weights, other.weights), (checkpoint.momentum, other.momentum)):
-        if found.keys() != wanted.keys() or not all(torch.equal(found[name], wanted[name]) for name in found):
+    for tensors, others in ((checkpoint.weights, other.weights), (checkpoint.momentum, other.momentum)):
+        if tensors.keys() != others.keys() or not all(torch.equal(tensors[name], others[name]) for name in tensors):
             return False
     return checkpoint.progress == other.progress
 
@@ -140,8 +140,8 @@ def test_a_whole_file_with_a_state_that_cannot_be(strange, tiny):
     run, task, newer, previous = tiny
     with (run.path / CHECKPOINT).open("wb") as file:
         strange(newer).write(file)
-    found, complaints = run.load_checkpoint(partial(check_checkpoint, task=task))
-    assert equal(found, previous)
+    checkpoint, complaints = run.load_checkpoint(partial(check_checkpoint, task=task))
+    assert equal(checkpoint, previous)
     assert complaints[0].startswith(f"{run.path / CHECKPOINT} is broken (")
     assert "\n" not in complaints[0]
 
@@ -190,9 +190,9 @@ def test_a_broken_record_of_what_was_used(content, interrupted, undisturbed):
 
 
 def test_no_processes_in_the_record(interrupted, undisturbed):
-    found = json.loads((interrupted / "run.json").read_text())
+    record = json.loads((interrupted / "run.json").read_text())
     for processes in (0, -3):
-        (interrupted / "run.json").write_text(json.dumps({**found, "processes": processes}))
+        (interrupted / "run.json").write_text(json.dumps({**record, "processes": processes}))
         assert RunFolder(interrupted).environment() is None
     resume(interrupted)
     assert same(interrupted, undisturbed)

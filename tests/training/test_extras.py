@@ -43,13 +43,14 @@ def test_the_floor_with_prototypes_is_that_of_all_rows(tmp_path):
 def test_prototypes_lead_to_the_frame(tmp_path):
     """In 60 epochs nearer than without anything that binds."""
     short = {"majority": 60, "epochs": 60, "measure_every": 60, "scheme": "partition"}
-    found = [
+    deltas = [
         train(
-            Settings.of(recipe="plain", binding="none", prototypes=wanted, **short), tmp_path / str(wanted)
+            Settings.of(recipe="plain", binding="none", prototypes=with_prototypes, **short),
+            tmp_path / str(with_prototypes),
         ).evaluation.geometry.delta_of
-        for wanted in (True, False)
+        for with_prototypes in (True, False)
     ]
-    assert found[0] < 0.8 * found[1]
+    assert deltas[0] < 0.8 * deltas[1]
 
 
 def test_certificate_of_some_bound_classes():

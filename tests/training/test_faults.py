@@ -217,8 +217,8 @@ def short_of_memory(words, log, kind, size):
     """The command in a process that may take `size` more bytes once everything but the report is written."""
     field, limit = {"data": ("VmData", resource.RLIMIT_DATA), "all": ("VmSize", resource.RLIMIT_AS)}[kind]
 
-    def hook(event, given):
-        if event == "os.rename" and str(given[1]).endswith("verdict.json"):
+    def hook(event, details):
+        if event == "os.rename" and str(details[1]).endswith("verdict.json"):
             lines = Path("/proc/self/status").read_text().splitlines()
             most = next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field)) + size
             resource.setrlimit(limit, (most, most))

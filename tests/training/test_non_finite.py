@@ -28,13 +28,13 @@ def test_a_loss_that_is_not_finite(tmp_path, capsys, monkeypatch):
     assert f", ..., all in {folder / 'nan-batch.json'}); the largest feature before normalisation is " in complaint
     assert complaint.endswith("; try a smaller --lr or --precision 32\n")
     # The samples are those of the step, where they are in the data.
-    found = json_of(folder / "nan-batch.json")
-    assert f" in step {found['step']} of epoch {found['epoch']} " in complaint
+    record = json_of(folder / "nan-batch.json")
+    assert f" in step {record['step']} of epoch {record['epoch']} " in complaint
     shown = [int(word) for word in complaint.split("(samples ")[1].split(", ...")[0].split(", ")]
-    assert shown == found["indices"][:4]
+    assert shown == record["indices"][:4]
     task = make_task(small())
-    batch = torch.from_numpy(task.plan.batches(0)[found["step"] - 1])
-    pixels = np.rint(load_digits().images * (255 / 16))[found["indices"]]
+    batch = torch.from_numpy(task.plan.batches(0)[record["step"] - 1])
+    pixels = np.rint(load_digits().images * (255 / 16))[record["indices"]]
     assert np.array_equal(task.train.pixels[batch][:, 0].numpy(), pixels)
     # What was saved last is from before.
     checkpoint, _ = RunFolder(folder).load_checkpoint()
@@ -49,9 +49,9 @@ def test_the_largest_feature_is_that_before_the_norm(head, tmp_path, monkeypatch
     monkeypatch.setattr("orthoframe.losses.SupConLoss.forward", lambda _, rows, *__: rows.sum() * math.inf)
     with pytest.raises(TrainingError, match="the loss is inf in step 1 of epoch 1"):
         train(small(head=head, augment=False), tmp_path / "run")
-    found = json_of(tmp_path / "run" / "nan-batch.json")
+    record = json_of(tmp_path / "run" / "nan-batch.json")
     task = make_task(small(head=head, augment=False))
     features = task.encoder.backbone(task.normaliser(task.train.pixels[torch.from_numpy(task.plan.batches(0)[0])]))
     if head == "linear":
         features = torch.relu(task.encoder.head.linear(features))
-    assert found["largest_feature"] == pytest.approx(float(features.detach().max()), rel=1e-5)
+    assert record["largest_feature"] == pytest.approx(float(features.detach().max()), rel=1e-5)

@@ -54,21 +54,21 @@ def test_the_loss_of_a_step_is_the_formula(loss):
     loop.criterion.set_epoch(1)  # in the middle of every schedule
     batch, images, labels = batch_of(loop, 1)
     task = loop.task
-    found = loop.criterion.loss(loop.network(images), labels, len(batch))
+    value = loop.criterion.loss(loop.network(images), labels, len(batch))
     if task.settings.objective.has_head:
         features, tau, margin = task.encoder(images), math.sqrt(0.1 * 0.2), 0.2
         contrastive = supcon_loss(features, labels, temperature=tau, margin=margin)
-        wanted = contrastive
+        expected = contrastive
         if loss == "frame":
             frame, shares = make_frame(10, task.encoder.out_features), task.shares()
             options = {"temperature": tau, "margin": margin, "shares": shares}
-            wanted = frame_loss(features, labels, frame, **options) + 0.4 * contrastive
+            expected = frame_loss(features, labels, frame, **options) + 0.4 * contrastive
     else:
         scores = task.classifier(task.encoder.backbone(images))
         if loss == "balanced-softmax":
             scores = scores + torch.from_numpy(task.shares()).float().log()
-        wanted = F.cross_entropy(scores, labels)
-    torch.testing.assert_close(found, wanted)
+        expected = F.cross_entropy(scores, labels)
+    torch.testing.assert_close(value, expected)
 
 
 @pytest.mark.parametrize("loss", ["supcon", "frame"])
@@ -80,8 +80,8 @@ def test_a_classifier_learns_beside_the_loss(loss):
     outputs, task = loop.network(images), loop.task
     loss = loop.criterion.loss(outputs, labels, len(batch))
     scores = task.classifier(task.encoder.backbone(images)) + torch.from_numpy(task.shares()).float().log()
-    wanted = loss + 0.75 * F.cross_entropy(scores, labels)
-    torch.testing.assert_close(loop.criterion.minimised(loss, outputs, labels, len(batch)), wanted)
+    expected = loss + 0.75 * F.cross_entropy(scores, labels)
+    torch.testing.assert_close(loop.criterion.minimised(loss, outputs, labels, len(batch)), expected)
     before = task.classifier.weight.detach().clone()
     loop.run_epoch()
     assert not torch.equal(task.classifier.weight, before)
@@ -149,11 +149,11 @@ def test_it_predicts_as_it_was_trained_to(loss, tmp_path):
     outcome = train(small(loss=loss, epochs=12, adjust=0.1), tmp_path / "run")
     trained, task = load_encoder(tmp_path / "run"), make_task(outcome.settings)
     scores, classes = trained.classify(trained.features(task.test.pixels))
-    found = accuracy_of(scores, task.test.labels, task.train.classes, task.class_counts)
+    accuracy = accuracy_of(scores, task.test.labels, task.train.classes, task.class_counts)
     unknown, run = {"margin": None, "minority_margin": None}, outcome.evaluation.test
-    assert replace(found, **unknown) == replace(run, **unknown)
+    assert replace(accuracy, **unknown) == replace(run, **unknown)
     margins = pytest.approx((run.margin, run.minority_margin), rel=1e-12)  # sums of batches of another size
-    assert (found.margin, found.minority_margin) == margins
+    assert (accuracy.margin, accuracy.minority_margin) == margins
     assert torch.equal(classes, scores.argmax(1))
     if loss in ("supcon", "frame"):
         assert isinstance(trained.rule, NearestCentre)
@@ -214,12 +214,12 @@ def test_the_probe_is_balanced_logistic_regression():
         labels = torch.arange(200) % classes
         labels[:100] = 0
         rows = torch.randn(200, 5, generator=generator) + F.one_hot(labels, 5) * 2
-        found = fit_probe(classes + 1, (rows, labels))  # and one without rows
+        probe = fit_probe(classes + 1, (rows, labels))  # and one without rows
         model = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, class_weight="balanced", max_iter=1000))
         model.fit(rows.numpy(), labels.numpy())
-        wanted = model.predict_proba(rows.numpy())
+        expected = model.predict_proba(rows.numpy())
         # torch divides by n - 1.
-        assert np.abs(found.scores(rows).softmax(1)[:, :classes].numpy() - wanted).max() < 2e-3
+        assert np.abs(probe.scores(rows).softmax(1)[:, :classes].numpy() - expected).max() < 2e-3
 
 
 def test_mean_cosine():

@@ -52,12 +52,12 @@ class Centred(Objective):
 OWN = PullAndPush(push=(0.5, 2.0))
 
 
-def own(**options):
+def settings(**options):
     return replace(small(**options), objective=OWN)
 
 
 def test_it_trains_and_is_reported(tmp_path):
-    result = train(own(epochs=40, width=64), tmp_path / "run", report=write_run_report)
+    result = train(settings(epochs=40, width=64), tmp_path / "run", report=write_run_report)
     rows = rows_of(tmp_path / "run")
     assert rows[-1]["loss"] < 0.8 * rows[0]["loss"]
     assert rows[-1]["delta_of"] < rows[0]["delta_of"]
@@ -76,8 +76,8 @@ def test_it_trains_and_is_reported(tmp_path):
 
 def test_it_is_resumed_to_the_same_bytes(tmp_path):
     part = tmp_path / "part"
-    train(own(), tmp_path / "whole")
-    interrupt(own(), part, epoch=1, steps=2)
+    train(settings(), tmp_path / "whole")
+    interrupt(settings(), part, epoch=1, steps=2)
     with pytest.raises(TrainingError, match=r"loss='pull-and-push' came from Python; give the objective again"):
         resume(part)
     config = (part / "config.json").read_text()
@@ -94,7 +94,7 @@ def test_its_values_are_checked():
         replace(small(), objective=PullAndPush(push=-1.0)).check()
     assert refused.value.args[0] == Option("push")
     with pytest.raises(OptionError, match="margin needs loss="):
-        own().with_options(margin=0.5)  # an option of another loss
+        settings().with_options(margin=0.5)  # an option of another loss
 
 
 def test_it_may_have_prototypes(tmp_path):

@@ -189,9 +189,9 @@ def test_files_that_are_left_out_are_named(settings, folder, tmp_path):
 def grams(trained, k):
     """Cosines of known means less the identity; nothing else is off the axes."""
     means = torch.nn.functional.normalize(trained.centres.float())
-    found = torch.zeros(k, k)
-    found[: len(means), : len(means)] = means @ means.T - torch.eye(len(means))
-    return found
+    table = torch.zeros(k, k)
+    table[: len(means), : len(means)] = means @ means.T - torch.eye(len(means))
+    return table
 
 
 def test_the_same_classes_and_a_frozen_backbone(tmp_path):
@@ -227,9 +227,9 @@ def test_starts_that_are_refused(tmp_path, monkeypatch, options, said, folder):
         recipe="plain", data=shapes(tmp_path / "a.npz", ["circle", "square"]), model="mlp", width=8, epochs=1
     )
     train(old, tmp_path / "old")
-    given = {"data": old.images.data, "init": tmp_path / "old", "epochs": 1, **options}
-    if given["data"] == "pictures":
-        given["data"] = f"folder:{folder}"
+    values = {"data": old.images.data, "init": tmp_path / "old", "epochs": 1, **options}
+    if values["data"] == "pictures":
+        values["data"] = f"folder:{folder}"
     with pytest.raises(OrthoframeError, match=said):
-        train(Settings.of(recipe="plain", **given), tmp_path / "new")
+        train(Settings.of(recipe="plain", **values), tmp_path / "new")
     assert not (tmp_path / "new").exists()

@@ -1,7 +1,9 @@
 """A batch that two processes share: the same mathematics."""
 
+import atexit
 import json
 import os
+import runpy
 import signal
 import socket
 import subprocess
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small
+from tests.training.runs import SMALL, arguments, interrupt, json_of, recomputed, rows_of, small, started
 
 from orthoframe.errors import OptionError, OrthoframeError, TrainingError
 from orthoframe.runs import CHECKPOINT, load_encoder
@@ -25,6 +27,36 @@ UNEVEN = {"batch_size": 31, "epochs": 5}
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
 TORCHRUN = ["-m", "torch.distributed.run", "--nproc-per-node"]
 two_cores = pytest.mark.skipif(os.cpu_count() == 1, reason="there is one core, and two processes need two")
+
+
+def launched(words, variables, folder, name):
+    """The script in a fork, with the variables of a launcher; what it prints goes into files."""
+    os.environ.update({name: str(value) for name, value in variables.items()})
+    for number, stream in ((1, "out"), (2, "err")):
+        with open(folder / f"{name}.{stream}", "w") as file:
+            os.dup2(file.fileno(), number)
+    sys.argv[:] = [str(SCRIPT), *map(str, words)]
+    try:
+        runpy.run_path(str(SCRIPT), run_name="__main__")
+    finally:
+        atexit._run_exitfuncs()  # not every version of Python does at the end of a fork
+
+
+def side_by_side(words, environments, folder):
+    """What each of several processes has said and complained of, which a launcher starts with these variables.
+
+    Forks, because imports take ten times as long as the rest. All must end well.
+    """
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(started(launched, words, variables, folder, number))
+            for number, variables in enumerate(environments)
+        ]
+        for process in processes:
+            process.join(120)
+    said = [[(folder / f"{n}.{stream}").read_text() for stream in ("out", "err")] for n in range(len(processes))]
+    assert [process.exitcode for process in processes] == [0] * len(processes), said
+    return said
 
 
 @contextmanager
@@ -50,9 +82,9 @@ def python(*words, **variables):
 
 
 def free_port():
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return str(listener.getsockname()[1])
 
 
 def ended(processes):
@@ -178,16 +210,12 @@ def test_slurm(tmp_path, alone):
     shared, held = tmp_path / "shared", tmp_path / "held"
     held.mkdir()
     job = {"SLURM_NTASKS": "2", "SLURM_NNODES": "1", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODEID": "0"}
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    job |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     words = ["train", *arguments(**UNEVEN)]
     every = joined([*words, "--out", shared], [*words, "--out", held])
-    with ExitStack() as tasks, FileLock(held / ".lock"):
-        (first, complaint), (second, silence) = ended(
-            [
-                tasks.enter_context(python(SCRIPT, *every, SLURM_PROCID=number, SLURM_LOCALID=number, **job, **meeting))
-                for number in ("0", "1")
-            ]
-        )
+    with FileLock(held / ".lock"):
+        tasks = [{**job, "SLURM_PROCID": number, "SLURM_LOCALID": number} for number in range(2)]
+        (first, complaint), (second, silence) = side_by_side(every, tasks, tmp_path)
     assert losses_agree(shared, alone)
     assert [line for line in first.splitlines() if line.startswith("status")] == ["status 0", "status 2"]
     assert second == "status 0\nstatus 0\n"
@@ -208,13 +236,12 @@ def test_processes_end_well():
 
 @two_cores
 def test_torchrun_on_two_nodes(tmp_path, alone):
-    """Both are this machine. The run goes on in one process, which has other settings of its processes."""
-    shared, meeting = tmp_path / "shared", f"127.0.0.1:{free_port()}"
-    nodes = ["--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-id", "two", "--rdzv-endpoint", meeting]
-    words = [*TORCHRUN, 1, *nodes, "--local-addr", "127.0.0.1", SCRIPT, "train", *arguments(**UNEVEN), "--out", shared]
-    with python(*words) as one, python(*words) as other:
-        said = "".join(text for text, _ in ended([one, other]))
-    assert said.count(f"report: {shared / 'report.html'}") == 1
+    """As it starts one process on each of them; both are this machine."""
+    shared = tmp_path / "shared"
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+    nodes = [{**torchrun(2, 1, 2), **meeting, "RANK": node, "GROUP_RANK": node} for node in range(2)]
+    said = side_by_side(["train", *arguments(**UNEVEN), "--out", shared], nodes, tmp_path)
+    assert "".join(text for text, _ in said).count(f"report: {shared / 'report.html'}") == 1
     assert losses_agree(shared, alone)
 
 
@@ -257,7 +284,7 @@ def slurm(count, per_node=None, nodes=None):
 
 
 @pytest.mark.parametrize(
-    ("variables", "devices", "found"),
+    ("variables", "devices", "expected"),
     [
         ({}, 1, (1, 1, False)),
         (torchrun(2, 2, 1), 1, (2, 1, True)),
@@ -275,12 +302,12 @@ def slurm(count, per_node=None, nodes=None):
     ],
     ids=str,
 )
-def test_what_a_launcher_has_started(variables, devices, found, environment):
+def test_what_a_launcher_has_started(variables, devices, expected, environment):
     environment(variables)
     processes = find_processes(devices)
     launched = processes.environment.creates_processes_externally
-    assert (processes.per_node, processes.nodes, launched) == found
-    assert processes.count == found[0] * found[1]
+    assert (processes.per_node, processes.nodes, launched) == expected
+    assert processes.count == expected[0] * expected[1]
     assert processes.first
     assert find_processes(7 if launched else 1, resumed=True).count == processes.count
 

@@ -61,14 +61,14 @@ def test_no_step_of_the_loop_reads(loss, no_floors, monkeypatch):
 
 @pytest.mark.parametrize(("loss", "optimizer"), [("supcon", "SGD"), ("frame", "AdamW")])
 def test_no_step_of_the_classifier_reads(loss, optimizer, no_floors, monkeypatch):
-    counts, kind, own = [], getattr(torch.optim, optimizer), []
+    counts, kind, inside = [], getattr(torch.optim, optimizer), []
     with Reads() as reads:
 
         class Counted(kind):
-            def step(self, *given):
-                counts.append(reads.count - sum(own))
-                super().step(*given)
-                own.append(reads.count - sum(own) - counts[-1])  # AdamW counts its steps on the host, and reads that
+            def step(self, *arguments):
+                counts.append(reads.count - sum(inside))
+                super().step(*arguments)
+                inside.append(reads.count - sum(inside) - counts[-1])  # AdamW counts on the host, and reads that
 
         monkeypatch.setattr(torch.optim, optimizer, Counted)
         features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).numpy()
@@ -93,21 +93,21 @@ def spoil(monkeypatch, epoch, steps):
     """The loss of one step is infinite."""
     loss, step, now = Criterion.loss, Loop.step, []
 
-    def watched(loop, *given, **options):
+    def watched(loop, *arguments, **options):
         now[:] = [loop.state.epoch, loop.state.steps]
-        return step(loop, *given, **options)
+        return step(loop, *arguments, **options)
 
     monkeypatch.setattr(Loop, "step", watched)
-    spoiled = partialmethod(lambda *given: loss(*given) * (math.inf if now == [epoch, steps] else 1.0))
+    spoiled = partialmethod(lambda *arguments: loss(*arguments) * (math.inf if now == [epoch, steps] else 1.0))
     monkeypatch.setattr(Criterion, "loss", spoiled)
 
 
 def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch):
     spoil(monkeypatch, epoch=2, steps=3)
-    told = []
+    finished = []
     with pytest.raises(TrainingError, match="the loss is inf in step 4 of epoch 3"):
-        train(small(epochs=4), tmp_path / "late", RunListener(on_epoch=lambda record: told.append(record.epoch)))
-    assert told == [1, 2]  # although all was done twice
+        train(small(epochs=4), tmp_path / "late", RunListener(on_epoch=lambda record: finished.append(record.epoch)))
+    assert finished == [1, 2]  # although all was done twice
     late = json_of(tmp_path / "late" / "nan-batch.json")
     assert late["largest_feature"] is not None  # with the weights from before the update
     monkeypatch.setattr(Loop, "__init__", _checks_every_loss(Loop.__init__))
@@ -119,8 +119,8 @@ def test_a_bad_step_is_found_later_and_named_as_if_at_once(tmp_path, monkeypatch
 
 
 def _checks_every_loss(init):
-    def checking(loop, *given):
-        init(loop, *given)
+    def checking(loop, *arguments):
+        init(loop, *arguments)
         loop.checks_every_loss = True
 
     return checking
@@ -130,9 +130,9 @@ def test_a_step_that_is_not_bad_the_second_time_is_passed(tmp_path, monkeypatch)
     """As on a device whose sums have no fixed order."""
     loss, calls = Criterion.loss, []
 
-    def once(criterion, *given):
+    def once(criterion, *arguments):
         calls.append(1)
-        return loss(criterion, *given) * (math.nan if len(calls) == 4 else 1.0)
+        return loss(criterion, *arguments) * (math.nan if len(calls) == 4 else 1.0)
 
     undisturbed = train(small(), tmp_path / "undisturbed")
     monkeypatch.setattr(Criterion, "loss", once)
@@ -151,9 +151,11 @@ def test_no_checkpoint_has_weights_that_are_not_finite(seconds, tmp_path):
     for name in (CHECKPOINT, PREVIOUS):
         if (tmp_path / "run" / name).exists():
             (tmp_path / "run" / name).rename(tmp_path / "run" / CHECKPOINT)
-            found, _ = RunFolder(tmp_path / "run").load_checkpoint()
-            assert all(value.isfinite().all() for value in (*found.weights.values(), *found.momentum.values()))
-            assert all(map(math.isfinite, found.progress.batches["loss"]))
+            checkpoint, _ = RunFolder(tmp_path / "run").load_checkpoint()
+            assert all(
+                value.isfinite().all() for value in (*checkpoint.weights.values(), *checkpoint.momentum.values())
+            )
+            assert all(map(math.isfinite, checkpoint.progress.batches["loss"]))
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered")
@@ -162,8 +164,8 @@ def test_weights_that_overflow_in_the_last_step(tmp_path):
         TrainingError, match=r"cannot be measured after epoch 1 \(features\[.* is nan.*try a smaller lr"
     ):
         train(small(lr=9e29, batch_size=100, epochs=1), tmp_path / "run")
-    found, _ = RunFolder(tmp_path / "run").load_checkpoint()
-    assert all(value.isfinite().all() for value in found.weights.values())
+    checkpoint, _ = RunFolder(tmp_path / "run").load_checkpoint()
+    assert all(value.isfinite().all() for value in checkpoint.weights.values())
 
 
 def test_a_loop_alone_says_what_it_found(monkeypatch):

@@ -149,12 +149,12 @@ def test_null_in_files_of_earlier_versions(tmp_path):
 
 def test_what_the_user_gave_stays(digits, trained):
     """Whatever the recipe, the encoder and the data would decide."""
-    given = {"scheme": "partition", "epochs": 7, "validation": 0.25, "margin": 0.125, "clean_fraction": 0.3, "seed": 4}
+    values = {"scheme": "partition", "epochs": 7, "validation": 0.25, "margin": 0.125, "clean_fraction": 0.3, "seed": 4}
     for recipe in ("quick", "accurate", "plain"):
         for init in (None, trained):
-            settings = Settings.of(recipe=recipe, **given, init=init and "trained")
+            settings = Settings.of(recipe=recipe, **values, init=init and "trained")
             decided = resolve(settings, digits, init).to_dict()
-            assert {name: decided[name] for name in given} == given
+            assert {name: decided[name] for name in values} == values
 
 
 def test_the_command_and_python_do_the_same(tmp_path):

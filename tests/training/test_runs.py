@@ -114,12 +114,12 @@ def check(outcome, options):
     if not objective.has_head:
         assert not (folder / "certificate.json").exists()
     else:
-        found = json_of(folder / "certificate.json")
-        batches = [batch for epoch in range(found["epochs"]) for batch in task.plan.batches(epoch)]
+        certificate = json_of(folder / "certificate.json")
+        batches = [batch for epoch in range(certificate["epochs"]) for batch in task.plan.batches(epoch)]
         views, denominator = settings.views_in(schedule.epochs - 1), settings.objective.denominator
         certified = certify(task.train.labels.numpy(), batches, views=views, denominator=denominator)
-        assert found["holds"] == certified.holds
-        assert [entry["name"] for entry in found["classes"]] == sorted(task.train.classes)
+        assert certificate["holds"] == certified.holds
+        assert [entry["name"] for entry in certificate["classes"]] == sorted(task.train.classes)
         record, said = decoded(folder / "certificate.json", CertificateRecord), outcome.certificate
         assert (record.epochs, record.conclusive) == (said.epochs, said.conclusive)
     assert decoded(folder / "verdict.json", VerdictRecord) == outcome.diagnosis.record()
@@ -183,9 +183,9 @@ def test_the_demo(tmp_path):
 
 def test_certificate_of_reshuffled_batches_is_over_several_epochs(tmp_path):
     train(small(binding="none", epochs=6, batch_size=16), tmp_path / "run")
-    found = json_of(tmp_path / "run" / "certificate.json")
-    assert found["epochs"] == 6
-    assert found["num_batches"] == 6 * math.ceil(180 / 16)
+    certificate = json_of(tmp_path / "run" / "certificate.json")
+    assert certificate["epochs"] == 6
+    assert certificate["num_batches"] == 6 * math.ceil(180 / 16)
 
 
 def test_classes_have_their_names(tmp_path):
@@ -207,8 +207,8 @@ def test_classes_have_their_names(tmp_path):
     line = lines_of(tmp_path / "run" / "geometry.jsonl")[-1]
     classes = [entry["name"] for entry in line["train"]["classes"]]
     assert sorted(classes) == sorted(names)
-    for found in (line["train"]["accuracy"], line["test"]):
-        assert found["worst_class"] in names
+    for accuracy in (line["train"]["accuracy"], line["test"]):
+        assert accuracy["worst_class"] in names
     for c, name in enumerate(classes):
         assert line["train"]["classes"][c]["rows"] == {"wolf": 12, "cat": 8, "emu": 4}[name]
     certificate = json_of(tmp_path / "run" / "certificate.json")

@@ -214,13 +214,13 @@ def test_paths_are_absolute_whatever_they_were(tmp_path, monkeypatch):
 def test_recipes_are_settings(recipe):
     """What a recipe decides is what somebody gets who gives each of its values."""
     values = dict(RECIPES[recipe].values) | (RECIPES[recipe].with_loss if recipe != "plain" else {})
-    given = Settings.of(recipe="plain", loss=RECIPES[recipe].loss, **values)
-    given.check()
+    plain = Settings.of(recipe="plain", loss=RECIPES[recipe].loss, **values)
+    plain.check()
     asked = Settings.of(recipe=recipe)
-    assert (asked.images.data, asked.objective.name) == (given.images.data, RECIPES[recipe].loss)
+    assert (asked.images.data, asked.objective.name) == (plain.images.data, RECIPES[recipe].loss)
     data = load_data("digits")
     sizes = {"majority": 100, "features": None}  # of images that the paper has and the digits do not
-    decided = [resolve(settings.with_options(**sizes), data) for settings in (asked, given)]
+    decided = [resolve(settings.with_options(**sizes), data) for settings in (asked, plain)]
     assert decided[0].to_dict() == decided[1].to_dict()
 
 
@@ -282,8 +282,8 @@ def test_class_sizes():
 def test_temperature_goes_evenly_in_its_logarithm():
     assert [TemperatureSchedule(0.3, 0.3).at(epoch, 5) for epoch in range(5)] == [0.3] * 5
     rising = TemperatureSchedule(0.1, 0.5)
-    found = [rising.at(epoch, 9) for epoch in range(9)]
-    assert found == pytest.approx([0.1 * 5 ** (epoch / 8) for epoch in range(9)])
+    temperatures = [rising.at(epoch, 9) for epoch in range(9)]
+    assert temperatures == pytest.approx([0.1 * 5 ** (epoch / 8) for epoch in range(9)])
     assert TemperatureSchedule(0.5, 0.1).at(0, 2) == 0.5
     assert TemperatureSchedule(0.5, 0.1).at(1, 2) == pytest.approx(0.1)
     assert rising.at(0, 1) == pytest.approx(0.5)  # of a single epoch the end counts

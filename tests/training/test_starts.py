@@ -101,11 +101,11 @@ def test_before_the_first_checkpoint_it_is_read(tmp_path):
 def test_descriptions_that_are_broken(change, tmp_path):
     """Somebody else may have made the checkpoint; nothing large is allocated for it."""
     start(tmp_path / "old", ["a", "b"], seed=0)
-    found, _ = RunFolder(tmp_path / "old").load_checkpoint()
-    assert encoder_in(found).classes == ("a", "b")
-    progress = replace(found.progress, encoder=json.dumps({**json.loads(found.progress.encoder), **change}))
+    checkpoint, _ = RunFolder(tmp_path / "old").load_checkpoint()
+    assert encoder_in(checkpoint).classes == ("a", "b")
+    progress = replace(checkpoint.progress, encoder=json.dumps({**json.loads(checkpoint.progress.encoder), **change}))
     with pytest.raises(TrainingError, match="the encoder in the checkpoint is broken"):
-        encoder_in(replace(found, progress=progress))
+        encoder_in(replace(checkpoint, progress=progress))
 
 
 @pytest.mark.parametrize("options", [{}, {"classifier": 1.0}], ids=str)

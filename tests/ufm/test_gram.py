@@ -28,8 +28,8 @@ DENOMINATORS = ["all", "sincere", "negatives", "class-average"]
 )
 def test_step_imbalance(temperature, majority, ratio, cosines):
     gram = predict_gram([majority] * 5 + [majority // ratio] * 5, temperature=temperature)
-    found = (float(gram[0, 1]), float(gram[0, 9]), float(gram[8, 9]))
-    assert found == pytest.approx(cosines, abs=1e-4 if ratio < 1000 else 1e-3)
+    optimum = (float(gram[0, 1]), float(gram[0, 9]), float(gram[8, 9]))
+    assert optimum == pytest.approx(cosines, abs=1e-4 if ratio < 1000 else 1e-3)
 
 
 @pytest.mark.parametrize(("ratio", "distance"), [(1, 0.3204), (10, 0.3387), (100, 0.4396)])
@@ -48,9 +48,9 @@ def excess(gram, counts, temperature, denominator, margin=0.0, class_weights=Non
     counts = torch.tensor(counts, dtype=torch.float64)
     on_rows, on_anchors = (torch.tensor(w or [1.0] * len(counts)).double() for w in (class_weights, anchor_weights))
     weights = on_rows * (torch.ones_like(counts) if denominator == "class-average" else counts)
-    own = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
+    positives = {"all": counts - 1, "negatives": torch.zeros_like(counts)}.get(denominator, torch.ones_like(counts))
     table = weights.expand(len(counts), -1).clone()
-    table.diagonal().copy_(on_rows * own * math.exp(-margin / temperature))
+    table.diagonal().copy_(on_rows * positives * math.exp(-margin / temperature))
     terms = torch.log((table * ((variable - 1) / temperature).exp()).sum(1))
     (slope,) = torch.autograd.grad((on_anchors * counts * terms)[counts > 1].sum(), variable)
     slope = (slope + slope.T) / 2
@@ -132,7 +132,7 @@ def test_the_cosines_are_right_to_1e_8():
             minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-14, "fatol": 0, "maxiter": 4000})
             for start in ([1.2, 1.2], [1.4, 0.8])
         ),
-        key=lambda found: found.fun,
+        key=lambda minimum: minimum.fun,
     )
     # Nelder-Mead sees values only: it finds an angle to the square root of rounding.
     assert [float(gram[0, 1]), float(gram[0, 4]), float(gram[3, 4])] == pytest.approx(list(cosines(best.x)), abs=3e-8)
@@ -200,10 +200,10 @@ def test_the_loss_of_a_gram_matrix_is_that_of_its_features():
         ([2.0, 3.0], {}, "must be integers"),
         ([2, 0], {}, "at least 1, not 0"),
         ([1, 1], {}, "every class has a single row"),
-        ([2, 2], {"temperature": -1.0}, "temperature must be from 0.001"),
-        ([2, 2], {"denominator": "none"}, "denominator must be one of"),
-        ([2, 2], {"denominator": "negatives", "margin": 0.1}, "would only add a constant"),
-        ([2, 2], {"class_weights": [1.0]}, r"class_weights must have shape \[2\]"),
+        ([2, 2], {"temperature": -1.0}, "^temperature must be"),
+        ([2, 2], {"denominator": "none"}, "^denominator must be"),
+        ([2, 2], {"denominator": "negatives", "margin": 0.1}, "^margin=0.1 "),
+        ([2, 2], {"class_weights": [1.0]}, "^class_weights must have"),
         ([2, 2], {"anchor_weights": [1.0, -1.0]}, "anchor_weights must be positive"),
     ],
 )

@@ -27,12 +27,12 @@ def test_the_objective_is_the_sum_over_batches(labels, batches, denominator, bou
     names = sorted(set(labels))
     total, anchors, floor = torch.zeros((), dtype=torch.float64), 0, 0.0
     for batch in batches:
-        own = [names.index(labels[i]) for i in batch] + (list(range(k)) if bound else [])
+        members = [names.index(labels[i]) for i in batch] + (list(range(k)) if bound else [])
         features = torch.cat([rows[batch], prototypes]) if bound else rows[batch]
-        terms = reference.supcon_terms(features, own, 0.5, denominator)
+        terms = reference.supcon_terms(features, members, 0.5, denominator)
         total = total + sum(term for term in terms if term is not None)
         anchors += sum(term is not None for term in terms)
-        floor += sum(term for term in reference.floor_terms(own, 0.5, denominator) if term is not None)
+        floor += sum(term for term in reference.floor_terms(members, 0.5, denominator) if term is not None)
     if not anchors:
         with pytest.raises(ValueError, match="the loss is 0 everywhere"):
             FreeObjective(labels, batches, prototypes, FreeLoss(temperature=0.5, denominator=denominator))
@@ -57,21 +57,21 @@ def test_margins_weights_and_the_frame_term(labels, batches, denominator, supcon
     """By loops over the rows of each batch; shares are those of the rows."""
     batches = [[index % len(labels) for index in batch] for batch in batches]
     names = sorted(set(labels))
-    k, own = len(names), [names.index(label) for label in labels]
+    k, classes = len(names), [names.index(label) for label in labels]
     options = {"margin": 0.0 if denominator == "negatives" else 0.4}
     options |= {"class_weights": [0.5, 1.0, 2.0, 4.0][:k], "anchor_weights": [3.0, 1.0, 1.0, 0.5][:k]}
     generator = torch.Generator().manual_seed(0)
     rows = project(torch.rand(len(labels), 5, dtype=torch.float64, generator=generator), True).requires_grad_()
     prototypes = torch.eye(k, 5, dtype=torch.float64).flip(1) if bound else None
     frame = make_frame(k, 5, dtype=torch.float64) if prototypes is None else prototypes
-    seen = [own[i] for batch in batches for i in batch]
+    seen = [classes[i] for batch in batches for i in batch]
     shares = [max(1, seen.count(c)) for c in range(k)]
     total = floor = 0.0
     for batch in batches:
-        members = [own[i] for i in batch]
+        members = [classes[i] for i in batch]
         total = total + reference.frame_terms(rows[batch], members, frame, 0.5, shares, options["margin"]).sum()
-        given = {"temperature": 0.5, "shares": shares, "margin": options["margin"], "reduction": "sum"}
-        floor += float(frame_floor(members, k, **given))
+        term_options = {"temperature": 0.5, "shares": shares, "margin": options["margin"], "reduction": "sum"}
+        floor += float(frame_floor(members, k, **term_options))
         if bound:
             features, members = torch.cat([rows[batch], prototypes]), members + list(range(k))
         else:
@@ -100,8 +100,8 @@ def test_weights_far_apart_leave_the_negatives_of_each_class(denominator):
     assert objective._negatives.tolist() == [2.0, 2e20]
     gap = 1e-3 + objective.rounding
     bounds = [
-        angle_bound(gap * 4 / 2, 1, negatives, own_weight=own, temperature=0.5, denominator=denominator)
-        for negatives, own in ((2.0, 1e20), (2e20, 1.0))
+        angle_bound(gap * 4 / 2, 1, negatives, own_weight=weight, temperature=0.5, denominator=denominator)
+        for negatives, weight in ((2.0, 1e20), (2e20, 1.0))
     ]
     assert objective.angle(1e-3) == pytest.approx(max(map(float, bounds)), rel=1e-12)
 

@@ -100,11 +100,11 @@ def test_few_rows_without_the_constraint_at_a_small_temperature(counts):
 
 def test_a_start_is_where_it_begins():
     labels = np.repeat(np.arange(4), [20, 20, 2, 2])
-    found = solve_ufm(labels, 6, nonnegative=False)
-    again = solve_ufm(labels, 6, nonnegative=False, start=found.features)
+    first = solve_ufm(labels, 6, nonnegative=False)
+    again = solve_ufm(labels, 6, nonnegative=False, start=first.features)
     assert again.steps == len(again.losses) - 1  # none at another temperature
-    assert again.losses[0] == pytest.approx(found.loss, abs=1e-14)
-    torch.testing.assert_close(again.features, found.features, atol=1e-6, rtol=0)
+    assert again.losses[0] == pytest.approx(first.loss, abs=1e-14)
+    torch.testing.assert_close(again.features, first.features, atol=1e-6, rtol=0)
 
 
 def test_where_the_lowest_loss_is_not_known_all_starts_are_tried():
@@ -217,20 +217,20 @@ def test_one_class_and_few_steps():
         ({"seed": -1}, "seed must be at least 0"),
         ({"max_steps": 0}, "max_steps must be"),
         ({"tolerance": 0.0}, "tolerance must be positive"),
-        ({"temperature": 0.0}, "temperature must be from 0.001"),
-        ({"denominator": "some"}, "denominator must be one of"),
-        ({"margin": 0.5, "denominator": "negatives"}, "would only add a constant"),
-        ({"class_weights": [1.0, 2.0, 3.0]}, r"class_weights must have shape \[2\]"),
+        ({"temperature": 0.0}, "^temperature must be"),
+        ({"denominator": "some"}, "^denominator must be"),
+        ({"margin": 0.5, "denominator": "negatives"}, "^margin=0.5 "),
+        ({"class_weights": [1.0, 2.0, 3.0]}, "^class_weights must have"),
         ({"anchor_weights": [1.0, 0.0]}, "anchor_weights must be positive"),
         ({"supcon": 0.0}, "supcon=0 leaves nothing to minimise"),
         ({"supcon": -1.0, "frame": True}, "supcon must be at least 0"),
         ({"dim": 1, "frame": True}, "dim must be at least 2"),
         ({"batches": [], "frame": True}, "no batch holds a row"),
         ({"labels": []}, "labels are empty"),
-        ({"labels": [0, 1, 2]}, "the loss is 0 everywhere"),
+        ({"labels": [0, 1, 2]}, "no batch holds two rows of a class"),
         ({"batches": [[0, 7]]}, "batch 0 holds index 7"),
         ({"batches": [[0, 1], [0, -1]]}, "batch 1 holds index -1"),
-        ({"batches": []}, "the loss is 0 everywhere"),
+        ({"batches": []}, "no batch holds two rows"),
         ({"prototypes": torch.ones(2, 4)}, "unit norm"),
         ({"prototypes": torch.eye(3, 4)}, r"prototypes must have shape \[2, dim\]"),
         ({"prototypes": torch.eye(2, 5)}, "prototypes have 5 dimensions and features 4"),

@@ -22,7 +22,7 @@ def is_mirror_symmetric(images: LabelledImages, seed: int = 0) -> bool:
     It knows those of photographs, but not those of digits, of signs that point somewhere, or of shoes that all point to
     one side. A linear classifier of small images is fitted to each half of them and classifies the other half, as it is
     and mirrored. Mirror images must not be classified worse: neither over all classes, where a tenth of the accuracy
-    and one standard deviation are allowed, nor in any class beyond chance, such as a sign whose mirror image is another.
+    and one standard deviation are allowed, nor in a class beyond chance, as where a sign mirrors another.
 
     Args:
         images: Training images; of many, a part of each class is looked at.
