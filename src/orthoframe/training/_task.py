@@ -13,7 +13,16 @@ from torch import Tensor, nn
 
 from orthoframe._rows import Integers, unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
-from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
+from orthoframe.data import (
+    Augment,
+    Data,
+    LabelledImages,
+    Normaliser,
+    Preparation,
+    Progress,
+    imbalanced_indices,
+    near_duplicates,
+)
 from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
@@ -26,6 +35,7 @@ from orthoframe.training._settings import Settings
 _MEASURED = 10_000  # image files that are measured during training, about
 _MOST_MEANS = 2**25  # numbers of the class means that a measurement multiplies with each other
 _SMALL_STEP = 2**27  # products of rows and weights
+_DUPLICATES = 0.01  # part of the images held out whose near-duplicates make their accuracy too high
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
 
 
@@ -56,6 +66,7 @@ class Task:
     data: DataFingerprint  # of all images, before some were chosen
     images: int  # for training, before some were chosen
     left_out: tuple[str, ...]  # files in the folder of the data that are not taken
+    files: tuple[Path, ...]  # of all images by their places, if each has one
     train: LabelledImages
     validation: LabelledImages | None
     test: LabelledImages
@@ -158,6 +169,7 @@ class Task:
         if self.lost_classifier:
             why = " brings no linear classifier, which would not know new classes; one is trained with "
             notes.append((Option("init"), why, Option("classifier", 1)))
+        notes += self._duplicates()
         for part, labelled in (("validation", self.validation), ("test", self.test)):
             counts = [] if labelled is None else labelled.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -178,6 +190,24 @@ class Task:
         if images.imbalance != "none" and largest < images.ratio * smallest:
             sizes = f"the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
             notes.append((Option("ratio", images.ratio), f" is not reached: {sizes}"))
+        return notes
+
+    def _duplicates(self) -> list[tuple[Part, ...]]:
+        """A note for each part of the user's own images that looks like training images; those in memory are seen."""
+        parts = {"validation": self.validation, "test": self.test}
+        parts = {name: part for name, part in parts.items() if part is not None and part.held}
+        if not (self.settings.images.is_own and self.train.held):
+            return []
+        notes = []
+        for (name, part), pairs in zip(parts.items(), near_duplicates(self.train, *parts.values()), strict=True):
+            if len(pairs) <= _DUPLICATES * len(part):
+                continue
+            places = part.origins(pairs[:1, 0]) + self.train.origins(pairs[:1, 1])
+            held, known = (str(self.files[place]) if self.files else f"image {place}" for place in places)
+            number = f"{len(pairs):,} of {len(part):,} {name} images {'has' if len(pairs) == 1 else 'have'}"
+            what = f"{number} near-duplicates among the training images, such as {brief(held)} of {brief(known)}"
+            advice = ("with ", Option("group_by", "REGEX")) if self.files else ("by a split of your own",)
+            notes.append((f"{what}: {name} accuracy is too high; keep them on one side, ", *advice))
         return notes
 
     def batches(self, epoch: int) -> Sequence[Integers]:
@@ -277,6 +307,7 @@ def make_task(
         data=DataFingerprint.of(data),
         images=len(data.train),
         left_out=data.left_out,
+        files=data.files,
         train=train,
         validation=data.validation,
         test=test,
