@@ -282,13 +282,13 @@ def grouped(listing: Listing, pattern: str) -> Listing:
     names = [(path.relative_to(root) if path.is_relative_to(root) else path).as_posix() for path in listing.paths]
     groups, others = [], []
     for name in names:
-        if match := expression.search(name):  # a capturing group may be empty, as (clip[0-9]+)|.+ leaves it
-            groups.append((expression.groups and match[1]) or match[0])
+        if match := expression.search(name):  # it may be empty, as (clip[0-9]+)|$ allows: then the image is alone
+            groups.append((expression.groups and match[1]) or match[0] or name)
         else:
             others.append(name)
     if others:
         what = f"{root}: {len(others)} of {len(names)} images, such as {brief(others[0])}, do not match "
-        raise DataError(what, option, "; end it with '|.+', and each of them is a group of its own")
+        raise DataError(what, option, "; end it with '|$', and each of them is a group of its own")
     return replace(listing, groups=tuple(groups))
 
 

@@ -206,8 +206,8 @@ class Task:
             held, known = (str(self.files[place]) if self.files else f"image {place}" for place in places)
             number = f"{len(pairs):,} of {len(part):,} {name} images {'has' if len(pairs) == 1 else 'have'}"
             what = f"{number} near-duplicates among the training images, such as {brief(held)} of {brief(known)}"
-            advice = ("with ", Option("group_by", "REGEX")) if self.files else ("by a split of your own",)
-            notes.append((f"{what}: {name} accuracy is too high; keep them on one side, ", *advice))
+            advice = (", for example with ", Option("group_by", "REGEX")) if self.files else ()
+            notes.append((f"{what}, so {name} accuracy is too high; keep them on one side of the split", *advice))
         return notes
 
     def batches(self, epoch: int) -> Sequence[Integers]:
