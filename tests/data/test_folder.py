@@ -71,7 +71,10 @@ def test_images_without_a_group_stand_alone(tmp_path):
     [
         (r"(clip\d)", r"2 of 6 images, such as a/other.png, do not match group_by='.*'; end it with '\|\$', and each"),
         ("(clip", r"is not a regular expression: missing \)"),
-        ("[a-z]", "too few groups to hold test images out; use smaller groups, folders train and test, or split_column"),
+        (
+            "[a-z]",
+            "too few groups to hold test images out; use smaller groups, folders train and test, or split_column",
+        ),
         ("png", "too few groups"),
     ],
 )

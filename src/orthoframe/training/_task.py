@@ -25,6 +25,7 @@ from orthoframe.data import (
 )
 from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
+from orthoframe.geometry import LinearClassifier
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
@@ -167,7 +168,7 @@ class Task:
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
         if self.lost_classifier:
-            why = " brings no linear classifier, which would not know new classes; one is trained with "
+            why = " trains no linear classifier, which would forget classes without images; one is trained with "
             notes.append((Option("init"), why, Option("classifier", 1)))
         notes += self._duplicates()
         for part, labelled in (("validation", self.validation), ("test", self.test)):
@@ -302,6 +303,7 @@ def make_task(
         raise TrainingError(f"{asked.images.data}: {error}") from error
     objective, num_classes = settings.objective, len(train.classes)
     prototypes = objective.prototypes_of(num_classes, encoder.out_features)
+    init_classifier = None if trained is None or kept is not None else trained.classifier
     return Task(
         settings=settings,
         data=DataFingerprint.of(data),
@@ -317,10 +319,10 @@ def make_task(
         plan=batches,
         own_plan=plan is not None,
         encoder=encoder,
-        classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
+        classifier=_classifier(settings, encoder, num_classes, init_classifier) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
-        lost_classifier=kept is None and trained is not None and trained.classifier is not None,
+        lost_classifier=init_classifier is not None and not objective.has_classifier,
     )
 
 
@@ -412,11 +414,18 @@ def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> t
     return FrameEncoder(trained.encoder.backbone, wider), directions.float()
 
 
-def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
-    """A linear classifier of the backbone's features."""
+def _classifier(
+    settings: Settings, encoder: FrameEncoder, num_classes: int, init: LinearClassifier | None
+) -> nn.Linear:
+    """A linear classifier of the backbone's features, which knows the first classes if it starts from another."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(settings.machine.seed)
-        return nn.Linear(encoder.backbone.out_features, num_classes)
+        classifier = nn.Linear(encoder.backbone.out_features, num_classes)
+    if init is not None:
+        with torch.no_grad():
+            classifier.weight[: len(init.weights)] = init.weights
+            classifier.bias[: len(init.bias)] = init.bias
+    return classifier
 
 
 def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
