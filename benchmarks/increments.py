@@ -7,9 +7,9 @@ test set, for the old and the new classes. Settings were chosen on seed 0, which
 
     python benchmarks/increments.py --json docs/results/increments.json
 
-With --pictures: the default of one's own pictures, a convolutional network with a linear classifier, at equal numbers of
-steps. A run goes on with five times the images, or with five more classes, beside runs that start anew on all of them;
-and features of a run on five classes, by `embed`, tell five others apart, beside a run on these.
+With --pictures: the default of one's own pictures, a convolutional network with a linear classifier, at equal numbers
+of steps. A run goes on with five times the images, or with five more classes, beside runs that start anew on all of
+them; and features of a run on five classes, by `embed`, tell five others apart, beside a run on these.
 
     python benchmarks/increments.py --pictures --json docs/results/increments-pictures.json
 """
@@ -23,7 +23,6 @@ from typing import Any
 
 import numpy as np
 import torch
-
 from sklearn.metrics import balanced_accuracy_score
 
 from orthoframe.data import Data, load_data
@@ -84,7 +83,9 @@ def pictures(data: Data, seed: int, here: Path) -> dict[str, float]:
 
     def trained(way: str, images: str, steps: int = STEPS, **options: Any) -> float:
         settings = Settings.of(recipe="accurate", data=names[images], seed=seed, steps=steps, **options)
-        return float(train(settings, here / way).diagnosis.test.accuracy.balanced)
+        result = train(settings, here / way)
+        assert result is not None  # this is the first process
+        return result.diagnosis.test.accuracy.balanced
 
     trained("first", "first")
     trained("few", "few")
@@ -138,7 +139,9 @@ def main() -> None:
             row = [each[way] for each in found]
             print(f"| {way} | {' | '.join(f'{value:.3f}' for value in (*row, statistics.fmean(row)))} |")
         if arguments.json:
-            arguments.json.write_text(json.dumps(dict(zip(map(str, arguments.seeds), found)), indent=1) + "\n")
+            arguments.json.write_text(
+                json.dumps(dict(zip(map(str, arguments.seeds), found, strict=True)), indent=1) + "\n"
+            )
         return
     accuracies: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
     for seed in arguments.seeds:

@@ -70,6 +70,6 @@ def _matches(thumbnails: NDArray[np.uint8], training: int) -> NDArray[np.int64]:
         part = slice(start, start + _ROWS)
         a, b = (rows - rows.mean((1, 2), keepdims=True) for rows in (thumbnails[known[part]], thumbnails[held[part]]))
         alike[part] = (a * b).mean((1, 2)) / (a.std((1, 2)) * b.std((1, 2)))
-    best = np.lexsort((known, held, -alike))[: np.count_nonzero(alike >= _LIKENESS)]
+    best = np.lexsort((known, held, -alike.round(6)))[: np.count_nonzero(alike >= _LIKENESS)]
     found = np.stack([held[best] - training, known[best]], 1)
     return found[np.sort(np.unique(found[:, 0], return_index=True)[1])]

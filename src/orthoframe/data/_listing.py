@@ -52,8 +52,8 @@ class Listing:
     def __post_init__(self) -> None:
         check_class_names(self.root, self.classes)
         sides: dict[str, str] = {}
-        for part, places in self.parts.items() if self.groups else ():
-            for group in (self.groups[place] for place in places):
+        for part, places in self.parts.items():
+            for group in () if self.groups is None else map(self.groups.__getitem__, places):
                 if sides.setdefault(group, part) != part:
                     where = f"{self.root}: group {brief(repr(group), 60)} is in {sides[group]} and in {part}"
                     raise DataError(f"{where}; a group must be on one side")

@@ -195,20 +195,20 @@ class Task:
 
     def _duplicates(self) -> list[tuple[Part, ...]]:
         """A note for each part of the user's own images that looks like training images; those in memory are seen."""
-        parts = {"validation": self.validation, "test": self.test}
-        parts = {name: part for name, part in parts.items() if part is not None and part.held}
+        both = {"validation": self.validation, "test": self.test}
+        parts = {name: part for name, part in both.items() if part is not None and part.held}
         if not (self.settings.images.is_own and self.train.held):
             return []
         notes = []
         for (name, part), pairs in zip(parts.items(), near_duplicates(self.train, *parts.values()), strict=True):
-            if len(pairs) <= _DUPLICATES * len(part):
+            if len(pairs) <= max(1, _DUPLICATES * len(part)):  # one may be a coincidence
                 continue
             places = part.origins(pairs[:1, 0]) + self.train.origins(pairs[:1, 1])
             held, known = (str(self.files[place]) if self.files else f"image {place}" for place in places)
-            number = f"{len(pairs):,} of {len(part):,} {name} images {'has' if len(pairs) == 1 else 'have'}"
-            what = f"{number} near-duplicates among the training images, such as {brief(held)} of {brief(known)}"
+            number = f"{len(pairs):,} of {len(part):,} {name} images have near-duplicates among the training images"
             advice = (", for example with ", Option("group_by", "REGEX")) if self.files else ()
-            notes.append((f"{what}, so {name} accuracy is too high; keep them on one side of the split", *advice))
+            said = f"{number}, such as {brief(held)} of {brief(known)}, so {name} accuracy is too high; "
+            notes.append((f"{said}keep them on one side of the split", *advice))
         return notes
 
     def batches(self, epoch: int) -> Sequence[Integers]:
