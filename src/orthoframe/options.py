@@ -109,7 +109,7 @@ class DataKind:
     takes: tuple[str, ...] = ()
 
 
-_FOR_IMAGE_FILES = ("size", "largest", "channels", "fit", "memory", "workers")
+_FOR_IMAGE_FILES = ("size", "largest", "channels", "fit", "memory", "workers", "group_by")
 
 DATA_KINDS = {
     "digits": DataKind(),

@@ -107,8 +107,8 @@ def test_an_encoder_that_was_trained_here(here, capsys):
     assert run("folder:photos", "--backbone", "run:trained", "--out", "out") == 0
     trained, embedding = load_encoder(Path("trained")), read_embedding(Path("out"))
     pixels = torch.stack([trained.preparation(Path("photos", name)) for name in ("cat/0.png", "dog/5.png")])
-    unit = trained.framed(trained.features(pixels))
-    assert torch.allclose(unit, torch.from_numpy(embedding.features[[0, 11]]), atol=1e-6)
+    assert torch.allclose(trained.features(pixels), torch.from_numpy(embedding.features[[0, 11]]), atol=1e-6)
+    assert embedding.features.shape[1] == trained.encoder.backbone.out_features  # where its classifier reads them
     assert run("folder:photos", "--backbone", "run:nothing", "--out", "other") == 2
 
 

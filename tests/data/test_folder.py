@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 
 from orthoframe.data import load_data
-from orthoframe.errors import DataError
+from orthoframe.errors import DataError, OrthoframeError
 
 RANDOM = np.random.default_rng(0)
 
@@ -41,6 +41,56 @@ def test_a_fifth_of_each_class_is_held_out(tmp_path):
     assert {cat.tobytes() for cat in cats} <= seen
     again = load_data(f"folder:{tmp_path}", seed=1)
     assert torch.equal(again.test.pixels, data.test.pixels)
+
+
+@pytest.mark.parametrize("pattern", [r"clip(\d+)", r"clip\d+", r"(clip\d+)_|$"])
+def test_groups_by_a_pattern_stay_together(tmp_path, pattern):
+    """A clip may have pictures of two classes, whose folders are not a part of what names it."""
+    for i in range(100):
+        save(tmp_path / "ab"[i % 2] / f"clip{i // 10}_{i}.png")
+    data = load_data(f"folder:{tmp_path}", group_by=pattern, validation=0.25)
+    parts = [part.origins(range(len(part))) for part in (data.train, data.validation, data.test)]
+    clips = [{data.files[place].name.split("_")[0] for place in places} for places in parts]
+    assert list(map(len, clips)) == [6, 2, 2]
+    assert len(set.union(*clips)) == 10
+
+
+def test_images_without_a_group_stand_alone(tmp_path):
+    for i in range(100):
+        save(tmp_path / "ab"[i % 2] / (f"clip{i // 10}_{i}.png" if i < 50 else f"{i}.png"))
+    data = load_data(f"folder:{tmp_path}", group_by=r"(clip\d+)_|$")
+    held = [data.files[place].name for place in data.test.origins(range(len(data.test)))]
+    clips = [name for name in held if name.startswith("clip")]
+    assert len(clips) == 10 * len({name.split("_")[0] for name in clips})
+    assert len(held) == 20
+    assert len(clips) < 20
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"),
+    [
+        (r"(clip\d)", r"2 of 6 images, such as a/other.png, do not match group_by='.*'; end it with '\|\$', and each"),
+        ("(clip", r"is not a regular expression: missing \)"),
+        (
+            "[a-z]",
+            "too few groups to hold test images out; use smaller groups, folders train and test, or split_column",
+        ),
+        ("png", "too few groups"),
+    ],
+)
+def test_patterns_that_are_refused(tmp_path, pattern, said):
+    for name in ("clip1_1", "clip1_2", "other"):
+        save(tmp_path / "a" / f"{name}.png")
+        save(tmp_path / "b" / f"{name}.png")
+    with pytest.raises(OrthoframeError, match=said):
+        load_data(f"folder:{tmp_path}", group_by=pattern)
+
+
+def test_a_pattern_whose_group_is_on_both_sides_of_a_split(tmp_path):
+    for name in ("train/a/clip1_1", "train/b/clip1_2", "test/a/clip1_3", "test/b/clip2_1"):
+        save(tmp_path / f"{name}.png")
+    with pytest.raises(DataError, match="group 'clip1' is in train and in test; a group must be on one side"):
+        load_data(f"folder:{tmp_path}", group_by=r"clip\d")
 
 
 def test_folders_that_say_which_is_the_test(tmp_path):

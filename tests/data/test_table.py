@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from orthoframe.data import Columns, load_data
-from orthoframe.errors import DataError
+from orthoframe.errors import DataError, OptionError
 
 RANDOM = np.random.default_rng(0)
 
@@ -88,7 +88,7 @@ def test_few_groups(tmp_path):
     data = load_data(name, columns=Columns(group="day"), validation=0.1)
     assert [len(part) for part in (data.train, data.validation, data.test)] == [20, 10, 10]
     few = table(tmp_path, rows[:10], ("path", "label", "day"))
-    with pytest.raises(DataError, match="too few groups to hold test images out; use split_column"):
+    with pytest.raises(DataError, match="too few groups to hold test images out; use smaller groups, folders"):
         load_data(few, columns=Columns(group="day"))
 
 
@@ -97,6 +97,15 @@ def test_a_group_on_both_sides_is_refused(tmp_path):
     name = table(tmp_path, rows, ("path", "label", "day", "split"))
     with pytest.raises(DataError, match="group 'x' is in train and in test; a group must be on one side"):
         load_data(name, columns=Columns(split="split", group="day"))
+
+
+def test_groups_by_a_pattern_and_by_a_column(tmp_path):
+    rows = [(f"{i // 10:02}-{i}.png", "ab"[i % 2], f"day {i // 10}") for i in range(100)]
+    name = table(tmp_path, rows, ("path", "label", "day"))
+    by_column, by_pattern = (load_data(name, **way) for way in ({"columns": Columns(group="day")}, {"group_by": "^.."}))
+    assert by_column.test.origins(range(len(by_column.test))) == by_pattern.test.origins(range(len(by_pattern.test)))
+    with pytest.raises(OptionError, match=r"group_by=.* and group_column both name the groups; leave one of them out"):
+        load_data(name, columns=Columns(group="day"), group_by="..")
 
 
 def test_a_label_with_control_characters(tmp_path):

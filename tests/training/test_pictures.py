@@ -1,5 +1,6 @@
 """A user's own pictures: taken as they are, streamed or held, with a validation split."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ from PIL import Image
 from tests.training.runs import interrupt, json_of, lines_of, noted, rows_of
 
 from orthoframe.data import as_data
-from orthoframe.errors import DataError, OrthoframeError, TrainingError
+from orthoframe.errors import DataError, OrthoframeError, TrainingError, spelled
 from orthoframe.reporting import write_run_report
 from orthoframe.runs import load_encoder
 from orthoframe.training import Settings, make_task, resume, train
@@ -46,6 +47,26 @@ def settings(folder):
     return Settings.of(recipe="plain", data=f"folder:{folder}", width=4, epochs=2, batch_size=32, seed=3)
 
 
+def test_near_duplicates_on_two_sides_are_noted(tmp_path):
+    """Frames of clips, unless those of a clip stay together."""
+    for clip in range(24):
+        frame = RANDOM.integers(0, 200, (4, 4, 3)).repeat(5, axis=0).repeat(5, axis=1)
+        for i in range(4):
+            path = tmp_path / "photos" / "ab"[clip % 2] / f"clip{clip:02}_{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray((frame + RANDOM.integers(0, 5, frame.shape)).astype(np.uint8)).save(path)
+    asked = Settings.of(recipe="plain", data=f"folder:{tmp_path / 'photos'}", width=2, epochs=1)
+    notes = [spelled(note) for note in make_task(asked).notes()]
+    for note, part, total in zip(notes, ("validation", "test"), (8, 20), strict=True):
+        number, of = re.match(rf"(\d+) of (\d+) {part} images have near-duplicates among the training", note).groups()
+        assert total / 2 < int(number) <= int(of) == total
+        held, known = re.search(r"such as .*(clip\d\d)_\d.png of .*(clip\d\d)_\d.png, so", note).groups()
+        assert held == known
+        assert note.endswith("keep them on one side of the split, for example with group_by='REGEX'")
+    assert make_task(asked.with_options(group_by=r"clip\d\d")).notes() == []
+    assert make_task(asked.with_options(memory=0.0, workers=0)).notes() == []  # streamed: they are not compared
+
+
 def test_the_images_are_taken_as_they_are(settings, tmp_path):
     notes = []
     outcome = train(settings, tmp_path / "run", noted(notes))
@@ -55,7 +76,8 @@ def test_the_images_are_taken_as_they_are(settings, tmp_path):
     assert json_of(tmp_path / "run" / "config.json")["model"] == "conv6-quarters"
     rows = sum(entry["rows"] for entry in lines_of(tmp_path / "run" / "geometry.jsonl")[-1]["train"]["classes"])
     assert rows == 43 + 22 + 7 + 1
-    assert notes == [
+    # Some of these drawings are alike indeed.
+    assert [note for note in notes if "near-duplicates" not in note] == [
         "no validation images of zebra: balanced validation accuracy is over 3 of 4 classes",
         "no test images of zebra: balanced test accuracy is over 3 of 4 classes",
     ]

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.small_models import save_model
 from tests.training.runs import interrupt, noted, same
 
 from orthoframe.errors import TrainingError
-from orthoframe.runs import RunFolder, encoder_in
-from orthoframe.training import Settings, resume, train
+from orthoframe.runs import RunFolder, encoder_in, load_encoder
+from orthoframe.training import Settings, make_task, resume, train
 
 RANDOM = np.random.default_rng(0)
 
@@ -108,18 +109,35 @@ def test_descriptions_that_are_broken(change, tmp_path):
         encoder_in(replace(checkpoint, progress=progress))
 
 
-@pytest.mark.parametrize("options", [{}, {"classifier": 1.0}], ids=str)
-def test_a_classifier_that_is_left_behind_is_noted(options, tmp_path):
-    """By the recipe that trains it an encoder that is started from has none, also of the same classes."""
+@pytest.mark.parametrize(
+    ("options", "names", "is_noted"), [({}, "ab", False), ({}, "bc", True), ({"classifier": 1.0}, "bc", False)]
+)
+def test_a_classifier_goes_on_where_every_class_has_images(options, names, is_noted, tmp_path):
+    """Otherwise it would forget those without, which is noted if the encoder brings one."""
     data = arrays(tmp_path / "images.npz", ["a", "b"])
     usual = {"recipe": "accurate", "data": data, "model": "mlp", "width": 8, "epochs": 1}
     train(Settings.of(**usual), tmp_path / "old")
     start(tmp_path / "without", ["a", "b"], seed=0)
-    usual = {"recipe": "accurate", "data": data, "epochs": 1, **options}
+    usual = {"recipe": "accurate", "data": arrays(tmp_path / "new.npz", list(names)), "epochs": 1, **options}
     said = []
     for old in ("old", "without"):
         notes = []
-        train(Settings.of(**usual, init=tmp_path / old), tmp_path / f"from {old}", noted(notes))
-        said.append([note for note in notes if note.startswith("init brings")])
-    note = "init brings no linear classifier, which would not know new classes; one is trained with classifier=1"
-    assert said == [[note], []]
+        outcome = train(Settings.of(**usual, init=tmp_path / old), tmp_path / f"from {old}", noted(notes))
+        assert bool(outcome.settings.objective.classifier.last) == (not is_noted)
+        said.append([note for note in notes if "classifier" in note])
+    note = (
+        "init trains no linear classifier, which would forget classes without images; one is trained with classifier=1"
+    )
+    assert said == [[note] if is_noted else [], []]
+
+
+def test_a_classifier_starts_from_the_one_before(tmp_path):
+    """Known classes keep their weights, and new ones start as they are made."""
+    usual = {"recipe": "accurate", "epochs": 1}
+    train(Settings.of(**usual, model="mlp", width=8, data=arrays(tmp_path / "old.npz", ["a", "b"])), tmp_path / "old")
+    before = load_encoder(tmp_path / "old").classifier
+    task = make_task(Settings.of(**usual, data=arrays(tmp_path / "new.npz", ["c", "a", "b"]), init=tmp_path / "old"))
+    assert task.train.classes == ("a", "b", "c")
+    assert torch.equal(task.classifier.weight[:2], before.weights.float())
+    assert torch.equal(task.classifier.bias[:2], before.bias.float())
+    assert task.classifier.weight[2].abs().min() > 0

@@ -36,7 +36,7 @@ class EmbedCommand:
     """folder:PATH (a sub-folder for each class), csv:FILE (paths and labels), or folders and files without labels."""
     backbone: Annotated[str, tyro.conf.arg(metavar="NAME")]
     """hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns one), or
-    run:FOLDER (an encoder that orthoframe trained)."""
+    run:FOLDER (an encoder that orthoframe trained, before its head if a linear classifier predicts)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """The folder of the features; one that has other features is refused."""
     fit: Fit | None = None
@@ -116,9 +116,9 @@ def _feature_extractor(name: str, code: bool) -> "tuple[FeatureExtractor, Fit]":
     trained = load_encoder(path, code=code)
     extractor = FeatureExtractor(
         name=name,
-        network=trained.encoder,
+        network=trained.network,
         image_shape=trained.image_shape,
-        dim=trained.encoder.out_features,
+        dim=trained.network.out_features,
         mean=trained.normaliser.mean,
         std=trained.normaliser.std,
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import TEST_STREAM, VALIDATION_STREAM, hold_out
-from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, sorted_classes
+from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, grouped, sorted_classes
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import READERS, DataParts, DataRequest
 from orthoframe.data._sources import Progress, unreported
@@ -30,6 +30,7 @@ def load_data(
     channels: int | None = None,
     fit: Fit = "pad",
     columns: Columns | None = None,
+    group_by: str | None = None,
     memory: float | None = None,
     workers: int | None = None,
     seed: int = 0,
@@ -60,6 +61,8 @@ def load_data(
         channels: Channels of image files: 1 for grey, 3 for colour (default: 1 if all of them are grey).
         fit: How image files get their size.
         columns: The columns of a table, if they are not `path` and `label`.
+        group_by: A regular expression that finds the group of an image file in its path, relative to the folder or the
+            table: its first capturing group, or all that matches. Groups stay together when images are held out.
         memory: Hold decoded image files in memory if they fit into this many GiB; otherwise stream them (default: a
             quarter of the memory).
         workers: Processes that decode image files (default: one per core).
@@ -92,6 +95,7 @@ def load_data(
         channels=channels,
         fit=fit,
         columns=columns or Columns(),
+        group_by=group_by,
         memory=memory,
         workers=workers,
         download=download,
@@ -101,6 +105,7 @@ def load_data(
     images = READERS[kind](request)
     if isinstance(images, Listing):
         check_unique(path, images)
+        images = images if group_by is None else grouped(images, group_by)
         images = _undecoded(images, request)
     data = _divide(images, name=name, validation=validation, seed=seed, fit=fit)
     return _read_if_it_fits(data, memory, request.progress)
@@ -225,11 +230,11 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     whole = len(listing.parts) == 1  # then a subset would only be a copy
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
     groups = None if listing.groups is None else np.array(listing.groups)[listing.parts["train"]]
-    return DataParts(parts=parts, groups=groups, left_out=listing.left_out)
+    return DataParts(parts=parts, groups=groups, left_out=listing.left_out, files=listing.paths)
 
 
 def _refuse_unused(request: DataRequest, kind: str) -> None:
-    for option in ("folder", "size", "largest", "channels", "fit", "columns", "memory", "workers"):
+    for option in ("folder", "size", "largest", "channels", "fit", "columns", "group_by", "memory", "workers"):
         if option not in DATA_KINDS[kind].takes and getattr(request, option) != getattr(DataRequest, option):
             *others, last = (_usage(each) for each in READERS if option in DATA_KINDS[each].takes)
             kinds = f"{', '.join(others)} and {last}" if others else last
@@ -259,7 +264,9 @@ def _divide(images: DataParts, *, name: str, validation: float, seed: int, fit: 
         if not len(held) and groups is None:
             raise DataError(f"{name}: no class has enough images to hold {part} images out; at least 2 are needed")
         if not len(held):
-            raise DataError(f"{name}: there are too few groups to hold {part} images out; use ", Option("split_column"))
+            advice = f"use smaller groups, folders train and {part}, or "
+            few = f"{name}: there are too few groups to hold {part} images out; {advice}"
+            raise DataError(few, Option("split_column"))
         parts |= {"train": train.subset(kept), part: train.subset(held)}
         groups = None if groups is None else groups[kept]
     return Data(
@@ -269,6 +276,7 @@ def _divide(images: DataParts, *, name: str, validation: float, seed: int, fit: 
         validation=parts.get("validation"),
         fit=fit,
         left_out=images.left_out,
+        files=images.files,
         own_validation="validation" in images.parts,
     )
 

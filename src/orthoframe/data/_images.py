@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -125,6 +126,7 @@ class Data:
         validation: Validation images, by which choices are made during training; None without.
         fit: How image files got their size.
         left_out: Files in a folder that are not images of a class.
+        files: The image files by the places of images, if each has one.
         own_validation: Whether the data itself says which images are for validation.
     """
 
@@ -134,6 +136,7 @@ class Data:
     validation: LabelledImages | None = None
     fit: Fit = "pad"
     left_out: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
     own_validation: bool = False
 
     def __post_init__(self) -> None:

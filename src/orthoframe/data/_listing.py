@@ -6,14 +6,14 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from orthoframe.data._preparation import IMAGE_ENDINGS, ImageHead, read_head
-from orthoframe.errors import DataError, Option, brief, reason_of
+from orthoframe.errors import DataError, Option, OptionError, brief, reason_of
 from orthoframe.files import lines_of, open_text, reading
 
 _PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
@@ -51,6 +51,12 @@ class Listing:
 
     def __post_init__(self) -> None:
         check_class_names(self.root, self.classes)
+        sides: dict[str, str] = {}
+        for part, places in self.parts.items():
+            for group in () if self.groups is None else map(self.groups.__getitem__, places):
+                if sides.setdefault(group, part) != part:
+                    where = f"{self.root}: group {brief(repr(group), 60)} is in {sides[group]} and in {part}"
+                    raise DataError(f"{where}; a group must be on one side")
 
     def heads(self, progress: Callable[[int], None]) -> list[ImageHead]:
         """Size and colours of each file; a `DataError` if some cannot be read, when all were tried."""
@@ -207,13 +213,6 @@ def list_table(path: Path, columns: Columns) -> Listing:
         number = splits.index("")
         split = brief(repr(rows[number][columns.split or ""]), 40)
         raise DataError(f"{path}: line {number + 2}: a split is train, validation or test, not {split}")
-    if columns.group:
-        sides: dict[str, str] = {}
-        for row, split in zip(rows, splits, strict=True):
-            other = sides.setdefault(row[columns.group], split)
-            if other != split:
-                group = brief(repr(row[columns.group]), 60)
-                raise DataError(f"{path}: group {group} is in {other} and in {split}; a group must be on one side")
     labels = [row[columns.label].strip() for row in rows]
     trained = {label for label, split in zip(labels, splits, strict=True) if split == "train"}
     unknown = next((label for label in labels if label not in trained), None)
@@ -268,6 +267,29 @@ def check_unique(path: Path, listing: Listing) -> None:
             f"{path}: line {line} names the image of line {lines[image]} again ({brief(image)}); keep one, because an "
             f"image must not be on both sides of a split{others}"
         )
+
+
+def grouped(listing: Listing, pattern: str) -> Listing:
+    """The same images in groups, which a regular expression finds in their paths."""
+    option = Option("group_by", pattern)
+    try:
+        expression = re.compile(pattern)
+    except re.error as error:
+        raise OptionError(option, f" is not a regular expression: {error}") from None
+    if listing.groups is not None:
+        raise OptionError(option, " and ", Option("group_column"), " both name the groups; leave one of them out")
+    root = listing.root
+    names = [(path.relative_to(root) if path.is_relative_to(root) else path).as_posix() for path in listing.paths]
+    groups, others = [], []
+    for name in names:
+        if match := expression.search(name):  # it may be empty, as (clip[0-9]+)|$ allows: then the image is alone
+            groups.append((expression.groups and match[1]) or match[0] or name)
+        else:
+            others.append(name)
+    if others:
+        what = f"{root}: {len(others)} of {len(names)} images, such as {brief(others[0])}, do not match "
+        raise DataError(what, option, "; end it with '|$', and each of them is a group of its own")
+    return replace(listing, groups=tuple(groups))
 
 
 def sorted_classes(names: set[str]) -> tuple[str, ...]:

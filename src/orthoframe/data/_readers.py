@@ -40,6 +40,7 @@ class DataRequest:
     columns: Columns = field(default=Columns())
     memory: float | None = None
     workers: int | None = None
+    group_by: str | None = None
     download: bool = True
     progress: Progress = unreported
 
@@ -52,6 +53,7 @@ class DataParts:
     # [n], the training images that stay together when some are held out; None if each stands alone.
     groups: NDArray[Any] | None = None
     left_out: tuple[str, ...] = ()  # files in a folder that are not images of a class
+    files: tuple[Path, ...] = ()  # of the images, by their places
     test_fraction: float = 0.2  # the fraction of each class to hold out if there are no test images
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
-from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
+from orthoframe.encoders import PREFIX, Encoder, FrameEncoder, load_weights, make_backbone, make_frame_encoder
 from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief, reason_of
 from orthoframe.files import open_tensors, parsed, write_atomic
 from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
@@ -85,6 +85,11 @@ class TrainedEncoder:
         """Channels, height and width."""
         return self.preparation.image_shape
 
+    @property
+    def network(self) -> FrameEncoder | Encoder:
+        """What makes `features`: all of it, or all before the head if a linear classifier reads them there."""
+        return self.encoder if self.classifier is None else self.encoder.backbone
+
     @torch.no_grad()
     def features(self, pixels: Tensor, *, mirror: bool = False) -> Tensor:
         """Features `[n, dim]` of uint8 images `[n, channels, height, width]`, as `classify` takes them.
@@ -92,9 +97,9 @@ class TrainedEncoder:
         They are unit rows; with a linear classifier those before the head, of any length. With `mirror`, they are the
         mean over an image and its mirror image.
         """
-        network = self.encoder.eval() if self.classifier is None else self.encoder.eval().backbone
+        self.encoder.eval()
         parts = torch.split(pixels, _ROWS)
-        rows = torch.cat([network(self.normaliser(part)).float() for part in parts])
+        rows = torch.cat([self.network(self.normaliser(part)).float() for part in parts])
         if mirror:
             rows = (rows + self.features(pixels.flip(-1))) / 2
             rows = rows if self.classifier is not None else unit_rows(rows)[0]

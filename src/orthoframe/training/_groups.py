@@ -39,7 +39,8 @@ class EncoderSettings(Group):
     backbone: str | None = usual(None)
     """Another network instead: hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python function)."""
     init: Path | None = usual(None)
-    """Start from the encoder of this run; known classes keep their directions, new ones get dimensions of their own."""
+    """Start from the encoder of this run, for more images or classes in fewer steps; classes without images are
+    forgotten. Known classes keep their directions, new ones get dimensions of their own."""
     head: Head = usual()
     """A linear layer before the activation, or none, with which features approach the frame far more slowly (default:
     linear; none for losses of a linear classifier)."""

@@ -205,6 +205,9 @@ class ImageFiles(OwnImages):
     """How image files are resized: pad (nothing is lost or distorted), crop or stretch."""
     workers: int | None = usual(None, least=0)
     """Processes that decode image files (default: one per core)."""
+    group_by: str | None = usual(None)
+    """A regular expression that finds the group of an image, such as its video, in its path below the folder: the first
+    capturing group, or all that matches. Groups stay together when images are held out."""
     memory: float | None = usual(None, least=0)
     """Hold decoded images in memory if they fit into this many GiB; otherwise stream them (default: a quarter of
     the memory)."""
@@ -215,7 +218,7 @@ class ImageFiles(OwnImages):
             check_image_size(self.size)
 
     def reading(self, image_shape: tuple[int, int, int] | None) -> dict[str, Any]:
-        arguments = {"size": self.size, "fit": self.fit, "workers": self.workers, "memory": self.memory}
+        arguments = {name: getattr(self, name) for name in ("size", "fit", "workers", "group_by", "memory")}
         if image_shape is None:
             return arguments
         channels, height, width = image_shape

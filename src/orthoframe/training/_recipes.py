@@ -107,8 +107,11 @@ def data_of(recipe: Recipe) -> str:
     return str(values.get("data", usual_value(ImageSettings, "data")))
 
 
-def recipe_values(settings: "Settings") -> dict[str, Any]:
-    """What the recipe of these settings decides: its values without those that what the user gave excludes."""
+def recipe_values(settings: "Settings", *, has_images: bool = True) -> dict[str, Any]:
+    """What the recipe of these settings decides: its values without those that what the user gave excludes.
+
+    `has_images`: of every class, also of those that only an encoder to start from knows.
+    """
     recipe = RECIPES[settings.recipe]
     values = dict(recipe.values)
     if settings.objective.name == recipe.loss:
@@ -118,8 +121,10 @@ def recipe_values(settings: "Settings") -> dict[str, Any]:
     if not settings.objective.has_head and settings.recipe != "plain":  # trained as it usually is
         values = _without(values, "scheme", "head", "head_norm", "adjust")
         values["binding"] = settings.objective.usual_binding
-    if settings.encoder.init not in (AUTO, None):  # a classifier would not know the classes without new images
-        values = _without(values, *EncoderSettings.SHAPE, "classifier")
+    if settings.encoder.init not in (AUTO, None):
+        values = _without(values, *EncoderSettings.SHAPE)
+    if not has_images:  # a linear classifier would forget the classes without
+        values = _without(values, "classifier")
     return {name: value for name, value in values.items() if _is_allowed(settings, name, value)}
 
 
@@ -165,7 +170,7 @@ def resolve(
     asked.check()
     settings = asked if init is None else _from_encoder(asked, data, init)
     settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
-    settings = settings.filled(recipe_values(settings))
+    settings = settings.filled(recipe_values(settings, has_images=all(data.train.class_counts)))
     settings = replace(
         settings,
         objective=settings.objective.with_usual(),

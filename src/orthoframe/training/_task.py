@@ -13,9 +13,19 @@ from torch import Tensor, nn
 
 from orthoframe._rows import Integers, unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
-from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
+from orthoframe.data import (
+    Augment,
+    Data,
+    LabelledImages,
+    Normaliser,
+    Preparation,
+    Progress,
+    imbalanced_indices,
+    near_duplicates,
+)
 from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
+from orthoframe.geometry import LinearClassifier
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
@@ -26,6 +36,7 @@ from orthoframe.training._settings import Settings
 _MEASURED = 10_000  # image files that are measured during training, about
 _MOST_MEANS = 2**25  # numbers of the class means that a measurement multiplies with each other
 _SMALL_STEP = 2**27  # products of rows and weights
+_DUPLICATES = 0.01  # part of the images held out whose near-duplicates make their accuracy too high
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
 
 
@@ -56,6 +67,7 @@ class Task:
     data: DataFingerprint  # of all images, before some were chosen
     images: int  # for training, before some were chosen
     left_out: tuple[str, ...]  # files in the folder of the data that are not taken
+    files: tuple[Path, ...]  # of all images by their places, if each has one
     train: LabelledImages
     validation: LabelledImages | None
     test: LabelledImages
@@ -156,8 +168,9 @@ class Task:
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
         if self.lost_classifier:
-            why = " brings no linear classifier, which would not know new classes; one is trained with "
+            why = " trains no linear classifier, which would forget classes without images; one is trained with "
             notes.append((Option("init"), why, Option("classifier", 1)))
+        notes += self._duplicates()
         for part, labelled in (("validation", self.validation), ("test", self.test)):
             counts = [] if labelled is None else labelled.class_counts
             absent = [name for name, count in zip(self.train.classes, counts, strict=False) if not count]
@@ -178,6 +191,24 @@ class Task:
         if images.imbalance != "none" and largest < images.ratio * smallest:
             sizes = f"the classes have {smallest} to {largest} images, a ratio of {largest / smallest:g}"
             notes.append((Option("ratio", images.ratio), f" is not reached: {sizes}"))
+        return notes
+
+    def _duplicates(self) -> list[tuple[Part, ...]]:
+        """A note for each part of the user's own images that looks like training images; those in memory are seen."""
+        both = {"validation": self.validation, "test": self.test}
+        parts = {name: part for name, part in both.items() if part is not None and part.held}
+        if not (self.settings.images.is_own and self.train.held):
+            return []
+        notes = []
+        for (name, part), pairs in zip(parts.items(), near_duplicates(self.train, *parts.values()), strict=True):
+            if len(pairs) <= max(1, _DUPLICATES * len(part)):  # one may be a coincidence
+                continue
+            places = part.origins(pairs[:1, 0]) + self.train.origins(pairs[:1, 1])
+            held, known = (str(self.files[place]) if self.files else f"image {place}" for place in places)
+            number = f"{len(pairs):,} of {len(part):,} {name} images have near-duplicates among the training images"
+            advice = (", for example with ", Option("group_by", "REGEX")) if self.files else ()
+            said = f"{number}, such as {brief(held)} of {brief(known)}, so {name} accuracy is too high; "
+            notes.append((f"{said}keep them on one side of the split", *advice))
         return notes
 
     def batches(self, epoch: int) -> Sequence[Integers]:
@@ -279,11 +310,13 @@ def make_task(
         raise TrainingError(f"{asked.images.data}: {error}") from error
     objective, num_classes = settings.objective, len(train.classes)
     prototypes = objective.prototypes_of(num_classes, encoder.out_features)
+    init_classifier = None if trained is None or kept is not None else trained.classifier
     return Task(
         settings=settings,
         data=DataFingerprint.of(data),
         images=len(data.train),
         left_out=data.left_out,
+        files=data.files,
         train=train,
         validation=data.validation,
         test=test,
@@ -293,10 +326,10 @@ def make_task(
         plan=batches,
         own_plan=plan is not None,
         encoder=encoder,
-        classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
+        classifier=_classifier(settings, encoder, num_classes, init_classifier) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
-        lost_classifier=kept is None and trained is not None and trained.classifier is not None,
+        lost_classifier=init_classifier is not None and not objective.has_classifier,
     )
 
 
@@ -388,11 +421,18 @@ def _extended_encoder(trained: TrainedEncoder, num_classes: int, seed: int) -> t
     return FrameEncoder(trained.encoder.backbone, wider), directions.float()
 
 
-def _classifier(settings: Settings, encoder: FrameEncoder, num_classes: int) -> nn.Linear:
-    """A linear classifier of the backbone's features."""
+def _classifier(
+    settings: Settings, encoder: FrameEncoder, num_classes: int, init: LinearClassifier | None
+) -> nn.Linear:
+    """A linear classifier of the backbone's features, which knows the first classes if it starts from another."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(settings.machine.seed)
-        return nn.Linear(encoder.backbone.out_features, num_classes)
+        classifier = nn.Linear(encoder.backbone.out_features, num_classes)
+    if init is not None:
+        with torch.no_grad():
+            classifier.weight[: len(init.weights)] = init.weights
+            classifier.bias[: len(init.bias)] = init.bias
+    return classifier
 
 
 def _plan(settings: Settings, train: LabelledImages) -> BatchPlan:
