@@ -109,8 +109,7 @@ def load_backbone(name: str, *, seed: int = 0) -> Backbone:
     Examples:
         >>> load_backbone("resnet50")
         Traceback (most recent call last):
-        orthoframe.errors.OptionError: backbone must be efficientnet-lite0, efficientnet-lite0-224, hf:NAME_OR_FOLDER or
-    ...
+        orthoframe.errors.OptionError: backbone must be efficientnet-lite0, efficientnet-lite0-224, hf:NAME_OR_FOLDER or MODULE:FACTORY, not 'resnet50'
     """  # noqa: E501
     check_count("seed", seed, 0)
     kind, colon, rest = name.partition(":")

@@ -13,14 +13,21 @@ from orthoframe.errors import DataError, needs_extra
 
 _EXTRA = "pretrained"
 # Expansion, channels, kernel, stride and number of the blocks of each stage.
-_STAGES = ((1, 16, 3, 1, 1), (6, 24, 3, 2, 2), (6, 40, 5, 2, 2), (6, 80, 3, 2, 3), (6, 112, 5, 1, 3), (6, 192, 5, 2, 4))
-_STAGES += ((6, 320, 3, 1, 1),)
+_STAGES = (
+    (1, 16, 3, 1, 1),
+    (6, 24, 3, 2, 2),
+    (6, 40, 5, 2, 2),
+    (6, 80, 3, 2, 3),
+    (6, 112, 5, 1, 3),
+    (6, 192, 5, 2, 4),
+    (6, 320, 3, 1, 1),
+)
 
 
 class _Residual(nn.Sequential):
     def forward(self, images: Tensor) -> Tensor:
-        rows: Tensor = super().forward(images)
-        return rows + images
+        changes: Tensor = super().forward(images)  # type: ignore[no-untyped-call]
+        return images + changes
 
 
 class EfficientNetLite0(nn.Sequential):
@@ -42,7 +49,8 @@ class EfficientNetLite0(nn.Sequential):
 
     def forward(self, images: Tensor) -> Tensor:
         """Features `[batch, 1280]` of images `[batch, 3, height, width]`."""
-        features: Tensor = super().forward(images.contiguous(memory_format=torch.channels_last))  # twice as fast
+        images = images.contiguous(memory_format=torch.channels_last)  # twice as fast
+        features: Tensor = super().forward(images)  # type: ignore[no-untyped-call]
         return features
 
 

@@ -1,5 +1,6 @@
 """What is found out about an encoder: the geometry of its features, and how well it classifies."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from orthoframe.data import LabelledImages, Normaliser
+from orthoframe.data import LabelledImages
 from orthoframe.geometry import (
     Accuracy,
     Calibration,
@@ -108,7 +109,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     train = task.train if final else task.measured_subset()
     classes, labels = train.classes, train.labels.cpu()
     network: nn.Module = task.encoder if objective.has_head else task.encoder.backbone
-    features = encode(network, train, task.normaliser)
+    features = encode(network, train, task.scaled)
     geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
     raw = None
     if not objective.has_head:
@@ -123,14 +124,14 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     elif settings.probe and final:
         network = task.encoder.backbone
         parts = [train] if task.validation is None else [train, task.validation]
-        rows = [(encode(network, part, task.normaliser), part.labels.cpu()) for part in parts]
+        rows = [(encode(network, part, task.scaled), part.labels.cpu()) for part in parts]
         rule = fit_probe(len(classes), *rows)
 
     sizes = _sizes(task, counts)
     adjust = 0.0 if settings.adjust == "fit" else float(settings.adjust)
     validation, calibration = None, None
     if task.validation is not None:
-        held_out, truth = encode(network, task.validation, task.normaliser), task.validation.labels.cpu()
+        held_out, truth = encode(network, task.validation, task.scaled), task.validation.labels.cpu()
         if settings.adjust == "fit":
             adjust = fit_adjustment(rule.scores(held_out), truth, sizes)
         scores = _adjusted(rule, sizes, adjust).scores(held_out)
@@ -139,7 +140,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     rule = _adjusted(rule, sizes, adjust)
     test, final_test = None, None
     if final or task.validation is None:
-        scores, truth = rule.scores(encode(network, task.test, task.normaliser)), task.test.labels.cpu()
+        scores, truth = rule.scores(encode(network, task.test, task.scaled)), task.test.labels.cpu()
         test = accuracy_of(scores, truth, classes, counts)
         if final:
             error = None if calibration is None else calibration_error(calibration.confidences(scores), truth)
@@ -191,13 +192,13 @@ def _centres(task: "Task", geometry: Geometry, counts: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def encode(encoder: nn.Module, images: LabelledImages, normaliser: Normaliser) -> Tensor:
+def encode(encoder: nn.Module, images: LabelledImages, scale: Callable[[Tensor], Tensor]) -> Tensor:
     """Features `[n, dim]` of images, in evaluation mode, on the CPU."""
     training, device = encoder.training, next(encoder.parameters()).device
     encoder.eval()
     order = np.arange(len(images))
     batches = [order[start : start + _ROWS] for start in range(0, len(order), _ROWS)]
-    parts = [encoder(normaliser(pixels)).float().cpu() for pixels in images.batches(batches, device)]
+    parts = [encoder(scale(pixels)).float().cpu() for pixels in images.batches(batches, device)]
     encoder.train(training)
     return torch.cat(parts)
 

@@ -157,6 +157,8 @@ def resolve(
     settings = asked if init is None else _from_encoder(asked, data, init)
     settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
     settings = settings.filled(recipe_values(settings))
+    if settings.has_frozen_backbone and settings.images.flip is not True:  # so that features are computed once
+        settings = settings.filled({"augment": False})
     settings = replace(
         settings,
         objective=settings.objective.with_usual(),

@@ -25,6 +25,7 @@ from orthoframe.training._settings import Settings
 
 _MEASURED = 10_000  # image files that are measured during training, about
 _MOST_MEANS = 2**25  # numbers of the class means that a measurement multiplies with each other
+_ROWS = 16  # images whose maps fit into the caches of a core
 _SMALL_STEP = 2**27  # products of rows and weights
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
 
@@ -119,6 +120,35 @@ class Task:
         if schedule.backbone_lr:
             groups.append({"params": backbone, "share": schedule.backbone_lr / schedule.lr})
         return groups
+
+    def scaled(self, pixels: Tensor) -> Tensor:
+        """Pixels as the encoder takes them; features of a frozen backbone pass as they are."""
+        return pixels if pixels.ndim == 2 else self.normaliser(pixels)
+
+    @torch.no_grad()
+    def with_features(self, device: torch.device, progress: Progress | None = None) -> "Task":
+        """The task with the features of a frozen backbone in place of its images, if these are not augmented.
+
+        So they are computed once, and not in every step and every measurement.
+        """
+        if self.settings.schedule.backbone_lr != 0 or self.settings.images.augment:
+            return self
+        backbone, rows = self.encoder.backbone.to(device), _ROWS if device.type == "cpu" else 16 * _ROWS
+        done, total = 0, sum(len(part) for part in (self.train, self.validation, self.test) if part is not None)
+
+        def embedded(images: LabelledImages) -> LabelledImages:
+            nonlocal done
+            features = torch.empty(len(images), backbone.out_features)
+            batches = np.array_split(np.arange(len(images)), 1 + len(images) // rows)
+            for batch, pixels in zip(batches, images.batches(batches, device), strict=True):
+                features[batch] = backbone(self.normaliser(pixels)).float().cpu()
+                done += len(batch)
+                if progress is not None:
+                    progress("computing features", done, total)
+            return replace(images, pixels=features)
+
+        validation = None if self.validation is None else embedded(self.validation)
+        return replace(self, train=embedded(self.train), validation=validation, test=embedded(self.test))
 
     def criterion(self, device: torch.device, processes: int) -> Criterion:
         """The loss, on a device that outputs are on, for as many processes as share each batch."""
