@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from importlib.util import find_spec
 from io import BytesIO
 
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from orthoframe.errors import DataError, needs_extra
 
 _EXTRA = "pretrained"
+_SMALLEST = 32  # pixels of photographs for which it was measured to be worth it
 # Expansion, channels, kernel, stride and number of the blocks of each stage.
 _STAGES = (
     (1, 16, 3, 1, 1),
@@ -89,6 +91,11 @@ class Pretrained:
     file: str
     sha256: str
 
+    @property
+    def is_installed(self) -> bool:
+        """Whether there is a package with its weights."""
+        return find_spec(self.package) is not None
+
     def load(self) -> nn.Module:
         """The network with its weights.
 
@@ -119,3 +126,10 @@ _LITE0 = Pretrained(
 )
 PRETRAINED = {"efficientnet-lite0": _LITE0, "efficientnet-lite0-224": replace(_LITE0, side=224)}
 """Pretrained networks by name."""
+
+
+def suggested_backbone(image_shape: tuple[int, int, int]) -> str | None:
+    """The pretrained network for images of a shape, if its weights are installed; None for grey or tiny images."""
+    channels, height, width = image_shape
+    fits = channels == 3 and min(height, width) >= _SMALLEST
+    return next((name for name, entry in PRETRAINED.items() if fits and entry.is_installed), None)

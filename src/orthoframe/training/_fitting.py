@@ -61,9 +61,13 @@ def fitted_to_time(asked: Settings, image_shape: tuple[int, int, int]) -> Settin
 
 def _seconds(asked: Settings) -> float | None:
     """The time that steps have; None where the network is given, or the length of the run."""
-    encoder, minutes = asked.encoder, asked.usual_options()["minutes"]
-    given = any(getattr(encoder, name) not in (AUTO, None) for name in ("model", "width", "backbone", "init"))
-    if minutes in (AUTO, None) or given or not asked.images.is_own or asked.batches.scheme == "full":
+    minutes = asked.usual_options()["minutes"]
+    if (
+        minutes in (AUTO, None)
+        or not asked.encoder.is_open
+        or not asked.images.is_own
+        or asked.batches.scheme == "full"
+    ):
         return None
     return _PART * 60 * float(minutes)
 

@@ -14,12 +14,21 @@ from torch import Tensor, nn
 from orthoframe._rows import Integers, unit_rows
 from orthoframe.batches import BatchPlan, RunCertificate, certify_run
 from orthoframe.data import Augment, Data, LabelledImages, Normaliser, Preparation, Progress, imbalanced_indices
-from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
+from orthoframe.encoders import (
+    ENCODERS,
+    Backbone,
+    FrameEncoder,
+    FrameHead,
+    load_backbone,
+    make_frame_encoder,
+    suggested_backbone,
+)
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
 from orthoframe.training._fitting import fitted_to_time, largest_side
+from orthoframe.training._images import ImageFiles
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 
@@ -69,6 +78,7 @@ class Task:
     classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
+    pretrained: str | None = None  # the name of a network that may do better
     lost_classifier: bool = False  # that the encoder to start from had
 
     @property
@@ -185,6 +195,9 @@ class Task:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
+        if self.pretrained is not None:
+            why = " is usually more accurate for photographs of things: it starts from a network trained on ImageNet"
+            notes.append((Option("backbone", self.pretrained), why))
         if self.lost_classifier:
             why = " brings no linear classifier, which would not know new classes; one is trained with "
             notes.append((Option("init"), why, Option("classifier", 1)))
@@ -281,6 +294,8 @@ def make_task(
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if trained is None else _known_classes_first(trained, data)
+        suggests = asked.encoder.is_open and asked.goal != "frame" and isinstance(asked.images, ImageFiles)
+        pretrained = suggested_backbone(data.train.image_shape) if suggests else None
         if by_time:
             asked = fitted_to_time(asked, data.train.image_shape)
         settings = resolve(asked, data, trained if kept is None else None, plan)
@@ -319,6 +334,7 @@ def make_task(
         classifier=_classifier(settings, encoder, num_classes) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
+        pretrained=pretrained,
         lost_classifier=kept is None and trained is not None and trained.classifier is not None,
     )
 
@@ -454,7 +470,7 @@ def _checked_plan(plan: BatchPlan, settings: Settings, train: LabelledImages) ->
 
 def _backbone(name: str, seed: int, code: bool) -> Backbone:
     """A network of others; a Python function is called only if that is allowed."""
-    if not (code or name.startswith("hf:")):
+    if ":" in name and not (code or name.startswith("hf:")):
         shown = brief(name, 60)
         raise OptionError(f"the backbone {shown} is Python code, and is run only if you allow it: use ", Option("code"))
     return load_backbone(name, seed=seed)
