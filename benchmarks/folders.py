@@ -6,7 +6,7 @@ its time. The opponents are the script that an expert writes in an hour, with th
 cross-entropy with class-balanced draws, or balanced softmax; rate 0.05, shifts of up to an eighth, a cosine schedule
 over the time; all training images, and their time ends before the test images are classified.
 
-The method backbone is ours with `--backbone efficientnet-lite0`; linear embeds the folder with the same backbone by
+The method backbone is ours with `--backbone efficientnet-lite0`, which takes as long as it takes; linear embeds the folder with the same backbone by
 `orthoframe embed`, then fits `orthoframe fit` and three linear models of scikit-learn to the same features.
 
 Runs are kept in a file as they end, and are not run twice:
@@ -110,7 +110,8 @@ def ours(folder: Path, minutes: float, seed: int, out: Path, more: list[str], *,
     """Our command, in a process of its own."""
     begun = time.monotonic()
     command = _BUSY + _COMMAND if busy else _COMMAND
-    options = ["--data", f"folder:{folder}", "--minutes", str(minutes), "--seed", str(seed), "--out", str(out), *more]
+    length = [] if "--backbone" in more else ["--minutes", str(minutes)]
+    options = ["--data", f"folder:{folder}", *length, "--seed", str(seed), "--out", str(out), *more]
     subprocess.run([sys.executable, "-c", command, "train", *options], check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - begun
     config, verdict = (json.loads((out / f"{name}.json").read_text()) for name in ("config", "verdict"))

@@ -38,8 +38,8 @@ class EmbedCommand:
     """folder:PATH (a sub-folder for each class), csv:FILE (paths and labels), or folders and files without labels."""
     backbone: Annotated[str, tyro.conf.arg(metavar="NAME")]
     """efficientnet-lite0 (trained on ImageNet; the extra pretrained has its weights), efficientnet-lite0-224 (for
-    larger images), hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns one), or
-    run:FOLDER (an encoder that orthoframe trained)."""
+    larger images), hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns
+    one), or run:FOLDER (an encoder that orthoframe trained)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """The folder of the features; one that has other features is refused."""
     fit: Fit | None = None
