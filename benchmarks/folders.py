@@ -6,8 +6,9 @@ its time. The opponents are the script that an expert writes in an hour, with th
 cross-entropy with class-balanced draws, or balanced softmax; rate 0.05, shifts of up to an eighth, a cosine schedule
 over the time; all training images, and their time ends before the test images are classified.
 
-The method backbone is ours with `--backbone efficientnet-lite0`, which takes as long as it takes; linear embeds the folder with the same backbone by
-`orthoframe embed`, then fits `orthoframe fit` and three linear models of scikit-learn to the same features.
+The method backbone is ours with `--backbone efficientnet-lite0`, which takes as long as it takes; linear embeds the
+folder with the same backbone by `orthoframe embed`, and fits linear models of scikit-learn and `FrameClassifier` to its
+features, which are standardised.
 
 Runs are kept in a file as they end, and are not run twice:
 
