@@ -2,7 +2,6 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -112,13 +111,10 @@ def test_nothing_is_suggested_that_is_not_installed(monkeypatch):
 
 
 def test_the_pretrained_network_from_start_to_predictions(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    pictures(tmp_path / "photos", number=6)
-    words = ["--data", "folder:photos", "--backbone", "efficientnet-lite0", "--epochs", "1", "--out", "run"]
-    assert main(["train", *words]) == 0
-    said = capsys.readouterr()
-    assert (said.err, "of 128 x 128 pixels, 2 classes" in said.out) == ("", True)
-    for name in PRETRAINED:  # what was handed out needs no package
+    data = pictures(tmp_path / "photos", number=6)
+    train(Settings.of(data=data, backbone="efficientnet-lite0", epochs=1), tmp_path / "run")
+    for name in PRETRAINED:  # what was handed out needs no package, and no code
         monkeypatch.setattr(type(PRETRAINED[name]), "load", None)
-    assert main(["predict", "run", "photos/b/0.png"]) == 0
-    assert load_encoder(Path("run")).image_shape == (3, 128, 128)
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "photos" / "b" / "0.png")]) == 0
+    assert load_encoder(tmp_path / "run").image_shape == (3, 128, 128)
+    assert capsys.readouterr().err == ""
