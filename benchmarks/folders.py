@@ -7,6 +7,10 @@ and mirror images where ours has them: cross-entropy with class-balanced draws, 
 of up to an eighth, a cosine schedule over the time; all training images, and their time ends before the test images
 are classified.
 
+The method backbone is ours with `--backbone efficientnet-lite0`, which takes as long as it takes; linear embeds the
+folder with the same backbone by `orthoframe embed`, and fits linear models of scikit-learn and `FrameClassifier` to its
+features, which are standardised.
+
 Runs are kept in a file as they end, and are not run twice:
 
     OMP_NUM_THREADS=1 python benchmarks/folders.py --json docs/results/folders.json --npz FILE.npz --minutes 2 10
@@ -33,12 +37,21 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import LinearSVC
 from torch import Tensor, nn
 
 from orthoframe.data import PROFILES, Augment, imbalanced_indices, load_data
+from orthoframe.embedding import read_embedding
 from orthoframe.encoders import make_encoder
+from orthoframe.sklearn import FrameClassifier
 
-METHODS = ("ours", "cross-entropy", "balanced-softmax")
+METHODS = ("ours", "cross-entropy", "balanced-softmax", "backbone", "linear")
+_BACKBONE = ["--backbone", "efficientnet-lite0"]
 _LR, _MOMENTUM, _DECAY, _WARM_UP = 0.05, 0.9, 5e-4, 0.05
 _FEWEST = 2  # images of a class
 _COMMAND = "import sys; from orthoframe.cli import main; sys.exit(main())"
@@ -102,7 +115,8 @@ def ours(folder: Path, minutes: float, seed: int, out: Path, more: list[str], *,
     """Our command, in a process of its own."""
     begun = time.monotonic()
     command = _BUSY + _COMMAND if busy else _COMMAND
-    options = ["--data", f"folder:{folder}", "--minutes", str(minutes), "--seed", str(seed), "--out", str(out), *more]
+    length = [] if "--backbone" in more else ["--minutes", str(minutes)]
+    options = ["--data", f"folder:{folder}", *length, "--seed", str(seed), "--out", str(out), *more]
     subprocess.run([sys.executable, "-c", command, "train", *options], check=True, stdout=subprocess.DEVNULL)
     seconds = time.monotonic() - begun
     config, verdict = (json.loads((out / f"{name}.json").read_text()) for name in ("config", "verdict"))
@@ -146,6 +160,29 @@ def expert(
     return {"accuracy": fmean(by_class), "seconds": seconds, "steps": steps}
 
 
+def linear(folder: Path, seed: int, out: Path) -> dict[str, Any]:
+    """Classifiers of the features of the backbone, with scikit-learn's usual values where they have one."""
+    embedded = [sys.executable, "-c", _COMMAND, "embed", f"folder:{folder}", *_BACKBONE, "--out", str(out / "features")]
+    subprocess.run(embedded, check=True, stdout=subprocess.DEVNULL)
+    stored = read_embedding(out / "features")
+    assert stored.labels is not None
+    features, labels, test = stored.features, stored.labels, np.array(stored.splits) == "test"
+    classes = len(np.unique(labels))
+    accuracies: dict[str, Any] = {}
+    for name, model in {
+        "logistic regression": LogisticRegression(class_weight="balanced", max_iter=1000),
+        "logistic regression, C 0.001": LogisticRegression(C=0.001, class_weight="balanced", max_iter=1000),
+        "LinearSVC, C 0.001": LinearSVC(C=0.001, class_weight="balanced"),
+        "LDA": LinearDiscriminantAnalysis("lsqr", "auto", np.full(classes, 1 / classes)),
+        "FrameClassifier": FrameClassifier(random_state=seed),
+    }.items():
+        begun = time.process_time()
+        chosen = make_pipeline(StandardScaler(), model).fit(features[~test], labels[~test]).predict(features[test])
+        seconds = time.process_time() - begun
+        accuracies[name] = {"accuracy": balanced_accuracy_score(labels[test], chosen), "seconds": seconds}
+    return accuracies
+
+
 def _read(folder: Path) -> tuple[Tensor, Tensor]:
     """Pixels and labels."""
     files = [(file, label) for label, each in enumerate(sorted(folder.iterdir())) for file in sorted(each.iterdir())]
@@ -174,8 +211,11 @@ def run_all(arguments: argparse.Namespace) -> Iterator[tuple[str, dict[str, Any]
             for method, key in keys.items():
                 if key in done:
                     continue
-                if method not in METHODS[1:]:
-                    done[key] = ours(folder, minutes, seed, Path(place) / method, arguments.more, busy=arguments.busy)
+                if method == "linear":
+                    done[key] = linear(folder, seed, Path(place) / method)
+                elif method not in METHODS[1:3]:
+                    more = arguments.more + (_BACKBONE if method == "backbone" else [])
+                    done[key] = ours(folder, minutes, seed, Path(place) / method, more, busy=arguments.busy)
                 else:
                     network = done.get(mine, arguments.network)
                     softmax = method == "balanced-softmax"
@@ -229,7 +269,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, nargs="+", default=[2.0, 10.0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--folders", nargs="+", default=list(SOURCES), choices=list(SOURCES))
-    parser.add_argument("--methods", nargs="+", default=list(METHODS), help="another name is ours, in another version")
+    parser.add_argument("--methods", nargs="+", default=METHODS[:3], help="another name is ours, in another version")
     parser.add_argument("--more", default=[], type=str.split, help="options of our command, to try them")
     parser.add_argument("--busy", action="store_true", help="count seconds of the processor, on a busy machine")
     arguments = parser.parse_args()

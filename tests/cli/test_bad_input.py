@@ -225,7 +225,10 @@ CASES = [
     ("predict encoder.safetensors image.png", "encoder.safetensors: not an encoder that "),
     ("predict list.safetensors image.png", "list.safetensors: not an encoder that "),
     # Backbones, and what they embed.
-    ("embed images --out out --backbone resnet50", "--backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY"),
+    (
+        "embed images --out out --backbone resnet50",
+        "--backbone must be efficientnet-lite0, efficientnet-lite0-224, hf:NAME",
+    ),
     ("embed images --out out --backbone hf:./nowhere", "hf:./nowhere: no such folder"),
     ("embed nothing --out out --backbone torch.nn:Flatten", "nothing: no such file or folder"),
     (

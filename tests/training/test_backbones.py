@@ -114,7 +114,7 @@ def test_a_function_is_called_only_where_that_is_allowed(pictures, tmp_path, mon
     [
         ({"model": "mlp"}, "backbone takes the place of model; leave one out"),
         ({"size": (20, 20)}, "size is 32 x 32, as the encoder needs it; leave it out"),
-        ({"backbone": "resnet50"}, "backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY"),
+        ({"backbone": "resnet50"}, "backbone must be efficientnet-lite0, efficientnet-lite0-224, hf:NAME"),
         ({"backbone": "hf:./nothing"}, "nothing"),
         ({"backbone": "sys:exit"}, r"called without arguments, it fails \(SystemExit"),
         ({"data": "digits"}, r"images of shape \[1, 8, 8\] do not fit the backbone, which takes \[3, 32, 32\]"),

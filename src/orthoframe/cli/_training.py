@@ -84,7 +84,7 @@ def _listener(bar: Progress, on_epoch: Callable[[EpochRecord], None]) -> trainin
 
     def on_data(name: str, done: int, total: int | None) -> None:
         if name not in downloads:
-            if bar.disable and "as pixels" in name:
+            if bar.disable and ("as pixels" in name or "features" in name):
                 print(name, flush=True)  # before a wait that no bar shows
             downloads[name] = bar.add_task(name, total=total, words="")
         bar.update(downloads[name], completed=done, total=total)
@@ -134,7 +134,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     """What is known before the first step."""
     epochs_of_run = task.settings.schedule.epochs
     settings, counts, epochs = task.settings, task.class_counts, certified.epochs
-    channels, height, width = task.train.image_shape
+    channels, height, width = task.preparation.image_shape
     size = len(task.train) * channels * height * width / 2**30
     streamed = "" if task.train.held else f" ({size:.1f} GiB, streamed)"
     kept = f" of {task.images:,}" if len(task.train) < task.images else ""
@@ -159,9 +159,11 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
         )
     minutes, steps = settings.schedule.minutes, settings.schedule.steps
     if minutes is not None and steps:
+        of_width = settings.encoder.width
+        network = "" if of_width is None else f" with a network of width {of_width}"
         print(
             f"In {minutes:g} minutes there is time for about {epochs_of_run * steps[0]:,} steps of "
-            f"{settings.batches.batch_size} images with a network of width {settings.encoder.width}."
+            f"{settings.batches.batch_size} images{network}."
         )
     if settings.objective.has_certificate:
         print(f"{certified.sentence()} ({epochs} epoch{'s' if epochs > 1 else ''} checked)")

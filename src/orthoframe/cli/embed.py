@@ -27,6 +27,8 @@ class EmbedCommand:
 
     Exit status: 0 all images are embedded, 1 some could not be read and are left out, 2 bad input. For example:
 
+    orthoframe embed folder:photos --backbone efficientnet-lite0 --out features
+
     orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features
 
     orthoframe embed csv:table.csv --backbone my_networks:make_encoder --out features
@@ -35,8 +37,10 @@ class EmbedCommand:
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGES...")]
     """folder:PATH (a sub-folder for each class), csv:FILE (paths and labels), or folders and files without labels."""
     backbone: Annotated[str, tyro.conf.arg(metavar="NAME")]
-    """hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns one), or
-    run:FOLDER (an encoder that orthoframe trained, before its head if a linear classifier predicts)."""
+    """efficientnet-lite0 (trained on ImageNet; the extra pretrained has its weights), efficientnet-lite0-224 (for
+    larger images), hf:NAME_OR_FOLDER (an image model of transformers), MODULE:FACTORY (a Python function that returns
+    one), or run:FOLDER (an encoder that orthoframe trained, before its head if a linear classifier
+    predicts)."""
     out: Annotated[Path, tyro.conf.arg(metavar="FOLDER")]
     """The folder of the features; one that has other features is refused."""
     fit: Fit | None = None

@@ -156,6 +156,8 @@ class _Command:
 
     orthoframe train --data folder:photos --minutes 10
 
+    orthoframe train --data folder:photos --backbone efficientnet-lite0
+
     orthoframe train --recipe paper --ratio 100
 
     orthoframe train --resume runs/fashion
@@ -230,7 +232,7 @@ def _free_folder(settings: Settings) -> Path:
     choices = {name: value for name, value in encoder.asked().items() if value is not None}
     if images.is_own:
         words = [Path(path).expanduser().resolve().stem, *imbalance, choices.get("model", "")]
-        words += [Path(choices.get("backbone", "").partition(":")[2]).name, objective.name]
+        words += [Path(choices.get("backbone", "").rpartition(":")[2]).name, objective.name]
         words += [f"from-{Path(choices['init']).resolve().name}"] if "init" in choices else []
     else:
         words = [kind, *(imbalance or ["balanced"]), choices.get("model", "mlp"), choices.get("activation", "relu")]

@@ -41,11 +41,11 @@ class Augment:
 
     def __call__(self, pixels: Tensor, generator: Generator) -> Tensor:
         """A view of each image of `pixels` [b, channels, height, width]."""
+        if not (self.padding or self.flip) or pixels.numel() == 0:
+            return pixels
         if pixels.ndim != 4:
             raise ValueError(f"pixels must be [b, channels, height, width], not of shape {list(pixels.shape)}")
         batch, channels, height, width = pixels.shape
-        if not (self.padding or self.flip) or pixels.numel() == 0:
-            return pixels
         pad, device = self.padding, pixels.device
         rows, columns = height + 2 * pad, width + 2 * pad
         shifts = torch.randint(2 * pad + 1, (2, batch), generator=generator)

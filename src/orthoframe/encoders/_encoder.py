@@ -43,7 +43,9 @@ class Encoder(nn.Module):
             )
 
     def forward(self, images: Tensor) -> Tensor:
-        """Features `[batch, out_features]` of images `[batch, channels, height, width]`."""
+        """Features `[batch, out_features]` of images `[batch, channels, height, width]`; features pass as they are."""
+        if images.ndim == 2 and images.shape[1] == self.out_features:  # those of a frozen network are computed once
+            return images
         # A convolution would take [channels, height, width] as one image, and return nonsense instead of an error.
         if images.ndim != 4 or tuple(images.shape[1:]) != self.image_shape:
             expected = ", ".join(map(str, self.image_shape))

@@ -61,9 +61,8 @@ def fitted_to_time(asked: Settings, image_shape: tuple[int, int, int]) -> Settin
 
 def _seconds(asked: Settings) -> float | None:
     """The time that steps have; None where the network is given, or the length of the run."""
-    encoder, minutes = asked.encoder, asked.usual_options()["minutes"]
-    has_network = any(getattr(encoder, name) not in (AUTO, None) for name in ("model", "width", "backbone", "init"))
-    if minutes is None or has_network or not asked.images.is_own or asked.batches.scheme == "full":
+    minutes, is_open = asked.usual_options()["minutes"], asked.encoder.is_open
+    if minutes is None or not is_open or not asked.images.is_own or asked.batches.scheme == "full":
         return None
     return _PART * 60 * float(minutes)
 

@@ -37,7 +37,9 @@ class EncoderSettings(Group):
     width: int | None = usual(None)
     """Width of the encoder (default: the model's; 8, 16 or 32 for your own images, as time allows)."""
     backbone: str | None = usual(None)
-    """Another network instead: hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python function)."""
+    """Another network instead: efficientnet-lite0 (trained on ImageNet, for photographs of things),
+    efficientnet-lite0-224 (larger images), hf:NAME_OR_FOLDER (of transformers) or MODULE:FACTORY (a Python
+    function)."""
     init: Path | None = usual(None)
     """Start from the encoder of this run, for more images or classes in fewer steps; classes without images are
     forgotten. Known classes keep their directions, new ones get dimensions of their own."""
@@ -52,6 +54,8 @@ class EncoderSettings(Group):
     activation: Activation = usual("relu")
     """Applied before the unit norm; the frame needs features that are non-negative, as relu and abs make them."""
 
+    NETWORK: ClassVar = ("model", "width", "backbone", "init")
+    """Settings that each decide the network, or a part of it."""
     SHAPE: ClassVar = ("model", "width", "head", "features", "head_norm", "activation")
     """Settings that an encoder to start from decides."""
 
@@ -66,6 +70,11 @@ class EncoderSettings(Group):
             raise OptionError(Option("features"), " needs ", Option("head", "linear"), otherwise)
         if self.head == "none" and self.head_norm not in (AUTO, "none"):
             raise OptionError(Option("head_norm", self.head_norm), " needs ", Option("head", "linear"))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has said which network it is."""
+        return all(getattr(self, name) in (AUTO, None) for name in self.NETWORK)
 
     def shape(self) -> dict[str, Any]:
         """What the network is made of, as `make_frame_encoder` and `Architecture` take it."""

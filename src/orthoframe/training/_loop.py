@@ -182,7 +182,7 @@ class Loop:
         views = settings.views_in(epoch)
         images = torch.cat([augment(pixels, generator) for _ in range(views)])
         mine = slice(fabric.global_rank, None, fabric.world_size)
-        return self.task.normaliser(images[mine]), labels.repeat(views)[mine]
+        return self.task.scaled(images[mine]), labels.repeat(views)[mine]
 
     def any_process(self, answer: bool) -> bool:
         """Whether any process says yes; each must ask."""

@@ -118,5 +118,5 @@ def _seconds_per_step(loop: Loop, most: float) -> float:
 def _seconds_per_image(task: Task) -> float:
     """Seconds to encode an image for a measurement."""
     few, start = task.train.subset(np.arange(min(_ENCODED, len(task.train)))), time.perf_counter()
-    encode(task.encoder, few, task.normaliser)
+    encode(task.encoder, few, task.scaled)
     return (time.perf_counter() - start) / len(few)

@@ -99,6 +99,9 @@ RECIPES: dict[Recipe, RecipeValues] = {
 _SETTLING = {"clean_fraction": 0.4, "margin": Ramp(0.0, 0.5), "classifier": Ramp(1.0, 0.0)}
 """What the recipe `accurate` does otherwise if its goal is the frame: images as they are at the end, a margin, and a
 classifier that leaves."""
+_FROZEN = {"probe": True, "epochs": 20}
+"""What the recipe `accurate` does with a backbone that stays as it is: more passes would fit the head to single images,
+and a classifier that is fitted at the end predicts."""
 
 
 def data_of(recipe: Recipe) -> str:
@@ -118,6 +121,8 @@ def recipe_values(settings: "Settings", *, has_images: bool = True) -> dict[str,
         values |= recipe.with_loss
     if settings.goal == "frame":
         values |= _SETTLING
+    elif settings.has_frozen_backbone and settings.recipe == "accurate":
+        values = _without(values, "minutes") | _FROZEN
     if not settings.objective.has_head and settings.recipe != "plain":  # trained as it usually is
         values = _without(values, "scheme", "head", "head_norm", "adjust")
         values["binding"] = settings.objective.usual_binding
@@ -171,6 +176,8 @@ def resolve(
     settings = asked if init is None else _from_encoder(asked, data, init)
     settings = settings if plan is None else replace(settings, batches=BatchSettings.of(plan))
     settings = settings.filled(recipe_values(settings, has_images=all(data.train.class_counts)))
+    if settings.has_frozen_backbone and settings.images.flip is not True:  # so that features are computed once
+        settings = settings.filled({"augment": False})
     settings = replace(
         settings,
         objective=settings.objective.with_usual(),

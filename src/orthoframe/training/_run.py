@@ -203,6 +203,7 @@ def _run(
         fabric = start_processes(processes, machine.precision, refusal)
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
+        task = task.with_features(fabric.device, listener.on_data)
 
         stack.enter_context(one_thread(task.is_small))
         loop, pace = Loop(task, fabric), None

@@ -176,16 +176,19 @@ class Settings:
             why = " starts from an encoder with its head, which ", Option("loss", self.objective.name)
             raise OptionError(Option("init"), *why, " has no use for")
 
+    @property
+    def has_frozen_backbone(self) -> bool:
+        """Whether a network of others stays as it is, as it does without a learning rate of its own."""
+        return self.encoder.backbone not in (AUTO, None) and self.schedule.backbone_lr in (AUTO, None, 0)
+
     def _check_learning(self) -> None:
         """Something must learn, and one classifier predicts."""
-        backbone_lr = self.schedule.backbone_lr
-        if backbone_lr == 0 and self.encoder.head == "none" and self.objective.has_head:
+        if self.schedule.backbone_lr == 0 and self.encoder.head == "none" and self.objective.has_head:
             raise OptionError(Option("backbone_lr", 0), " leaves nothing to train; use ", Option("head", "linear"))
         classifier = self.objective.classifier
         if not self.objective.has_head or classifier is AUTO:
             return
-        frozen = backbone_lr == 0 or (self.encoder.backbone not in (AUTO, None) and backbone_lr in (AUTO, None))
-        if classifier.largest and frozen:
+        if classifier.largest and (self.schedule.backbone_lr == 0 or self.has_frozen_backbone):
             learns = " trains the backbone, which is frozen; set "
             raise OptionError(Option("classifier"), learns, Option("backbone_lr"), ", or use ", Option("probe"))
         if self.evaluation.probe is True and classifier.last:

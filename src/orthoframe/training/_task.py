@@ -23,18 +23,28 @@ from orthoframe.data import (
     imbalanced_indices,
     near_duplicates,
 )
-from orthoframe.encoders import ENCODERS, Backbone, FrameEncoder, FrameHead, load_backbone, make_frame_encoder
+from orthoframe.encoders import (
+    ENCODERS,
+    Backbone,
+    FrameEncoder,
+    FrameHead,
+    load_backbone,
+    make_frame_encoder,
+    suggested_backbone,
+)
 from orthoframe.errors import DataError, Option, OptionError, OrthoframeError, Part, TrainingError, brief
 from orthoframe.geometry import LinearClassifier
 from orthoframe.runs import Architecture, Checkpoint, DataFingerprint, TrainedEncoder, encoder_in, load_encoder
 from orthoframe.training._criteria import Criterion, NetworkOutputs, Problem
 from orthoframe.training._fields import AUTO
 from orthoframe.training._fitting import fitted_to_time, largest_side
+from orthoframe.training._images import ImageFiles
 from orthoframe.training._recipes import resolve
 from orthoframe.training._settings import Settings
 
 _MEASURED = 10_000  # image files that are measured during training, about
 _MOST_MEANS = 2**25  # numbers of the class means that a measurement multiplies with each other
+_ROWS = 16  # images whose maps fit into the caches of a core
 _SMALL_STEP = 2**27  # products of rows and weights
 _DUPLICATES = 0.01  # part of the images held out whose near-duplicates make their accuracy too high
 _SCALE = 0.1  # of the weights of new dimensions, so that they hardly change the features of known classes at first
@@ -80,6 +90,7 @@ class Task:
     classifier: nn.Linear | None = None  # of the losses that have one, or beside the loss
     prototypes: Tensor | None = None  # [k, dim], the frame that rows are compared with
     directions: Tensor | None = None  # [k, dim], of the classes that the encoder knew before
+    pretrained: str | None = None  # the name of a network that may do better
     lost_classifier: bool = False  # that the encoder to start from had
 
     @property
@@ -132,6 +143,35 @@ class Task:
             groups.append({"params": backbone, "share": schedule.backbone_lr / schedule.lr})
         return groups
 
+    def scaled(self, pixels: Tensor) -> Tensor:
+        """Pixels as the encoder takes them; features of a frozen backbone pass as they are."""
+        return pixels if pixels.ndim == 2 else self.normaliser(pixels)
+
+    @torch.no_grad()
+    def with_features(self, device: torch.device, progress: Progress | None = None) -> "Task":
+        """The task with the features of a frozen backbone in place of its images, if these are not augmented.
+
+        So they are computed once, and not in every step and every measurement.
+        """
+        if self.settings.schedule.backbone_lr != 0 or self.settings.images.augment:
+            return self
+        backbone, rows = self.encoder.backbone.to(device), _ROWS if device.type == "cpu" else 16 * _ROWS
+        done, total = 0, sum(len(part) for part in (self.train, self.validation, self.test) if part is not None)
+
+        def embedded(images: LabelledImages) -> LabelledImages:
+            nonlocal done
+            features = torch.empty(len(images), backbone.out_features)
+            batches = np.array_split(np.arange(len(images)), 1 + len(images) // rows)
+            for batch, pixels in zip(batches, images.batches(batches, device), strict=True):
+                features[batch] = backbone(self.normaliser(pixels)).float().cpu()
+                done += len(batch)
+                if progress is not None:
+                    progress("computing features", done, total)
+            return replace(images, pixels=features)
+
+        validation = None if self.validation is None else embedded(self.validation)
+        return replace(self, train=embedded(self.train), validation=validation, test=embedded(self.test))
+
     def criterion(self, device: torch.device, processes: int) -> Criterion:
         """The loss, on a device that outputs are on, for as many processes as share each batch."""
         problem = Problem(
@@ -167,6 +207,9 @@ class Task:
             number = len(self.left_out)
             files = f"{number:,} file{'s' if number > 1 else ''}"
             notes.append((f"ignored {files} not in a class folder, or not an image, such as {self.left_out[0]}",))
+        if self.pretrained is not None:
+            why = " is usually more accurate for photographs of things: it starts from a network trained on ImageNet"
+            notes.append((Option("backbone", self.pretrained), why))
         if self.lost_classifier:
             why = " trains no linear classifier, which would forget classes without images; one is trained with "
             notes.append((Option("init"), why, Option("classifier", 1)))
@@ -283,6 +326,8 @@ def make_task(
         if data.own_validation and asked.images.validation is not AUTO and not resumed:
             raise OptionError(Option("validation"), " has no effect: the data has validation images; leave it out")
         data = data if trained is None else _known_classes_first(trained, data)
+        suggests = asked.encoder.is_open and asked.goal != "frame" and isinstance(asked.images, ImageFiles)
+        pretrained = suggested_backbone(data.train.image_shape) if suggests else None
         if by_time:
             asked = fitted_to_time(asked, data.train.image_shape)
         settings = resolve(
@@ -329,6 +374,7 @@ def make_task(
         classifier=_classifier(settings, encoder, num_classes, init_classifier) if objective.has_classifier else None,
         prototypes=prototypes if prototypes is None or directions is None else directions,
         directions=directions,
+        pretrained=pretrained,
         lost_classifier=init_classifier is not None and not objective.has_classifier,
     )
 
@@ -471,7 +517,7 @@ def _checked_plan(plan: BatchPlan, settings: Settings, train: LabelledImages) ->
 
 def _backbone(name: str, seed: int, code: bool) -> Backbone:
     """A network of others; a Python function is called only if that is allowed."""
-    if not (code or name.startswith("hf:")):
+    if ":" in name and not (code or name.startswith("hf:")):
         shown = brief(name, 60)
         raise OptionError(f"the backbone {shown} is Python code, and is run only if you allow it: use ", Option("code"))
     return load_backbone(name, seed=seed)
