@@ -11,7 +11,14 @@ from torch import Tensor
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import TEST_STREAM, VALIDATION_STREAM, hold_out
-from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, sorted_classes
+from orthoframe.data._listing import (
+    Columns,
+    Listing,
+    check_class_names,
+    check_unique,
+    chosen_size,
+    sorted_classes,
+)
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import READERS, DataParts, DataRequest
 from orthoframe.data._sources import Progress, unreported
@@ -97,13 +104,31 @@ def load_data(
         download=download,
         progress=progress or unreported,
     )
-    _refuse_unused(request, kind)
-    images = READERS[kind](request)
-    if isinstance(images, Listing):
-        check_unique(path, images)
-        images = _undecoded(images, request)
+    images = _read(request, kind)
     data = _divide(images, name=name, validation=validation, seed=seed, fit=fit)
     return _read_if_it_fits(data, memory, request.progress)
+
+
+def load_test(name: str, **reading: Any) -> LabelledImages:
+    """The images of data by which an encoder that exists is tested: its test images; all, if it has none.
+
+    Args:
+        name: As `load_data` takes it.
+        reading: Arguments of `load_data` that say how images are read.
+
+    Raises:
+        DataError: If the name is unknown, or the data cannot be found, downloaded or read.
+        OptionError: For an argument that has no effect on this kind of data.
+
+    Examples:
+        >>> len(load_test("digits"))
+        1797
+    """
+    kind, path = _kind_and_path(name)
+    images = _read(DataRequest(name=name, path=path, **reading), kind).parts
+    part = images.get("test", images["train"])
+    check_class_names(name, part.classes)
+    return part
 
 
 def as_data(
@@ -226,6 +251,16 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
     groups = None if listing.groups is None else np.array(listing.groups)[listing.parts["train"]]
     return DataParts(parts=parts, groups=groups, left_out=listing.left_out)
+
+
+def _read(request: DataRequest, kind: str) -> DataParts:
+    """Images that the reader of their kind returns; of image files none is decoded yet."""
+    _refuse_unused(request, kind)
+    images = READERS[kind](request)
+    if isinstance(images, Listing):
+        check_unique(request.path, images)
+        images = _undecoded(images, request)
+    return images
 
 
 def _refuse_unused(request: DataRequest, kind: str) -> None:

@@ -12,6 +12,7 @@ from orthoframe.geometry import (
     Accuracy,
     Calibration,
     Confusion,
+    Familiarity,
     Geometry,
     LinearClassifier,
     NearestCentre,
@@ -45,6 +46,7 @@ class Evaluation:
     centres: Tensor  # [k, dim], prototypes or class means; NaN for a class without either
     validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
+    familiarity: Familiarity | None = None  # of the validation images, at the end
     final_test: TestRecord | None = None  # at the end
     classes: tuple[str, ...] = ()  # all of the run; the geometry has those with training images
     raw_delta_of: float | None = None  # of features that are not normalised; for losses of a linear classifier
@@ -92,6 +94,7 @@ class Evaluation:
             task.trained_encoder(),
             centres=self.centres,
             calibration=self.calibration,
+            familiarity=self.familiarity,
             shares=shares,
             adjust=adjust,
             classifier=rule if isinstance(rule, LinearClassifier) else None,
@@ -128,14 +131,15 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
 
     sizes = _sizes(task, counts)
     adjust = 0.0 if settings.adjust == "fit" else float(settings.adjust)
-    validation, calibration = None, None
+    validation, calibration, familiarity = None, None, None
     if task.validation is not None:
         held_out, truth = encode(network, task.validation, task.normaliser), task.validation.labels.cpu()
         if settings.adjust == "fit":
             adjust = fit_adjustment(rule.scores(held_out), truth, sizes)
         scores = _adjusted(rule, sizes, adjust).scores(held_out)
         validation = accuracy_of(scores, truth, classes, counts)
-        calibration = Calibration.fitted(scores, truth) if final else None
+        if final:
+            calibration, familiarity = Calibration.fitted(scores, truth), _familiarity(task, task.validation)
     rule = _adjusted(rule, sizes, adjust)
     test, final_test = None, None
     if final or task.validation is None:
@@ -152,6 +156,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         centres=centres,
         validation=validation,
         calibration=calibration,
+        familiarity=familiarity,
         final_test=final_test,
         classes=classes,
         raw_delta_of=raw,
@@ -177,6 +182,13 @@ def _adjusted(rule: Rule, sizes: Tensor, adjust: float) -> Rule:
     if isinstance(rule, NearestCentre):
         return replace(rule, shares=sizes, adjust=adjust)
     return LinearClassifier(rule.weights, rule.bias - adjust * (sizes / sizes.max()).log())
+
+
+def _familiarity(task: "Task", validation: LabelledImages) -> Familiarity:
+    """How like training images validation images are, before the head: at a frame it has forgotten what differs."""
+    train, backbone = task.measured_subset(), task.encoder.backbone
+    rows, held_out = (encode(backbone, images, task.normaliser) for images in (train, validation))
+    return Familiarity.fitted(rows, train.labels.cpu(), len(train.classes), held_out)
 
 
 def _centres(task: "Task", geometry: Geometry, counts: Tensor) -> Tensor:
