@@ -97,11 +97,7 @@ class PredictCommand:
 
             workers = decoding_processes(self.workers)
             trained = load_encoder(self.run_folder, code=self.code)
-        if self.reject is not None:
-            if trained.familiarity is None:
-                why = " needs a run with validation images, made by version 0.2 or later; train anew, perhaps with "
-                raise OptionError(Option("reject"), why, Option("validation", 0.1))
-            trained.familiarity.threshold(self.reject)  # which refuses an error that is too small
+        trained.check_reject(self.reject)
         if self.explain and not trained.has_frame:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         paths, unmatched = find_images(self.images)
@@ -147,12 +143,11 @@ class PredictCommand:
         """One JSON object per image, and a sentence per file that could not be read."""
         if not part.positions:
             return [], part.problems
-        refused: list[bool | None] = [None] * len(part.positions)
-        if self.reject is None or trained.familiarity is None:
-            features = trained.features(part.pixels, mirror=self.mirror)
+        if self.mirror:
+            features, refused = trained.features(part.pixels, mirror=True), [False] * len(part.positions)
         else:
             before = trained.rows_before_head(part.pixels)
-            features, refused = trained.features_of(before), trained.familiarity.refused(before, self.reject).tolist()
+            features, refused = trained.features_of(before), trained.refused(before, self.reject).tolist()
         cosines, winners = trained.classify(features)
         reasons = _reasons(features, winners, trained) if self.explain else [{}] * len(part.positions)
         confidences: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
@@ -163,7 +158,7 @@ class PredictCommand:
             row: dict[str, Any] = {"image": str(paths[place]), "class": None if unknown else classes[winner]}
             if confidences is not None:
                 row["confidence"] = None if unknown else confidences[number][winner]
-            if unknown is not None:
+            if self.reject is not None:
                 row["unknown"] = unknown
             if top:
                 row["top"] = [

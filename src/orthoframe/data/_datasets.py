@@ -110,15 +110,9 @@ def load_data(
 
 
 def load_test(name: str, **reading: Any) -> LabelledImages:
-    """The images of data by which an encoder that exists is tested: its test images; all, if it has none.
+    """The images of data by which an encoder is tested that was trained on others: the test images, or else all.
 
-    Args:
-        name: As `load_data` takes it.
-        reading: Arguments of `load_data` that say how images are read.
-
-    Raises:
-        DataError: If the name is unknown, or the data cannot be found, downloaded or read.
-        OptionError: For an argument that has no effect on this kind of data.
+    Arguments and errors are those of `load_data`.
 
     Examples:
         >>> len(load_test("digits"))

@@ -10,10 +10,12 @@ from orthoframe._lazy import lazy_names
 
 if TYPE_CHECKING:
     from orthoframe.reporting._figures import *
+    from orthoframe.reporting._mistakes import *
     from orthoframe.reporting._report import *
 else:
     _NAMES = {
         "_report": "write_report write_run_report",
+        "_mistakes": "write_mistakes",
         "_figures": "training_figure geometry_figure certificate_figure ufm_figure",
     }
     __all__, __getattr__, __dir__ = lazy_names(__name__, _NAMES, "train")

@@ -18,7 +18,7 @@ from orthoframe._files import open_tensors, parsed, write_atomic
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, FrameEncoder, load_weights, make_backbone, make_frame_encoder
-from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief
+from orthoframe.errors import Call, DataError, InputError, Option, OptionError, Part, TrainingError, brief
 from orthoframe.geometry import Calibration, Familiarity, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
 from orthoframe.runs._checkpoint import Checkpoint
@@ -110,6 +110,25 @@ class TrainedEncoder:
     def features_of(self, rows: Tensor) -> Tensor:
         """`features`, of rows before the head."""
         return rows if self.classifier is not None else self.encoder.eval().head(rows).float()
+
+    def refused(self, rows: Tensor, error: float | None) -> Tensor:
+        """Which rows before the head are of no known class, `[n]`, as `Familiarity` decides; None refuses none."""
+        if error is None or self.familiarity is None:
+            return torch.zeros(len(rows), dtype=torch.bool)
+        return self.familiarity.refused(rows, error)
+
+    def check_reject(self, error: float | None) -> None:
+        """An `OptionError` for an error that is out of range, and if nothing is known of validation images."""
+        if error is None:
+            return
+        if self.familiarity is None:
+            none = (
+                "the run had none"
+                if self.calibration is None
+                else "the encoder is of a version that kept nothing of them"
+            )
+            raise OptionError(Option("reject"), f" needs validation images, and {none}; train again with them")
+        self.familiarity.threshold(error)
 
     @torch.no_grad()
     def framed(self, features: Tensor) -> Tensor:

@@ -66,8 +66,8 @@ def export_onnx(trained: TrainedEncoder, path: Path) -> str:
     The graph takes `images`, uint8 `[n, channels, height, width]` with any n, and gives `scores` (of each class,
     `[n, k]`, as in `TrainedEncoder.classify`), `class` (the number of the largest, `[n]`), `features` (`[n, dim]`) and,
     of a run with validation images, calibrated `confidences` (`[n, k]`). The metadata has `classes`, `image_shape` and
-    the `temperature` of confidences (null without) as JSON. The file is checked, and compared with torch if onnxruntime is
-    there, before it gets its name.
+    the `temperature` of confidences (null without) as JSON. The file is checked, and compared with torch if onnxruntime
+    is there, before it gets its name.
 
     Args:
         trained: What `load_encoder` gave.
