@@ -1,19 +1,20 @@
 """Which score tells images of no known class from the others? And how many known ones does `--reject` refuse?
 
 An encoder is trained on one data set and looks at test images of it and of another: CIFAR-10 and CIFAR-100, MNIST and
-FashionMNIST, FashionMNIST and MNIST. AUROC (0.5 is chance, 1 perfect) and the share of unknown images that are taken
+FashionMNIST, FashionMNIST and MNIST. AUROC (0.5 is chance, 1 perfect) and the fraction of unknown images that are taken
 for known ones when 95 % of the known ones are (FPR at 95 %, smaller is better). Two networks with the same steps: the
-recipe for one's own images (frame term, and a linear classifier beside it), and cross-entropy. Scores, the larger the
-more like a known class: the largest cosine to an axis of the frame; its energy, logsumexp(cosines / 0.1); minus the
-distance to the nearest axis or class mean; the largest softmax, the energy and the largest score of the
-classifier.
+recipe for one's own images (frame term, and a linear classifier beside it), and cross-entropy.
 
-Every other image, with the first seed, is for choosing a score; the others, with the other seeds, judge. Then the
-threshold that refuses a share ERROR of known images is fitted on validation images, and the refused share of known test
-images (all classes, and the worst class) and of unknown ones is counted. One thread.
+Scores, the larger the more like a known class: the largest cosine of features before the head to a class mean, and the
+energy of these cosines, logsumexp(cosines / 0.1); the largest cosine to an axis of the frame (after cross-entropy, to a
+class mean), the energy of these, and minus the distance to the nearest; the largest softmax, the energy and the largest
+score of the linear classifier.
 
-    ORTHOFRAME_DATA=DIR python benchmarks/unknown.py --npz FILE.npz --json docs/results/unknown.json \
-        --table docs/results/unknown.md
+Every other image, with seed 0, is for choosing a score; the others, with the other seeds, judge. Then the threshold of
+`predict --reject ERROR` is fitted to validation images, and the fraction is counted of known test images that are
+refused (of all classes, and of the worst), and of unknown ones. One thread. Runs are kept in the file as they end:
+
+    ORTHOFRAME_DATA=DIR python benchmarks/unknown.py --npz FILE.npz --json docs/results/unknown.json
 """
 
 import argparse
@@ -137,30 +138,30 @@ def detection(known: Tensor, unknown: Tensor) -> dict[str, float]:
 
 def table(runs: list[dict[str, Any]]) -> Iterator[str]:
     """The tables of the page: scores for choosing, scores that judge, and what is refused."""
-    for title, part in (
-        ("chooses (first seed)", [r for r in runs if not r["seed"]]),
-        ("judges", [r for r in runs if r["seed"]]),
-    ):
-        yield f"\n| {title} | " + " | ".join(f"{d}, {m}" for d, m in product(PAIRS, MODELS)) + " |"
-        yield "|---" * (1 + len(PAIRS) * len(MODELS)) + "|"
+    pairs = list(product(PAIRS, MODELS))
+    for title, first in (("for choosing, seed 0", True), ("for judging, other seeds", False)):
+        yield f"\n| {title} | " + " | ".join(f"{data}, {model}" for data, model in pairs) + " |"
+        yield "|---" * (1 + len(pairs)) + "|"
         for name in runs[0]["scores"]:
             cells = []
-            for data, model in product(PAIRS, MODELS):
-                found = [r["scores"][name] for r in part if (r["data"], r["model"]) == (data, model)]
-                cells.append(" ".join(f"{fmean(each[key] for each in found):.3f}" for key in ("auroc", "fpr95")))
+            for pair in pairs:
+                some = [r["scores"][name] for r in _of(runs, pair) if (r["seed"] == 0) == first]
+                means = [fmean(each[key] for each in some) for key in ("auroc", "fpr95") if some]
+                cells.append(", ".join(f"{mean:.3f}" for mean in means))
             yield f"| {name} | " + " | ".join(cells) + " |"
-    yield (
-        "\n| trained on | network | accuracy | validation images | " + " | ".join(f"ERROR {e:g}" for e in ERRORS) + " |"
-    )
-    yield "|---" * (4 + len(ERRORS)) + "|"
-    for data, model in product(PAIRS, MODELS):
-        some = [r for r in runs if (r["data"], r["model"]) == (data, model)]
-        cells = [f"{fmean(r['accuracy'] for r in some):.3f}", str(some[0]["validation_images"])]
-        for error in map(str, ERRORS):
-            cells.append(
-                " ".join(f"{fmean(r['refused'][error][kind] for r in some):.3f}" for kind in some[0]["refused"][error])
-            )
-        yield f"| {data} | {model} | " + " | ".join(cells) + " |"
+    kinds = [f"{error:g}, {kind}" for error, kind in product(ERRORS, ("known", "worst class", "unknown"))]
+    yield "\n| trained on, network | accuracy | validation images | " + " | ".join(kinds) + " |"
+    yield "|---" * (3 + len(kinds)) + "|"
+    for pair in pairs:
+        if some := _of(runs, pair):
+            cells = [f"{fmean(r['accuracy'] for r in some):.3f}", f"{some[0]['validation_images']:,}"]
+            for error, kind in product(map(str, ERRORS), ("known", "worst class", "unknown")):
+                cells.append(f"{fmean(r['refused'][error][kind] for r in some):.3f}")
+            yield f"| {', '.join(pair)} | " + " | ".join(cells) + " |"
+
+
+def _of(runs: list[dict[str, Any]], pair: tuple[str, str]) -> list[dict[str, Any]]:
+    return [run for run in runs if (run["data"], run["model"]) == pair]
 
 
 def main() -> None:
