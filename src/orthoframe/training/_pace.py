@@ -91,9 +91,10 @@ class Pace:
 
     def _seconds_at_the_end(self, task: Task) -> float:
         """Of the measurement of all training images, the validation and the test images, and of the report."""
-        validation = 0 if task.validation is None else len(task.validation)
-        images = len(task.train) + validation + len(task.test)
-        return self._image * self._step * images + _REPORT * self.has_report * self._others()
+        parts = [task.train, task.test]
+        if task.validation is not None:  # for calibration, and with training images for what is familiar
+            parts += [task.validation, task.validation, task.measured_subset()]
+        return self._image * self._step * sum(map(len, parts)) + _REPORT * self.has_report * self._others()
 
     def _others(self) -> float:
         """How many processes share a core, by the clock and by the time that this process got."""
