@@ -45,6 +45,7 @@ bench-tables: OPTIONS := --table docs/results/tables.md
 MLBENCH ?= build/mlbench/usr/lib/R/site-library/mlbench/data
 bench-classes: OPTIONS := $(addprefix --mlbench ,$(wildcard $(MLBENCH))) --table docs/results/classes.md
 bench-images: OPTIONS := --table docs/results/images.md $(if $(NPZ),--npz $(NPZ))
+bench-unknown: OPTIONS := $(if $(NPZ),--npz $(NPZ))
 # Otherwise the C library gives large blocks back to the system after every step, for a tenth of the time.
 bench-paper-size: export MALLOC_MMAP_THRESHOLD_ := 4294967296
 bench-paper-size: export MALLOC_TRIM_THRESHOLD_ := 8589934592

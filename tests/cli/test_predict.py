@@ -70,7 +70,8 @@ def table(text):
 
 def test_csv(finished_run, images, capsys):
     names, pixels = images
-    header, *rows = table(predicted(capsys, finished_run, *names))
+    assert table(predicted(capsys, finished_run, *names))[0] == ["image", "class"]
+    header, *rows = table(predicted(capsys, finished_run, *names, "--scores"))
     assert header == ["image", "class", *"0123456789"]
     trained = load_encoder(finished_run)
     cosines, winners = trained.classify(trained.features(pixels))
@@ -84,10 +85,15 @@ def test_csv(finished_run, images, capsys):
 
 def test_json(finished_run, images, capsys):
     names, _ = images
-    rows = table(predicted(capsys, finished_run, *names))[1:]
-    lines = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--json").splitlines()]
+    rows = table(predicted(capsys, finished_run, *names, "--scores"))[1:]
+    lines = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--json", "--scores").splitlines()]
     assert [[line["image"], line["class"]] for line in lines] == [row[:2] for row in rows]
+    plain = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--json").splitlines()]
+    assert [{**line, "scores": full["scores"]} for line, full in zip(plain, lines, strict=True)] == lines
     for line, row in zip(lines, rows, strict=True):
+        best = sorted(line["scores"].items(), key=lambda pair: -pair[1])[:5]
+        assert [entry["score"] for entry in line["top"]] == [score for _, score in best]
+        assert line["top"][0]["class"] == line["class"]
         assert list(line["scores"]) == list("0123456789")
         assert [str(score) for score in line["scores"].values()] == row[2:]
         assert "confidence" not in line
@@ -113,7 +119,7 @@ def test_mirror_images(run, request, capsys, tmp_path):
         Image.fromarray(array).save(tmp_path / f"{number}.png")
     names = [str(tmp_path / f"{number}.png") for number in range(5)]
     capsys.readouterr()  # what the training said, if it was not there yet
-    assert main(["predict", str(folder), *names, "--mirror", "--json"]) == 0
+    assert main(["predict", str(folder), *names, "--mirror", "--json", "--scores"]) == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     scores = trained.classify(both)[0].tolist()
     for line, row in zip(lines, scores, strict=True):
@@ -124,9 +130,9 @@ def test_explained(finished_run, images, capsys):
     names, pixels = images
     plain = table(predicted(capsys, finished_run, *names))
     rows = table(predicted(capsys, finished_run, *names, "--explain"))
-    assert [row[:12] for row in rows] == plain
+    assert [row[:2] for row in rows] == plain
     blocks = ["block 1", "share 1", "block 2", "share 2", "block 3", "share 3"]
-    assert rows[0][12:] == ["outside", *blocks, "unowned"]
+    assert rows[0][2:] == ["outside", *blocks, "unowned"]
     lines = [json.loads(line) for line in predicted(capsys, finished_run, *names, "--explain", "--json").splitlines()]
     trained = load_encoder(finished_run)
     explanation = explain(trained.features(pixels), trained.centres)
@@ -137,7 +143,7 @@ def test_explained(finished_run, images, capsys):
         assert sorted(line["blocks"].values(), reverse=True) == list(line["blocks"].values())
         assert [line["blocks"][name] for name in trained.classes] == pytest.approx(shares.tolist(), abs=1e-6)
         largest = [str(cell) for block in list(line["blocks"].items())[:3] for cell in block]
-        assert row[12:] == [str(line["outside"]), *largest, str(line["unowned"])]
+        assert row[2:] == [str(line["outside"]), *largest, str(line["unowned"])]
 
 
 def test_a_frame_explains_beside_the_classifier_that_predicts(calibrated_run, tmp_path, capsys, monkeypatch):
@@ -158,6 +164,8 @@ def test_confidences_are_those_of_the_calibration(calibrated_run, tmp_path, caps
         scan(f"{colour}.png", colour, 100 + number)
     names = [f"{colour}.png" for colour in COLOURS]
     header, *rows = table(predicted(capsys, calibrated_run, *names, err=""))
+    assert header == ["image", "class", "confidence"]
+    header = table(predicted(capsys, calibrated_run, *names, "--scores", err=""))[0]
     assert header == ["image", "class", "confidence", "blue", "green", "red"]
     trained = load_encoder(calibrated_run)
     cosines, winners = trained.classify(trained.features(torch.stack([trained.preparation(Path(n)) for n in names])))
@@ -177,9 +185,51 @@ def test_confidences_are_those_of_the_calibration(calibrated_run, tmp_path, caps
         assert "scores" not in output
 
 
+def test_what_is_unlike_every_class_is_refused(calibrated_run, tmp_path, capsys, monkeypatch):
+    """By the threshold of validation images; a refused image has no class, and the column says so."""
+    monkeypatch.chdir(tmp_path)
+    trained = load_encoder(calibrated_run)
+    for number, colour in enumerate(COLOURS):
+        scan(f"{colour}.png", colour, 100 + number)
+    Image.fromarray((np.indices((16, 16)).sum(0) % 2 * 255).astype(np.uint8)).save("chess.png")
+    names = [*(f"{colour}.png" for colour in COLOURS), "chess.png"]
+    rows = trained.rows_before_head(torch.stack([trained.preparation(Path(name)) for name in names]))
+    n = len(trained.familiarity.held_out)
+    for error in (0.3, 0.9):
+        threshold = trained.familiarity.held_out.sort().values[int(error * (n + 1)) - 1]
+        refused = (trained.familiarity.of(rows) < threshold).tolist()
+        header, *printed = table(predicted(capsys, calibrated_run, *names, "--reject", error, err=""))
+        assert header == ["image", "class", "confidence", "unknown"]
+        plain = table(predicted(capsys, calibrated_run, *names, err=""))[1:]
+        for row, whole, unknown in zip(printed, plain, refused, strict=True):
+            assert row == ([whole[0], "", "", "yes"] if unknown else [*whole, "no"])
+        words = (*names, "--reject", error, "--json", "--top", "2")
+        lines = [json.loads(line) for line in predicted(capsys, calibrated_run, *words, err="").splitlines()]
+        assert [line["unknown"] for line in lines] == refused
+        for line, whole in zip(lines, plain, strict=True):
+            assert (line["class"] is None) == (line["confidence"] is None) == line["unknown"]
+            assert line["top"][0]["class"] == whole[1]
+    header = table(predicted(capsys, calibrated_run, *names, "--reject", "0.9", "--top", "2", err=""))[0]
+    assert header[4:] == [f"{name} {place}" for place in (1, 2) for name in ("class", "confidence", "score")]
+    assert any(refused)
+
+
+def test_refusals_that_are_refused(finished_run, calibrated_run, images, capsys):
+    names, _ = images
+    n = len(load_encoder(calibrated_run).familiarity.held_out)
+    for run, words, sentence in (
+        (finished_run, ["0.1"], "--reject needs validation images, and the run had none; train again with them"),
+        (calibrated_run, ["0.001"], f"--reject must be at least 0.0{1000 // (n + 1) + 1} with {n} validation images"),
+        (calibrated_run, ["1"], "--reject must be positive and below 1, not 1.0"),
+        (calibrated_run, ["0.1", "--mirror"], "--reject was fitted to images without their mirror images; leave it or"),
+    ):
+        assert main(["predict", str(run), names[0], "--reject", *words]) == 2
+        assert sentence in capsys.readouterr().err
+
+
 def test_the_best_classes_without_confidences(finished_run, images, capsys):
     names, _ = images
-    rows = table(predicted(capsys, finished_run, *names))
+    rows = table(predicted(capsys, finished_run, *names, "--scores"))
     best = table(predicted(capsys, finished_run, *names, "--top", "3"))
     assert best[0] == ["image", "class", "score 1", "class 2", "score 2", "class 3", "score 3"]
     for row, top in zip(rows[1:], best[1:], strict=True):

@@ -43,6 +43,7 @@ NOT_RUN = {
     "cd orthoframe": "what was cloned",
     # Run by other tests.
     "orthoframe embed folder:pictures --backbone my_networks:Colours --out colours": "tests/cli/test_embed.py has one",
+    "orthoframe predict runs/photos new --reject 0.05": "tests/cli/test_predict.py has one; 60 pictures are too few",
     "make demo": "tests/training/test_runs.py runs the demo",
     "orthoframe study activations --scale smoke --seeds 1": "studies/tests/test_command.py has it",
     "make test": "this is it",

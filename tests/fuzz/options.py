@@ -19,6 +19,7 @@ _VALUES = (*_NUMBERS.split(), *_WORDS.split(), "", "a\nb", "\x00", "\ud800", "x"
 _START = {
     "train": ["--data", "npz:missing.npz"],
     "predict": ["missing"],
+    "evaluate": ["missing", "digits"],
     "export": ["missing"],
     "report": ["missing"],
     "embed": ["missing", "--backbone", "hf:missing", "--out", "embedded"],

@@ -1,9 +1,13 @@
-"""Which classes are taken for which, counted one by one."""
+"""Which classes are taken for which, how often predictions are right: counted one by one, and by scikit-learn."""
 
 import numpy as np
+import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import precision_recall_fscore_support
 
-from orthoframe.geometry import Accuracy, Confusion, accuracy_of
+from orthoframe.geometry import Accuracy, ClassRates, Confusion, accuracy_of, calibration_error, reliability
 
 
 def test_counts_are_those_of_the_obvious_way():
@@ -41,3 +45,37 @@ def test_over_how_many_classes():
     values = {"overall": 1, "balanced": 1, "worst": 1, "worst_class": 0, "majority": 1, "minority": 1}
     assert Accuracy(**values, by_class=(1.0, 1.0)).over() == ""
     assert Accuracy(**values, by_class=(1.0, None, 1.0)).over() == " (over 2 of 3 classes)"
+
+
+@given(seed=st.integers(0, 999), k=st.integers(2, 5), balanced=st.booleans())
+def test_rates_are_those_of_scikit_learn(seed, k, balanced):
+    """With a class without rows, and predictions that are none of the classes."""
+    random = np.random.default_rng(seed)
+    labels, predicted = random.integers(0, k - 1, 30), random.integers(0, k + 1, 30)
+    rates = ClassRates.of(torch.from_numpy(predicted), torch.from_numpy(labels), k, balanced=balanced)
+    weights = 1 / np.bincount(labels)[labels] if balanced else None
+    classes = sorted(set(labels.tolist()))
+    expected = precision_recall_fscore_support(
+        labels, predicted, labels=classes, sample_weight=weights, zero_division=0
+    )
+    for name, values in zip(("precision", "recall", "f1"), expected[:3], strict=True):
+        rate = getattr(rates, name)
+        assert [rate[c] for c in classes] == pytest.approx(values.tolist(), abs=1e-12)
+        assert rates.means()[name] == pytest.approx(values.mean(), abs=1e-12)
+        assert [rate[c] for c in range(k) if c not in classes] == [None] * (k - len(classes))
+
+
+@given(seed=st.integers(0, 999))
+def test_reliability_bin_by_bin(seed):
+    random = np.random.default_rng(seed)
+    confidences, labels = random.dirichlet([0.3] * 4, 40), random.integers(0, 4, 40)
+    table = reliability(torch.from_numpy(confidences), torch.from_numpy(labels))
+    total = 0.0
+    for place, (rows, confidence, accuracy) in enumerate(table.T.tolist()):
+        inside = [i for i, row in enumerate(confidences) if place / 15 < row.max() <= (place + 1) / 15]
+        assert rows == len(inside)
+        if inside:
+            assert confidence == pytest.approx(np.mean([confidences[i].max() for i in inside]))
+            assert accuracy == pytest.approx(np.mean([confidences[i].argmax() == labels[i] for i in inside]))
+            total += rows * abs(confidence - accuracy) / 40
+    assert calibration_error(torch.from_numpy(confidences), torch.from_numpy(labels)) == pytest.approx(total)

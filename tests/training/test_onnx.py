@@ -13,6 +13,7 @@ import torch
 from orthoframe.data import Normaliser, Preparation, load_data
 from orthoframe.encoders import make_frame_encoder
 from orthoframe.errors import TrainingError
+from orthoframe.geometry import Calibration
 from orthoframe.options import Activation
 from orthoframe.runs import Architecture, TrainedEncoder, load_encoder
 from orthoframe.training import _onnx, export_onnx
@@ -50,6 +51,27 @@ def run(path, pixels):
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
     assert [entry.name for entry in session.get_outputs()] == ["scores", "class", "features"]
     return [torch.from_numpy(values) for values in session.run(None, {"images": pixels.numpy()})]
+
+
+def test_confidences_are_in_the_graph(tmp_path):
+    trained = replace(made("mlp", (1, 4, 4), width=8), calibration=Calibration(0.07, 0.0, 40))
+    export_onnx(trained, tmp_path / "out.onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    assert json.loads(session.get_modelmeta().custom_metadata_map["temperature"]) == 0.07
+    pixels = torch.randint(0, 256, (9, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(3))
+    scores, confidences = session.run(["scores", "confidences"], {"images": pixels.numpy()})
+    expected = trained.calibration.confidences(trained.classify(trained.features(pixels))[0])
+    assert confidences.shape == scores.shape
+    assert torch.allclose(torch.from_numpy(confidences).double(), expected, rtol=0, atol=1e-5)
+    assert confidences.max() > 0.3  # which a softmax of cosines without the temperature has nowhere
+
+
+def test_confidences_that_differ_are_not_written(tmp_path, monkeypatch):
+    trained = replace(made("mlp", (1, 4, 4), width=8), calibration=Calibration(0.07, 0.0, 40))
+    content = _onnx._graph(trained)
+    monkeypatch.setattr(_onnx, "_graph", lambda _: content)
+    with pytest.raises(TrainingError, match=r"the exported confidences differ from torch's by .*; nothing was written"):
+        export_onnx(replace(trained, calibration=Calibration(0.5, 0.0, 40)), tmp_path / "out.onnx")
 
 
 def agrees(path, trained, pixels):
@@ -108,6 +130,7 @@ def test_what_the_file_says(undisturbed, exported):
     assert json.loads(about["classes"]) == list("0123456789")
     assert json.loads(about["image_shape"]) == [1, 8, 8]
     assert json.loads(about["preparation"])["fit"] == "pad"
+    assert json.loads(about["temperature"]) is None  # without validation images
     assert [(entry.domain, entry.version) for entry in model.opset_import] == [("", 18)]
     (images,) = model.graph.input
     kind = images.type.tensor_type

@@ -24,6 +24,7 @@ else:
 VERBS = {
     "train": "Train an encoder, and say whether its classes form an orthogonal frame.",
     "predict": "Classify images with a trained encoder.",
+    "evaluate": "Evaluate a trained encoder on labelled images.",
     "export": "Write a trained encoder as an ONNX graph.",
     "report": "Write the report of one run, or of several side by side.",
     "certify": "Decide whether batches have the orthogonal frame as their only optimum.",

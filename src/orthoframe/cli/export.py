@@ -15,8 +15,9 @@ from orthoframe.files import writing
 class ExportCommand:
     """Write encoder, head and class centres as one ONNX graph, from pixels to classes.
 
-    It takes any number of uint8 images [n, channels, height, width] and returns scores, class and features; the names
-    of the classes are in its metadata. It is checked and compared with torch before it is written. Needs
+    It takes any number of uint8 images [n, channels, height, width] and returns scores, class, features and, of a run
+    with validation images, confidences; the names of the classes and the temperature of confidences are in its
+    metadata. It is checked and compared with torch before it is written. Needs
     orthoframe[onnx].
 
     Exit status: 0 written, 2 bad input. For example:

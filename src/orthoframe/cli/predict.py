@@ -19,7 +19,7 @@ import tyro
 
 from orthoframe.cli._files import cell
 from orthoframe.cli._terminal import Flag, progress, starting
-from orthoframe.errors import InputError, brief
+from orthoframe.errors import InputError, Option, OptionError, brief
 from orthoframe.options import check_size
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from orthoframe.data import Decoded, Preparation
     from orthoframe.runs import TrainedEncoder
 
+_TOP = 5  # best classes in JSON
 _BLOCKS = 3  # that explain a prediction in one row of CSV
 _LONGEST = 300  # characters of a sentence about a file
 _MANY = 1000  # images, from which on there is a progress bar
@@ -40,11 +41,12 @@ _T = TypeVar("_T")
 class PredictCommand:
     """Classify images with a trained encoder.
 
-    Images of any size and kind are prepared as in training. Prints CSV: the image, its class, the confidence, and a
-    score for each class: the cosine of its features to the class centre, or the output of the run's linear classifier.
-    Confidences are calibrated on the validation images of the run; without validation images there are none. With
-    --explain, evidence is the fraction of the features' energy in the dimensions that a class owns, and the
-    out-of-class score is the fraction outside the dimensions of the predicted class.
+    Images of any size and kind are prepared as in training. Prints CSV: the image, its class and the confidence, which
+    is calibrated on the validation images of the run; without validation images there is none. A score is the cosine of
+    an image's features to the class centre, or the output of the run's linear classifier. With --reject, an image that
+    is of no known class has no class and no confidence, and yes in the column unknown. With --explain, evidence is the
+    fraction of the features' energy in the dimensions that a class owns, and the out-of-class score is the fraction
+    outside the dimensions of the predicted class.
 
     Exit status: 0 classified, 1 some files could not be read (named at the end), 2 none could, or bad input. For
     example:
@@ -54,6 +56,8 @@ class PredictCommand:
     orthoframe predict runs/digits-step10-mlp-relu-seed0 scans/ 'more/*.jpg' --top 3
 
     orthoframe predict runs/digits-step10-mlp-relu-seed0 scan1.png --explain
+
+    orthoframe predict runs/photos scans/ --reject 0.05
     """
 
     run_folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
@@ -61,7 +65,12 @@ class PredictCommand:
     images: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="IMAGES...")]
     """Image files, folders with images at any depth, and patterns in quotes."""
     top: Annotated[int | None, tyro.conf.arg(metavar="N")] = None
-    """Print the N best classes with their confidences instead of the scores of all."""
+    """Also print the N best classes with their confidences and scores (JSON has 5 otherwise)."""
+    scores: Flag = False
+    """Also print the score of every class."""
+    reject: Annotated[float | None, tyro.conf.arg(metavar="ERROR")] = None
+    """Refuse images that are unlike all known classes: the largest fraction of images of known classes that may be
+    refused, such as 0.05, which decides how unlike (by the validation images of the run)."""
     explain: Flag = False
     """Also print the evidence for each class, largest first, and an out-of-class score."""
     mirror: Flag = False
@@ -79,12 +88,16 @@ class PredictCommand:
             raise InputError("which images? Name at least one file or folder")
         if self.top is not None:
             check_size("top", self.top)
+        if self.reject is not None and self.mirror:
+            both = " was fitted to images without their mirror images; leave it or "
+            raise OptionError(Option("reject"), both, Option("mirror"), " out")
         with starting():
             from orthoframe.data import decoding_processes, find_images
             from orthoframe.runs import load_encoder
 
             workers = decoding_processes(self.workers)
             trained = load_encoder(self.run_folder, code=self.code)
+        trained.check_reject(self.reject)
         if self.explain and not trained.has_frame:
             raise InputError(f"{self.run_folder}: it classifies with a linear layer; only a frame can be explained")
         paths, unmatched = find_images(self.images)
@@ -130,17 +143,24 @@ class PredictCommand:
         """One JSON object per image, and a sentence per file that could not be read."""
         if not part.positions:
             return [], part.problems
-        features = trained.features(part.pixels, mirror=self.mirror)
+        if self.mirror:
+            features, refused = trained.features(part.pixels, mirror=True), [False] * len(part.positions)
+        else:
+            before = trained.rows_before_head(part.pixels)
+            features, refused = trained.features_of(before), trained.refused(before, self.reject).tolist()
         cosines, winners = trained.classify(features)
         reasons = _reasons(features, winners, trained) if self.explain else [{}] * len(part.positions)
         confidences: Any = None if trained.calibration is None else _rounded(trained.calibration.confidences(cosines))
         scores, classes, rows = _rounded(cosines), trained.classes, []
-        orders = cosines.argsort(dim=1, descending=True, stable=True)[:, : self.top].tolist() if self.top else []
-        for number, (place, winner) in enumerate(zip(part.positions, winners.tolist(), strict=True)):
-            row: dict[str, Any] = {"image": str(paths[place]), "class": classes[winner]}
+        top = self.top or (_TOP if self.json else 0)
+        orders = cosines.argsort(dim=1, descending=True, stable=True)[:, :top].tolist()
+        for number, (place, winner, unknown) in enumerate(zip(part.positions, winners.tolist(), refused, strict=True)):
+            row: dict[str, Any] = {"image": str(paths[place]), "class": None if unknown else classes[winner]}
             if confidences is not None:
-                row["confidence"] = confidences[number][winner]
-            if self.top:
+                row["confidence"] = None if unknown else confidences[number][winner]
+            if self.reject is not None:
+                row["unknown"] = unknown
+            if top:
                 row["top"] = [
                     {
                         "class": classes[c],
@@ -149,7 +169,7 @@ class PredictCommand:
                     }
                     for c in orders[number]
                 ]
-            else:
+            if self.scores:
                 row["scores"] = dict(zip(classes, scores[number], strict=True))
             rows.append({**row, **reasons[number]})
         return rows, part.problems
@@ -190,8 +210,11 @@ def _decode_and(
 def _columns(row: dict[str, Any]) -> list[tuple[str, Any]]:
     """A row as columns of CSV, with the largest blocks only; a class may be called as another column is."""
     columns: list[tuple[str, Any]] = [(name, row[name]) for name in ("image", "class", "confidence") if name in row]
+    if "unknown" in row:
+        columns.append(("unknown", "yes" if row["unknown"] else "no"))
     for place, entry in enumerate(row.get("top", ()), start=1):
-        shown = ("class", "confidence") if place == 1 else ()  # the row has those of the best class
+        # The row has those of the best class, unless it is refused.
+        shown = ("class", "confidence") if place == 1 and "unknown" not in row else ()
         columns += [(f"{name} {place}", value) for name, value in entry.items() if name not in shown]
     columns += row.get("scores", {}).items()
     if "blocks" in row:

@@ -11,7 +11,15 @@ from torch import Tensor
 
 from orthoframe.data._images import Data, LabelledImages
 from orthoframe.data._imbalance import TEST_STREAM, VALIDATION_STREAM, hold_out
-from orthoframe.data._listing import Columns, Listing, check_unique, chosen_size, grouped, sorted_classes
+from orthoframe.data._listing import (
+    Columns,
+    Listing,
+    check_class_names,
+    check_unique,
+    chosen_size,
+    grouped,
+    sorted_classes,
+)
 from orthoframe.data._preparation import Preparation
 from orthoframe.data._readers import READERS, DataParts, DataRequest
 from orthoframe.data._sources import Progress, unreported
@@ -101,14 +109,25 @@ def load_data(
         download=download,
         progress=progress or unreported,
     )
-    _refuse_unused(request, kind)
-    images = READERS[kind](request)
-    if isinstance(images, Listing):
-        check_unique(path, images)
-        images = images if group_by is None else grouped(images, group_by)
-        images = _undecoded(images, request)
+    images = _read(request, kind)
     data = _divide(images, name=name, validation=validation, seed=seed, fit=fit)
     return _read_if_it_fits(data, memory, request.progress)
+
+
+def load_test(name: str, **reading: Any) -> LabelledImages:
+    """The images of data by which an encoder is tested that was trained on others: the test images, or else all.
+
+    Arguments and errors are those of `load_data`.
+
+    Examples:
+        >>> len(load_test("digits"))
+        1797
+    """
+    kind, path = _kind_and_path(name)
+    images = _read(DataRequest(name=name, path=path, **reading), kind).parts
+    part = images.get("test", images["train"])
+    check_class_names(name, part.classes)
+    return part
 
 
 def as_data(
@@ -231,6 +250,17 @@ def _undecoded(listing: Listing, request: DataRequest) -> DataParts:
     parts = {part: images if whole else images.subset(places) for part, places in listing.parts.items()}
     groups = None if listing.groups is None else np.array(listing.groups)[listing.parts["train"]]
     return DataParts(parts=parts, groups=groups, left_out=listing.left_out, files=listing.paths)
+
+
+def _read(request: DataRequest, kind: str) -> DataParts:
+    """Images that the reader of their kind returns; of image files none is decoded yet."""
+    _refuse_unused(request, kind)
+    images = READERS[kind](request)
+    if isinstance(images, Listing):
+        check_unique(request.path, images)
+        images = images if request.group_by is None else grouped(images, request.group_by)
+        images = _undecoded(images, request)
+    return images
 
 
 def _refuse_unused(request: DataRequest, kind: str) -> None:

@@ -110,6 +110,12 @@ class LabelledImages:
             checksums=None if self.checksums is None else self.checksums[index.numpy()],
         )
 
+    def name_of(self, index: int) -> str:
+        """The path of an image that is in a file of its own, otherwise its position."""
+        if isinstance(self.pixels, Tensor) or not hasattr(self.pixels.items, "paths"):
+            return str(index)
+        return str(self.pixels.items.paths[self.pixels.positions[index]])
+
     def origins(self, indices: Sequence[int] | NDArray[Any] | Tensor) -> list[int]:
         """Positions of the images at `indices` in the data as it was read, before any subset."""
         index = torch.as_tensor(indices, dtype=torch.int64)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from orthoframe.errors import needs_extra
-from orthoframe.geometry._accuracy import Accuracy, Confusion, accuracy_of
+from orthoframe.geometry._accuracy import Accuracy, ClassRates, Confusion, accuracy_of
 from orthoframe.geometry._arrangement import (
     CLASS_COLLAPSE,
     COLLAPSE,
@@ -21,7 +21,9 @@ from orthoframe.geometry._classifiers import (
     calibration_error,
     fit_adjustment,
     fit_scores,
+    reliability,
 )
+from orthoframe.geometry._familiarity import Familiarity
 from orthoframe.geometry._geometry import MEASURES, MOST_COSINES, Geometry, geometry_of
 from orthoframe.geometry._measure import measure, measure_parts
 from orthoframe.geometry._ownership import Explanation, Ownership, explain
@@ -48,8 +50,11 @@ __all__ = [
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",
+    "ClassRates",
     "Calibration",
     "calibration_error",
+    "reliability",
+    "Familiarity",
     "Confusion",
     "Ownership",
     "explain",

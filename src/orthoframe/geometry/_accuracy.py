@@ -127,6 +127,51 @@ def _finite_mean(margins: Tensor) -> float | None:
 
 
 @dataclass(frozen=True)
+class ClassRates:
+    """Recall, precision and F1 of each class, `[k]`; None for a class without rows.
+
+    Attributes:
+        recall: The fraction of the rows of a class that is predicted as this class.
+        precision: The fraction of the rows that are predicted as a class that is of it; 0 if there are none.
+        f1: Their harmonic mean.
+    """
+
+    recall: tuple[float | None, ...]
+    precision: tuple[float | None, ...]
+    f1: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, predicted: Tensor, labels: Tensor, num_classes: int, *, balanced: bool = False) -> "ClassRates":
+        """Count the rows that are right.
+
+        Args:
+            predicted: `[rows]`; `num_classes` stands for none of the classes.
+            labels: `[rows]`, from 0 to `num_classes` - 1.
+            num_classes: Number of classes.
+            balanced: Whether the rows of every class together count the same. Precision does not depend on how many
+                rows of each class there are then; recall never does.
+
+        Examples:
+            >>> rates = ClassRates.of(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 0, 0, 1]), 2)
+            >>> rates.precision, rates.means()["f1"]
+            ((1.0, 0.5), 0.7333333333333334)
+        """
+        weights = torch.ones(len(labels), dtype=torch.float64)
+        if balanced:
+            weights /= torch.bincount(labels)[labels]
+        right = predicted == labels
+        parts = ((labels, weights), (predicted, weights), (labels[right], weights[right]))
+        rows, taken, hits = (torch.bincount(part, each, num_classes + 1)[:-1] for part, each in parts)
+        rates = hits / rows, hits / taken.where(taken > 0, 1), 2 * hits / (rows + taken)
+        present = (rows > 0).tolist()
+        return cls(*(tuple(x if p else None for x, p in zip(each.tolist(), present, strict=True)) for each in rates))
+
+    def means(self) -> dict[str, float]:
+        """Means over the classes that have rows, by name: the macro averages."""
+        return {name: float(np.mean([x for x in rates if x is not None])) for name, rates in vars(self).items()}
+
+
+@dataclass(frozen=True)
 class Confusion:
     """Rows by their class and the class that was predicted.
 

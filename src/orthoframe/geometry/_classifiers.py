@@ -281,11 +281,29 @@ class Calibration:
 
 def calibration_error(confidences: Tensor, labels: Tensor) -> float:
     """Expected calibration error of confidences `[rows, k]`, in 15 bins of equal width."""
-    highest, predicted = confidences.max(1)
-    right = (predicted == labels).double()
+    rows, confidence, accuracy = reliability(confidences, labels)
+    return float((rows * (confidence - accuracy).abs()).nansum() / max(1, len(labels)))
+
+
+def reliability(confidences: Tensor, labels: Tensor) -> Tensor:
+    """How often predictions are right, by their confidence, in 15 bins of equal width.
+
+    Returns:
+        `[3, 15]`: the number of rows in each bin, their mean confidence, and the fraction that is right; the latter two
+        are NaN in an empty bin.
+
+    Examples:
+        >>> confidences = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8]])
+        >>> reliability(confidences, torch.tensor([0, 1, 1]))[:, -3:]
+        tensor([[1.0000, 2.0000, 0.0000],
+                [0.8000, 0.9000,    nan],
+                [1.0000, 0.5000,    nan]], dtype=torch.float64)
+    """
+    highest, predicted = confidences.double().max(1)
     bins = (highest * _BINS).ceil().clamp(1, _BINS).long() - 1
-    gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, highest.double() - right)
-    return float(gaps.abs().sum() / max(1, len(labels)))
+    values = torch.stack([torch.ones_like(highest), highest, (predicted == labels).double()])
+    sums = values.new_zeros(3, _BINS).index_add_(1, bins, values)
+    return torch.cat([sums[:1], sums[1:] / sums[0]])
 
 
 def fit_scores(

@@ -10,12 +10,14 @@ from orthoframe.lazy import lazy_names
 
 if TYPE_CHECKING:
     from orthoframe.reporting._figures import *
+    from orthoframe.reporting._mistakes import *
     from orthoframe.reporting._pages import *
     from orthoframe.reporting._pictures import *
     from orthoframe.reporting._report import *
 else:
     _NAMES = {
         "_report": "write_report write_run_report",
+        "_mistakes": "write_mistakes",
         "_figures": "training_figure geometry_figure certificate_figure ufm_figure draw_cosines fit_fonts",
         "_pictures": "CosineMap Cosines",
         "_pages": "write_page render",

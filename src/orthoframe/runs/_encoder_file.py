@@ -17,9 +17,9 @@ from torch import Tensor
 from orthoframe._rows import unit_rows
 from orthoframe.data import Normaliser, Preparation
 from orthoframe.encoders import PREFIX, Encoder, FrameEncoder, load_weights, make_backbone, make_frame_encoder
-from orthoframe.errors import Call, DataError, InputError, Part, TrainingError, brief, reason_of
+from orthoframe.errors import Call, DataError, InputError, Option, OptionError, Part, TrainingError, brief, reason_of
 from orthoframe.files import open_tensors, parsed, write_atomic
-from orthoframe.geometry import Calibration, LinearClassifier, NearestCentre
+from orthoframe.geometry import Calibration, Familiarity, LinearClassifier, NearestCentre
 from orthoframe.options import Activation, Fit, Head, HeadNorm, Model
 from orthoframe.runs._checkpoint import Checkpoint
 from orthoframe.runs._read import read_run
@@ -27,6 +27,7 @@ from orthoframe.runs._records import Ending
 
 _FILE, _CENTRES = "encoder.safetensors", "class_means"
 _WEIGHTS, _BIAS = "classifier.weights", "classifier.bias"
+_MEANS, _HELD_OUT = "familiarity.means", "familiarity.held_out"
 _ROWS = 256  # images that are encoded together
 
 
@@ -64,6 +65,7 @@ class TrainedEncoder:
     shares: tuple[float, ...] | None = None  # [k], for which the scores of centres are adjusted
     adjust: float = 0.0
     classifier: LinearClassifier | None = None  # of the features before the head; it classifies if there is one
+    familiarity: Familiarity | None = None  # of the features before the head; none without validation images
 
     @property
     def rule(self) -> NearestCentre | LinearClassifier:
@@ -97,13 +99,41 @@ class TrainedEncoder:
         They are unit rows; with a linear classifier those before the head, of any length. With `mirror`, they are the
         mean over an image and its mirror image.
         """
-        self.encoder.eval()
-        parts = torch.split(pixels, _ROWS)
-        rows = torch.cat([self.network(self.normaliser(part)).float() for part in parts])
+        rows = self.features_of(self.rows_before_head(pixels))
         if mirror:
             rows = (rows + self.features(pixels.flip(-1))) / 2
             rows = rows if self.classifier is not None else unit_rows(rows)[0]
         return rows
+
+    @torch.no_grad()
+    def rows_before_head(self, pixels: Tensor) -> Tensor:
+        """The features of the backbone `[n, d]` of uint8 images, of any length, as `familiarity` takes them."""
+        backbone, parts = self.encoder.eval().backbone, torch.split(pixels, _ROWS)
+        return torch.cat([backbone(self.normaliser(part)).float() for part in parts])
+
+    @torch.no_grad()
+    def features_of(self, rows: Tensor) -> Tensor:
+        """`features`, of rows before the head."""
+        return rows if self.classifier is not None else self.encoder.eval().head(rows).float()
+
+    def refused(self, rows: Tensor, error: float | None) -> Tensor:
+        """Which rows before the head are of no known class, `[n]`, as `Familiarity` decides; None refuses none."""
+        if error is None or self.familiarity is None:
+            return torch.zeros(len(rows), dtype=torch.bool)
+        return self.familiarity.refused(rows, error)
+
+    def check_reject(self, error: float | None) -> None:
+        """An `OptionError` for an error that is out of range, and if nothing is known of validation images."""
+        if error is None:
+            return
+        if self.familiarity is None:
+            none = (
+                "the run had none"
+                if self.calibration is None
+                else "the encoder is of a version that kept nothing of them"
+            )
+            raise OptionError(Option("reject"), f" needs validation images, and {none}; train again with them")
+        self.familiarity.threshold(error)
 
     @torch.no_grad()
     def framed(self, features: Tensor) -> Tensor:
@@ -161,6 +191,8 @@ def save_encoder(folder: Path, trained: TrainedEncoder) -> None:
     tensors[_CENTRES] = trained.centres.contiguous()
     if trained.classifier is not None:
         tensors |= {_WEIGHTS: trained.classifier.weights.contiguous(), _BIAS: trained.classifier.bias.contiguous()}
+    if trained.familiarity is not None:
+        tensors |= {_MEANS: trained.familiarity.means, _HELD_OUT: trained.familiarity.held_out}
     # One entry: the order of several would differ from run to run.
     write_atomic(folder / _FILE, save(tensors, metadata={"orthoframe": describe_encoder(trained)}))
 
@@ -257,7 +289,20 @@ def _read_encoder(file: Any, code: bool) -> TrainedEncoder:
         shares=about.shares,
         adjust=about.adjust,
         classifier=classifier,
+        familiarity=_read_familiarity(file, len(about.classes), encoder.backbone.out_features),
     )
+
+
+def _read_familiarity(file: Any, classes: int, dim: int) -> Familiarity | None:
+    if not {_MEANS, _HELD_OUT} <= set(file.keys()):
+        return None
+    means, held_out = file.get_tensor(_MEANS), file.get_tensor(_HELD_OUT)
+    if list(means.shape) != [classes, dim] or held_out.ndim != 1 or not len(held_out):
+        shapes = f"{brief(list(means.shape), 60)} and {brief(list(held_out.shape), 60)}, not {[classes, dim]} and [n]"
+        raise ValueError(f"class means and held-out images for telling unknown classes of shape {shapes}")
+    if not means.is_floating_point() or not held_out.is_floating_point() or held_out.isnan().any():
+        raise ValueError("class means and held-out images for telling unknown classes that are not numbers")
+    return Familiarity(means.clone(), held_out.clone())
 
 
 def _read_classifier(file: Any, classes: int, dim: int) -> LinearClassifier | None:

@@ -14,6 +14,7 @@ from orthoframe.geometry import (
     Accuracy,
     Calibration,
     Confusion,
+    Familiarity,
     Geometry,
     LinearClassifier,
     NearestCentre,
@@ -47,6 +48,7 @@ class Evaluation:
     centres: Tensor  # [k, dim], prototypes or class means; NaN for a class without either
     validation: Accuracy | None = None  # None if there are no validation images
     calibration: Calibration | None = None  # fitted to the validation images, at the end
+    familiarity: Familiarity | None = None  # of the validation images, at the end
     final_test: TestRecord | None = None  # at the end
     classes: tuple[str, ...] = ()  # all of the run; the geometry has those with training images
     raw_delta_of: float | None = None  # of features that are not normalised; for losses of a linear classifier
@@ -94,6 +96,7 @@ class Evaluation:
             task.trained_encoder(),
             centres=self.centres,
             calibration=self.calibration,
+            familiarity=self.familiarity,
             shares=shares,
             adjust=adjust,
             classifier=rule if isinstance(rule, LinearClassifier) else None,
@@ -112,22 +115,24 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
     learns = objective.classifies or (objective.has_classifier and not final)  # until it has left
     probes = final and settings.probe and not learns
 
-    def encoded(images: LabelledImages) -> tuple[Tensor, Tensor]:
-        """The features whose geometry counts, and those that are classified."""
-        if not (learns or probes):
-            rows = encode(task.encoder, images, task.scaled)
-            return rows, rows
-        rows = encode(task.encoder.backbone, images, task.scaled)
-        return (_headed(task.encoder, rows) if objective.has_head else rows), rows
+    before_head = learns or probes or not objective.has_head
 
-    features, rows = encoded(train)
+    def encoded(images: LabelledImages) -> tuple[Tensor, Tensor]:
+        """Features before the head, and behind it, if there is one."""
+        rows = encode(task.encoder.backbone, images, task.scaled)
+        return rows, _headed(task.encoder, rows) if objective.has_head else rows
+
+    rows, features = encoded(train)
     geometry = measure_parts(lambda: [(features, labels)], features.shape[1], classes)
     raw = None
     if not objective.has_head:
         raw = measure_parts(lambda: [(features, labels)], features.shape[1], classes, normalize=False).delta_of
     counts = torch.tensor(task.class_counts)  # not of the subset, of which there may be fewer
     centres = _centres(task, geometry, counts)
-    held_out = None if task.validation is None else (encoded(task.validation)[1], task.validation.labels.cpu())
+    held_out = None
+    if task.validation is not None:
+        validation_rows, validation_features = encoded(task.validation)
+        held_out = (validation_rows if before_head else validation_features), task.validation.labels.cpu()
     rule: Rule = NearestCentre(centres)
     if learns:
         assert task.classifier is not None
@@ -138,18 +143,19 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
 
     sizes = _sizes(task, counts)
     adjust = 0.0 if settings.adjust == "fit" else float(settings.adjust)
-    validation, calibration = None, None
+    validation, calibration, familiarity = None, None, None
     if held_out is not None:
         if settings.adjust == "fit":
             adjust = fit_adjustment(rule.scores(held_out[0]), held_out[1], sizes)
         scores = _adjusted(rule, sizes, adjust).scores(held_out[0])
         validation = accuracy_of(scores, held_out[1], classes, counts)
         calibration = Calibration.fitted(scores, held_out[1]) if final else None
+        familiarity = Familiarity.fitted(rows, labels, len(classes), validation_rows) if final else None
     rule = _adjusted(rule, sizes, adjust)
     test, final_test = None, None
     if final or task.validation is None:
-        heads, others = encoded(task.test)
-        scores, truth = rule.scores(others), task.test.labels.cpu()
+        test_rows, test_features = encoded(task.test)
+        scores, truth = rule.scores(test_rows if before_head else test_features), task.test.labels.cpu()
         test = accuracy_of(scores, truth, classes, counts)
         if final:
             error = None if calibration is None else calibration_error(calibration.confidences(scores), truth)
@@ -159,7 +165,9 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
                 calibration_error=error,
                 classifier="linear classifier" if isinstance(rule, LinearClassifier) else "nearest centre",
                 train_balanced=accuracy_of(rule.scores(rows), labels, classes).balanced if learns else None,
-                frame_balanced=_balanced_by_frame(centres, heads, truth) if learns and objective.has_head else None,
+                frame_balanced=_balanced_by_frame(centres, test_features, truth)
+                if learns and objective.has_head
+                else None,
             )
     return Evaluation(
         geometry=geometry,
@@ -168,6 +176,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
         centres=centres,
         validation=validation,
         calibration=calibration,
+        familiarity=familiarity,
         final_test=final_test,
         classes=classes,
         raw_delta_of=raw,

@@ -38,12 +38,14 @@ class _Graph(nn.Module):
         weights, offsets = _linear(trained)
         self.register_buffer("weights", weights.float())
         self.register_buffer("offsets", offsets.float())
+        self.temperature = None if trained.calibration is None else trained.calibration.temperature
 
-    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores `[n, k]`, classes `[n]` and features `[n, dim]` of uint8 images."""
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Scores `[n, k]`, classes `[n]`, features `[n, dim]` and, if calibrated, confidences `[n, k]` of images."""
         features = self.encoder(self.normaliser(images))
         scores = nn.functional.linear(features, self.weights, self.offsets)
-        return scores, scores.argmax(1), features
+        outputs = scores, scores.argmax(1), features
+        return outputs if self.temperature is None else (*outputs, (scores / self.temperature).softmax(1))
 
 
 def _linear(trained: TrainedEncoder) -> tuple[Tensor, Tensor]:
@@ -62,9 +64,10 @@ def export_onnx(trained: TrainedEncoder, path: Path) -> str:
     """Write encoder, head and class centres as one ONNX file.
 
     The graph takes `images`, uint8 `[n, channels, height, width]` with any n, and gives `scores` (of each class,
-    `[n, k]`, as in `TrainedEncoder.classify`), `class` (the number of the largest, `[n]`) and `features` (`[n, dim]`).
-    The metadata has `classes` and `image_shape` as JSON. The file is checked, and compared with torch if onnxruntime is
-    there, before it gets its name.
+    `[n, k]`, as in `TrainedEncoder.classify`), `class` (the number of the largest, `[n]`), `features` (`[n, dim]`) and,
+    of a run with validation images, calibrated `confidences` (`[n, k]`). The metadata has `classes`, `image_shape` and
+    the `temperature` of confidences (null without) as JSON. The file is checked, and compared with torch if onnxruntime
+    is there, before it gets its name.
 
     Args:
         trained: What `load_encoder` gave.
@@ -103,7 +106,7 @@ def _graph(trained: TrainedEncoder) -> bytes:
                 dynamo=True,
                 opset_version=_OPSET,
                 input_names=["images"],
-                output_names=["scores", "class", "features"],
+                output_names=_outputs(trained),
                 dynamic_shapes=({0: torch.export.Dim("n")},),
                 verbose=False,
             )
@@ -114,10 +117,15 @@ def _graph(trained: TrainedEncoder) -> bytes:
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output):
         part.ClearField("metadata_props")  # where each node was in our source: paths of this machine
     about = {"classes": json.dumps(trained.classes), "image_shape": json.dumps(trained.image_shape)}
+    about["temperature"] = json.dumps(None if trained.calibration is None else trained.calibration.temperature)
     about["preparation"] = json.dumps(trained.preparation.description())
     onnx.helper.set_model_props(model, {"orthoframe": __version__, **about})
     onnx.checker.check_model(model, full_check=True)
     return bytes(model.SerializeToString())
+
+
+def _outputs(trained: TrainedEncoder) -> list[str]:
+    return ["scores", "class", "features", *([] if trained.calibration is None else ["confidences"])]
 
 
 def _compare(content: bytes, trained: TrainedEncoder) -> str:
@@ -131,7 +139,7 @@ def _compare(content: bytes, trained: TrainedEncoder) -> str:
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     shape = (_COMPARED, *trained.image_shape)
     pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    scores, classes = map(torch.from_numpy, session.run(["scores", "class"], {"images": pixels.numpy()}))
+    scores, classes, _, *confidences = map(torch.from_numpy, session.run(_outputs(trained), {"images": pixels.numpy()}))
     expected, _ = trained.classify(trained.features(pixels))
     present = expected.isfinite().all(0)  # classes with a centre
     # Scores of a linear classifier may be large: relative to the largest, as cosines are to 1.
@@ -139,6 +147,11 @@ def _compare(content: bytes, trained: TrainedEncoder) -> str:
     difference = float((scores - expected)[:, present].abs().max())
     if not difference <= tolerance:
         raise TrainingError(f"the exported scores differ from torch's by {difference:.2g}; nothing was written")
+    if trained.calibration is not None:
+        error = float((confidences[0] - trained.calibration.confidences(expected)).abs().max())
+        # A softmax moves by at most half of what its logits move by.
+        if not error <= tolerance * max(1.0, 1 / trained.calibration.temperature):
+            raise TrainingError(f"the exported confidences differ from torch's by {error:.2g}; nothing was written")
     # Where two centres are equally near, up to rounding, either is right.
     wrong = int((expected.amax(1) - expected.gather(1, classes[:, None])[:, 0] > tolerance).sum())
     if wrong:
