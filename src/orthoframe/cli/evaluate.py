@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import tyro
 
-from orthoframe._files import json_ready, write_json
-from orthoframe.cli._files import cell, writing
+from orthoframe.cli._files import cell
 from orthoframe.cli._terminal import Flag, Folder, progress
 from orthoframe.errors import InputError, Option, brief
+from orthoframe.files import json_ready, write_json, writing
 
 if TYPE_CHECKING:
     from orthoframe.data import LabelledImages

@@ -5,8 +5,8 @@ from orthoframe.data._augment import default_augmentation as default_augmentatio
 from orthoframe.data._datasets import as_data as as_data
 from orthoframe.data._datasets import list_files as list_files
 from orthoframe.data._datasets import load_data as load_data
-from orthoframe.data._duplicates import near_duplicates as near_duplicates
 from orthoframe.data._datasets import load_test as load_test
+from orthoframe.data._duplicates import near_duplicates as near_duplicates
 from orthoframe.data._images import Data as Data
 from orthoframe.data._images import LabelledImages as LabelledImages
 from orthoframe.data._images import Normaliser as Normaliser

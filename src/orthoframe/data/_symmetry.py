@@ -62,5 +62,6 @@ def _scores(train: Tensor, labels: Tensor, test: Tensor, num_classes: int) -> Te
     targets = F.one_hot(labels, num_classes).double()
     gram = rows.T @ (rows * weights[:, None])
     penalty = _RIDGE * gram.diagonal().mean() + 1e-9
-    solved = torch.linalg.solve(gram + penalty * torch.eye(len(gram)), rows.T @ (targets * weights[:, None]))
-    return (test - mean).flatten(1) @ solved
+    solved: Tensor = torch.linalg.solve(gram + penalty * torch.eye(len(gram)), rows.T @ (targets * weights[:, None]))
+    scores: Tensor = (test - mean).flatten(1) @ solved
+    return scores

@@ -190,12 +190,12 @@ def _headed(encoder: FrameEncoder, rows: Tensor) -> Tensor:
     training, device = head.training, next(encoder.parameters()).device
     head.eval()
     with torch.no_grad():
-        parts = [head(part.to(device)).float().cpu() for part in rows.split(_ROWS)]
+        parts = [head(part.to(device)).float().cpu() for part in torch.split(rows, _ROWS)]
     head.train(training)
     return torch.cat(parts)
 
 
-def _balanced_by_frame(centres: Tensor, rows: Tensor, labels: Tensor) -> float:
+def _by_frame(centres: Tensor, rows: Tensor, labels: Tensor) -> float:
     """The balanced accuracy of the nearest centre."""
     return accuracy_of(NearestCentre(centres).scores(rows), labels, range(len(centres))).balanced
 
