@@ -71,6 +71,27 @@ class NearestCentre:
             raise ValueError(f"adjust is {self.adjust}, and there are no shares to adjust for; give the class sizes")
 
     @classmethod
+    def of(cls, features: Rows, labels: RowLabels) -> "NearestCentre":
+        """The rule of the class means of training rows; classes are numbered in the order of their labels.
+
+        Args:
+            features: `[rows, d]`; they are made unit rows before they are averaged.
+            labels: `[rows]`, numbers or names.
+
+        Raises:
+            ValueError: For features or labels of another shape.
+
+        Examples:
+            >>> rule = NearestCentre.of(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), ["cat", "cat", "dog"])
+            >>> rule.predict(torch.tensor([[0.1, 0.9]]))
+            tensor([1])
+        """
+        from orthoframe.geometry._measure import measure  # which classifies by this rule
+
+        geometry = measure(features, labels)
+        return cls(geometry.means, geometry.counts)
+
+    @classmethod
     def fitted(cls, centres: Rows, shares: Weights, features: Rows, labels: RowLabels) -> "NearestCentre":
         """Fit `adjust` and the temperature to rows that were not trained on.
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.random import RandomState
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.preprocessing import StandardScaler
@@ -16,9 +17,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
+from torch.nn.functional import normalize
 
 from orthoframe._processes import find_device
-from orthoframe.batches import BatchPlan, Certificate, certify_run
+from orthoframe.batches import BatchPlan, Certificate, certify, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
@@ -34,10 +36,13 @@ from orthoframe.options import (
     check_temperature,
 )
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
-from orthoframe.sklearn._fit import FitOptions, cross_fit, fit_encoder, relative_weights
-from orthoframe.sklearn._network import TableEncoder, features_of
+from orthoframe.sklearn._fit import FitOptions, StopReason, cross_fit, fit_encoder, linear_path, relative_weights
+from orthoframe.sklearn._network import TableEncoder
 
 Floats = NDArray[np.floating[Any]]
+_WIDTH = 256  # of hidden layers, where none are given
+_ROWS_AT_ONCE, _ENTRIES_AT_ONCE = 2**13, 2**24  # whose features are computed
+_STRENGTH, _SPARSE_STRENGTH = 1.0, 10.0  # of the linear path, see `linear_path`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,7 +134,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def __init__(
         self,
-        hidden: Sequence[int] = (256, 256),
+        hidden: Sequence[int] | None = None,
         loss: TableLoss = "frame",
         temperature: float | None = None,
         activation: Activation = "relu",
@@ -141,7 +146,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         weight_decay: float = 5e-4,
         dropout: float = 0.2,
         class_weight: dict[Any, float] | Literal["square-root", "balanced"] | None = "square-root",
-        adjust: Adjust | None = None,
+        adjust: Adjust | None = "cross-fit",
         device: str | torch.device = "auto",
         random_state: int | RandomState | None = None,
     ) -> None:
@@ -167,7 +172,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             ValueError: For rows, weights or options that are not allowed, and for fewer than two classes.
             TypeError: For options of the wrong type.
         """
-        rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32))
+        rows, labels = validate_data(self, X, y, dtype=(np.float64, np.float32), accept_sparse="csr")
         check_classification_targets(labels)
         all_weights = relative_weights(sample_weight, self.class_weight, labels)
         present = all_weights > 0
@@ -182,37 +187,69 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         seed = int(check_random_state(self.random_state).randint(2**31))
         self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], weights=weights, **plan_options, seed=seed)
         self._fit_scale(rows, weights)
-        encoder = TableEncoder(rows.shape[1], tuple(self.hidden), self.activation, seed).to(device)
-        standard = torch.from_numpy(self._standardised(rows)).float().to(device)
-        self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(encoder, standard, self.plan_, options)
-        self.loss_gap_, self.n_iter_ = self.gap_curve_[-1], len(self.gap_curve_)
-        self.encoder_, self.temperature_, self.loss_ = encoder.cpu().double(), options.temperature, options.loss
+        self.temperature_, self.loss_, k = options.temperature, options.loss, len(self.classes_)
+        paths: list[tuple[int, ...]] = [tuple(self.hidden)] if self.hidden is not None else [()]
+        if self.hidden is None and not issparse(rows):
+            paths = [(_WIDTH, max(_WIDTH, k)), ()]
+        share, self.adjust_, self.calibration_ = float(not paths[0]), 0.0, None
+        if self.hidden is None or self.adjust is not None:
+            weights_of_rows = None if sample_weight is None else np.asarray(sample_weight)[present]
+            share, self.adjust_, self.calibration_ = cross_fit(self, rows, labels, weights_of_rows, paths, seed)
+        encoder = TableEncoder(rows.shape[1], paths[0] if share < 1 else (), self.activation, seed)
+        self.loss_curve_, self.gap_curve_, self.stopped_ = [], [], StopReason.SOLVED
+        if share < 1:
+            standard = torch.from_numpy(self._standardised(rows)).float().to(device)
+            self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(
+                encoder.to(device), standard, self.plan_, options
+            )
+        if share:
+            standardised = rows / self.scale_[0] if issparse(rows) else self._standardised(rows)
+            strength = _SPARSE_STRENGTH if issparse(rows) else _STRENGTH
+            within = relative_weights(sample_weight, None, y)[present]  # of classes, which all count the same here
+            encoder.linear = linear_path(standardised, numbers, within, strength)
+        encoder.share = share
+        self.loss_gap_, self.n_iter_ = (self.gap_curve_ or [0.0])[-1], max(1, len(self.gap_curve_))
+        self.encoder_ = encoder.cpu().double()
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
         names = plain_labels(self.classes_)[numbers]
         self.geometry_ = measure(self._features(rows), names, weights=weights, normalize=False)
         self.centres_ = self.geometry_.means.numpy()
-        self.adjust_, self.calibration_ = 0.0, None
-        if self.adjust is not None:
-            weights_of_rows = None if sample_weight is None else np.asarray(sample_weight)[present]
-            self.adjust_, self.calibration_ = cross_fit(self, rows, labels, weights_of_rows, seed)
         return self
 
     @property
     def rule_(self) -> NearestCentre:
         """How features are classified."""
         temperature = self.temperature_ if self.calibration_ is None else self.calibration_.temperature
-        return NearestCentre(torch.from_numpy(self.centres_), self.geometry_.counts, self.adjust_, temperature)
+        centres, dim, share = torch.from_numpy(self.centres_), self.encoder_.dim, self.encoder_.share
+        if self.encoder_.linear is not None:  # whose classes have the axes, so that predictions are linear
+            axes = torch.eye(len(self.classes_), dtype=torch.float64)
+            centres = torch.cat([(1 - share) ** 0.5 * normalize(centres[:, :dim]), share**0.5 * axes], 1)
+        return NearestCentre(centres, self.geometry_.counts, self.adjust_, temperature)
 
     @property
     def certificate_(self) -> Certificate:
         """What the batches of the first epoch guarantee, or of up to 20 epochs if one does not suffice."""
         check_is_fitted(self)
+        if self.stopped_ == StopReason.SOLVED:  # every step was of all rows
+            return certify(self.plan_.labels, [range(len(self.plan_.labels.classes))], frame=True)
         return certify_run(self.plan_, self.n_iter_, frame=self.loss_ == "frame").certificate
+
+    @property
+    def linear_share_(self) -> float:
+        """Share of the linear path in the scores."""
+        return float(self.encoder_.share)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = not self.hidden
         return tags
+
+    @property
+    def partial_fit(self) -> Any:
+        """Refused: scales, draws, the share of the linear path and the floor are those of all rows."""
+        reason = "more rows change the scales, the draws and the centres of all others; call fit with all rows"
+        raise AttributeError(f"FrameClassifier has no partial_fit, because {reason}")
 
     @property
     def _n_features_out(self) -> int:  # read by ClassNamePrefixFeaturesOutMixin
@@ -267,11 +304,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         check_choice("loss", self.loss, TableLoss)
         defaults = _DEFAULTS[self.loss]
         classes = self.classes_.tolist()
-        if not isinstance(self.hidden, list | tuple) or not self.hidden:
-            raise OptionError(Option("hidden"), f" must be one or more sizes, such as (256, 256), not {self.hidden!r}")
-        for size in self.hidden:
+        if self.hidden is not None and not isinstance(self.hidden, list | tuple):
+            raise OptionError(Option("hidden"), f" must be None, or sizes such as (256, 256), not {self.hidden!r}")
+        for size in self.hidden or ():
             check_size("hidden", size)
-        if self.hidden[-1] < len(classes):
+        if self.hidden and self.hidden[-1] < len(classes):
             few = f"{self.hidden[-1]} dimensions are too few for {len(classes)} classes"
             enough = Option("hidden", (*self.hidden[:-1], len(classes)))
             raise OptionError(f"{few}, because a frame needs one per class; use ", enough)
@@ -294,18 +331,31 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         )
         return options, {"batch_size": batch_size, "binding": binding}
 
-    def _checked(self, X: ArrayLike) -> Floats:
+    def _checked(self, X: ArrayLike) -> Any:
         check_is_fitted(self)
-        return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))
+        return validate_data(self, X, dtype=(np.float64, np.float32), reset=False, accept_sparse="csr")
 
-    def _features(self, rows: Floats) -> Tensor:
-        return features_of(self.encoder_, self._standardised(rows))
+    @torch.no_grad()
+    def _features(self, rows: Any) -> Tensor:
+        """Features `[rows, dim]`, in parts to save memory; sparse rows are made dense in each part alone."""
+        step = min(_ROWS_AT_ONCE, max(1, _ENTRIES_AT_ONCE // rows.shape[1]))
+        parts = (rows[first : first + step] for first in range(0, rows.shape[0], step))
+        return torch.cat([self.encoder_(torch.from_numpy(self._standardised(part))) for part in parts])
 
     def _scores(self, X: ArrayLike) -> NDArray[np.float64]:
         features = self._features(self._checked(X))
         return np.asarray(self.rule_.scores(features))
 
-    def _fit_scale(self, rows: Floats, weights: NDArray[np.float64] | None) -> None:
+    def _fit_scale(self, rows: Any, weights: NDArray[np.float64] | None) -> None:
+        """Mean and scale of columns; of sparse rows only the root mean square length, so that zeros stay zeros."""
+        if issparse(rows):
+            if self.hidden:
+                advice = "; leave it out for the linear path, or make them dense and few, for example by TruncatedSVD"
+                raise OptionError("sparse rows are not for ", Option("hidden", tuple(self.hidden)), advice)
+            squares = np.asarray(rows.multiply(rows).sum(1)).ravel().astype(np.float64)
+            length = float(np.sqrt(np.average(squares, weights=weights)))
+            self.mean_, self.scale_ = np.zeros(rows.shape[1]), np.full(rows.shape[1], length or 1.0)
+            return
         with np.errstate(over="ignore", invalid="ignore"):
             scaler = StandardScaler().fit(rows.astype(np.float64), sample_weight=weights)
         too_large = np.flatnonzero(~np.isfinite(scaler.var_))
@@ -313,5 +363,6 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             raise ValueError(f"the spread of column {too_large[0]} is too large for float64; rescale the column")
         self.mean_, self.scale_ = scaler.mean_, scaler.scale_
 
-    def _standardised(self, rows: Floats) -> NDArray[np.float64]:
-        return np.asarray((rows.astype(np.float64) - self.mean_) / self.scale_)
+    def _standardised(self, rows: Any) -> NDArray[np.float64]:
+        dense = rows.toarray() if issparse(rows) else rows
+        return np.asarray((dense.astype(np.float64) - self.mean_) / self.scale_)
