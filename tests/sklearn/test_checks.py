@@ -17,6 +17,12 @@ EXPECTED = {
 
 
 # A small network and few epochs: it is the manners that are checked, and they are those of any size.
-@parametrize_with_checks([FrameClassifier(hidden=(32,), epochs=20)], expected_failed_checks=lambda _: EXPECTED)
+@parametrize_with_checks(
+    [
+        FrameClassifier(hidden=(32,), epochs=20, adjust=None),
+        FrameClassifier(hidden=()),  # takes sparse rows
+    ],
+    expected_failed_checks=lambda _: EXPECTED,
+)
 def test_scikit_learn_accepts_it(estimator, check):
     check(estimator)

@@ -36,13 +36,21 @@ from orthoframe.options import (
     check_temperature,
 )
 from orthoframe.sklearn._file import load_classifier, plain_labels, save_classifier
-from orthoframe.sklearn._fit import FitOptions, StopReason, cross_fit, fit_encoder, linear_path, relative_weights
+from orthoframe.sklearn._fit import (
+    SHARES,
+    CrossFit,
+    FitOptions,
+    StopReason,
+    cross_fit,
+    fit_encoder,
+    linear_path,
+    relative_weights,
+)
 from orthoframe.sklearn._network import TableEncoder
 
 Floats = NDArray[np.floating[Any]]
 _WIDTH = 256  # of hidden layers, where none are given
 _ROWS_AT_ONCE, _ENTRIES_AT_ONCE = 2**13, 2**24  # whose features are computed
-_STRENGTH, _SPARSE_STRENGTH = 1.0, 10.0  # of the linear path, see `linear_path`
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,26 +196,24 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.plan_ = BatchPlan(plain_labels(self.classes_)[numbers], weights=weights, **plan_options, seed=seed)
         self._fit_scale(rows, weights)
         self.temperature_, self.loss_, k = options.temperature, options.loss, len(self.classes_)
-        paths: list[tuple[int, ...]] = [tuple(self.hidden)] if self.hidden is not None else [()]
-        if self.hidden is None and not issparse(rows):
-            paths = [(_WIDTH, max(_WIDTH, k)), ()]
-        share, self.adjust_, self.calibration_ = float(not paths[0]), 0.0, None
-        if self.hidden is None or self.adjust is not None:
-            weights_of_rows = None if sample_weight is None else np.asarray(sample_weight)[present]
-            share, self.adjust_, self.calibration_ = cross_fit(self, rows, labels, weights_of_rows, paths, seed)
-        encoder = TableEncoder(rows.shape[1], paths[0] if share < 1 else (), self.activation, seed)
+        hidden = (_WIDTH, max(_WIDTH, k)) if self.hidden is None else tuple(self.hidden)
+        scaled = rows / self.scale_[0] if issparse(rows) else self._standardised(rows)
+        within = relative_weights(sample_weight, None, y)[present]  # in a linear path all classes count the same
+        shares = SHARES if self.hidden is None else (float(not hidden),)
+        shares = (1.0,) if issparse(rows) else shares
+        crossed = CrossFit(share=shares[0])
+        if shares != (0.0,) or self.adjust is not None:
+            crossed = cross_fit(self, rows, scaled, labels, within, hidden, shares)
+        self.adjust_, self.calibration_ = crossed.adjust, crossed.calibration
+        encoder = TableEncoder(rows.shape[1], hidden if crossed.share < 1 else (), self.activation, seed)
         self.loss_curve_, self.gap_curve_, self.stopped_ = [], [], StopReason.SOLVED
-        if share < 1:
-            standard = torch.from_numpy(self._standardised(rows)).float().to(device)
+        if crossed.share < 1:
+            trained = torch.from_numpy(scaled).float().to(device)
             self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(
-                encoder.to(device), standard, self.plan_, options
+                encoder.to(device), trained, self.plan_, options
             )
-        if share:
-            standardised = rows / self.scale_[0] if issparse(rows) else self._standardised(rows)
-            strength = _SPARSE_STRENGTH if issparse(rows) else _STRENGTH
-            within = relative_weights(sample_weight, None, y)[present]  # of classes, which all count the same here
-            encoder.linear = linear_path(standardised, numbers, within, strength)
-        encoder.share = share
+        if crossed.share:
+            encoder.linear, encoder.share = linear_path(scaled, numbers, within, crossed.strength), crossed.share
         self.loss_gap_, self.n_iter_ = (self.gap_curve_ or [0.0])[-1], max(1, len(self.gap_curve_))
         self.encoder_ = encoder.cpu().double()
         # Not normalised again: rounding must not make predictions differ from those of `predict`.

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.validation import _check_sample_weight
 from torch import Tensor, nn
@@ -37,7 +39,9 @@ _SUPCON_EPOCHS = 100
 _MOMENTUM = 0.9
 # Of cross-fitting.
 _FOLDS = 2
-_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the linear path
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the linear path
+# Of the linear path, see `linear_path`; the first of several that are level is taken.
+_STRENGTHS, _SPARSE_STRENGTHS = (1.0, 0.03, 0.001), (3.0, 1.0, 0.3, 0.1, 0.03)
 _STREAM = 8  # of random numbers: 0 to 3 are those of the plan, 7 those of weights
 
 
@@ -201,20 +205,24 @@ def _append_epoch(meter: GapMeter, epoch: int, options: FitOptions, losses: list
 
 
 def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | None, strength: float) -> nn.Linear:
-    """The layer W x + b that minimises the mean of -log softmax, in which all classes count the same.
+    """The layer W x + b of a linear classifier in which all classes count the same.
+
+    Of dense rows it minimises the cross-entropy of softmax(W x + b), which is logistic regression; of sparse ones, which
+    have many columns, the squared hinge of each class against the rest, a linear support vector machine.
 
     Args:
         rows: `[rows, columns]`, an array or a sparse matrix, scaled.
         numbers: `[rows]`, from 0 to k - 1.
-        weights: `[rows]`, relative to the other rows of a class.
+        weights: `[rows]`, relative to the other rows of a class; None if they are equal.
         strength: One over the factor of the squared weights W, beside a sum over as many terms as rows.
     """
     weights = np.ones(len(numbers)) if weights is None else weights
     sizes = np.bincount(numbers, weights)
     shared = weights / sizes[numbers] * (len(numbers) / len(sizes))
+    model = LinearSVC(C=strength, random_state=0) if issparse(rows) else LogisticRegression(C=strength, max_iter=2000)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # close to the optimum suffices
-        model = LogisticRegression(C=strength, max_iter=2000).fit(rows, numbers, shared)
+        model.fit(rows, numbers, shared)
     matrix, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
     if len(sizes) == 2:  # one decision, z = +-z / 2
         matrix, bias = torch.cat([-matrix, matrix]) / 2, torch.cat([-bias, bias]) / 2
@@ -223,73 +231,93 @@ def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | Non
     return layer
 
 
+@dataclass(frozen=True)
+class CrossFit:
+    """What was fitted to rows that were held out."""
+
+    share: float
+    """Of the linear path in the scores."""
+    strength: float = _STRENGTHS[0]
+    """Of the linear path, see `linear_path`."""
+    adjust: float = 0.0
+    """lambda of the class-size adjustment."""
+    calibration: Calibration | None = None
+    """Of the adjusted scores."""
+
+
 def cross_fit(
     fitted: "FrameClassifier",
     rows: Any,
+    scaled: Any,
     labels: NDArray[Any],
-    sample_weight: NDArray[Any] | None,
-    paths: list[tuple[int, ...]],
-    seed: int,
-) -> tuple[float, float, Calibration | None]:
-    """The share of the linear path, lambda of the class-size adjustment, and the calibration of adjusted scores.
+    weights: NDArray[np.float64],
+    hidden: tuple[int, ...],
+    shares: tuple[float, ...],
+) -> CrossFit:
+    """Fit what does not fit itself on training rows, to the scores of rows in the features of the other half.
 
-    All are fitted to the scores of rows in the features of networks that were trained on the other half of the rows,
-    by as many steps as the network itself, on batches of half the size: together as long as that one takes.
-
-    The share is the one of five with the best balanced accuracy, averaged with its neighbours, because it jumps with
-    each row of a rare class. lambda is 0 if balanced accuracy does not rise by more than its standard error.
+    A network of a half makes as many steps as that of all rows, on batches of half the size: both take as long as it.
+    Strength and share are those with the best balanced accuracy, averaged with that of their neighbours, because it
+    jumps with each row of a rare class. lambda is 0 if balanced accuracy does not rise by more than its standard error.
 
     Args:
         fitted: The classifier that is fitted.
         rows: `[rows, columns]`, an array or a sparse matrix.
+        scaled: The same as `linear_path` takes them.
         labels: `[rows]`.
-        sample_weight: `[rows]`, as `fit` takes them.
-        paths: Hidden layers of the network, and none of the linear path; one of them or both.
-        seed: Of the folds and the networks.
+        weights: `[rows]`, relative to the other rows of a class.
+        hidden: Hidden layers of the network.
+        shares: Of the linear path that are compared; 1 alone needs no network, 0 alone no linear path.
     """
     numbers = np.searchsorted(fitted.classes_, labels)
-    k, truth = len(fitted.classes_), torch.from_numpy(numbers.astype(np.int64))
-    scores = torch.full((len(paths), len(numbers), k), -torch.inf, dtype=torch.float64)
+    k, n, seed, truth = len(fitted.classes_), len(numbers), fitted.plan_.seed, torch.from_numpy(numbers).long()
+    strengths = _SPARSE_STRENGTHS if issparse(rows) else _STRENGTHS
+    network, linear = (torch.full((m, n, k), -torch.inf, dtype=torch.float64) for m in (1, len(strengths)))
     fold_of = folds(numbers, k, np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, _STREAM]))))
-    halved = -(-min(fitted.plan_.batch_size, len(numbers)) // 2)
     for fold in range(_FOLDS):
         inside, held_out = fold_of != fold, np.flatnonzero(fold_of == fold)
         if not len(held_out) or len(np.unique(numbers[inside])) < 2:
             continue
-        for path, hidden in enumerate(paths):
+        present, among = np.unique(numbers[inside], return_inverse=True)
+        cells = torch.from_numpy(held_out)[:, None], torch.from_numpy(present)
+        if min(shares) < 1:
             part = clone(fitted).set_params(hidden=hidden, adjust=None, random_state=(seed + 1 + fold) % 2**31)
-            part.set_params(batch_size=halved)
+            part.set_params(batch_size=-(-min(fitted.plan_.batch_size or n, n) // 2))
             if isinstance(fitted.class_weight, dict):  # must name each class that has rows
-                present = np.unique(labels[inside]).tolist()
-                part.set_params(class_weight={name: fitted.class_weight.get(name, 1.0) for name in present})
-            part.fit(rows[inside], labels[inside], None if sample_weight is None else sample_weight[inside])
-            columns = torch.from_numpy(np.searchsorted(fitted.classes_, part.classes_))
-            held = part.rule_.scores(part.transform(rows[held_out]))
-            scores[path, torch.from_numpy(held_out)[:, None], columns] = held
-    share = 0.0 if paths[0] else 1.0
-    mixed = [scores[0]]
-    if len(paths) > 1:
-        possible = scores[0] > -torch.inf
-        mixed = [torch.lerp(*scores, weight).masked_fill(~possible, -torch.inf) for weight in _SHARES]
-        rates = [_balanced(one.argmax(1) == truth, truth)[0] for one in mixed]
-        smooth = [a + 2 * b + c for a, b, c in zip(rates[:1] + rates[:-1], rates, rates[1:] + rates[-1:], strict=True)]
-        share = _SHARES[best := smooth.index(max(smooth))]
-        mixed = [mixed[best]]
-    chosen, counts = mixed[0], torch.bincount(truth, minlength=k)
-    adjust = 0.0 if fitted.adjust is None else fit_adjustment(chosen, truth, counts)
-    adjusted = NearestCentre(torch.eye(k), counts, adjust).adjusted(chosen)
-    right, before = (one.argmax(1) == truth for one in (adjusted, chosen))
-    gain, error = _balanced(right.double() - before.double(), truth)
+                every = dict.fromkeys(fitted.classes_[present].tolist(), 1.0)
+                part.set_params(class_weight={name: fitted.class_weight.get(name, 1.0) for name in every})
+            part.fit(rows[inside], labels[inside], weights[inside])
+            network[0][cells] = part.rule_.scores(part.transform(rows[held_out]))
+        for number, strength in enumerate(strengths if max(shares) else ()):
+            layer = linear_path(scaled[inside], among, weights[inside], strength).double()
+            outputs = torch.from_numpy(scaled[held_out] @ layer.weight.detach().numpy().T) + layer.bias.detach()
+            linear[number][cells] = outputs.softmax(1).sqrt()
+    strength = _best(linear, truth)
+    possible = network[0] > -torch.inf if min(shares) < 1 else linear[0] > -torch.inf
+    paths = [path.masked_fill(path == -torch.inf, 0.0) for path in (network[0], linear[strength])]
+    mixed = torch.stack([torch.lerp(*paths, share).masked_fill(~possible, -torch.inf) for share in shares])
+    scores, counts = mixed[best := _best(mixed, truth)], torch.bincount(truth, minlength=k)
+    adjust = 0.0 if fitted.adjust is None else fit_adjustment(scores, truth, counts)
+    adjusted = NearestCentre(torch.eye(k), counts, adjust).adjusted(scores)
+    right, before = ((one.argmax(1) == truth).double() for one in (adjusted, scores))
+    gain, error = _balanced(right - before, truth)
     if gain <= error:
-        adjust, adjusted = 0.0, chosen
-    return share, adjust, Calibration.fitted(adjusted, truth)
+        adjust, adjusted = 0.0, scores
+    return CrossFit(shares[best], strengths[strength], adjust, Calibration.fitted(adjusted, truth))
+
+
+def _best(scores: Tensor, labels: Tensor) -> int:
+    """Which scores `[m, rows, k]` have the best balanced accuracy, averaged with that of their neighbours."""
+    rates = [_balanced((one.argmax(1) == labels).double(), labels)[0] for one in scores]
+    smooth = [a + 2 * b + c for a, b, c in zip(rates[:1] + rates, rates, [*rates[1:], rates[-1]], strict=False)]
+    return smooth.index(max(smooth))
 
 
 def _balanced(values: Tensor, labels: Tensor) -> tuple[float, float]:
     """The mean over classes of the mean of each class, and its standard error if the values of rows are 0 in truth."""
     counts = torch.bincount(labels)
     weights = 1 / (counts[labels] * counts.count_nonzero()).double()
-    return float(weights @ values.double()), float((weights * values).square().sum().sqrt())
+    return float(weights @ values), float((weights * values).square().sum().sqrt())
 
 
 def folds(numbers: Integers, num_classes: int, random: np.random.Generator) -> Integers:
