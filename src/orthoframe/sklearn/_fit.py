@@ -40,8 +40,9 @@ _MOMENTUM = 0.9
 # Of cross-fitting.
 _FOLDS = 2
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)  # of the linear path
-# Of the linear path, see `linear_path`; the first of several that are level is taken.
+# Of the linear path, see `linear_path`.
 _STRENGTHS, _SPARSE_STRENGTHS = (1.0, 0.03, 0.001), (3.0, 1.0, 0.3, 0.1, 0.03)
+_SHARPNESS = 10.0
 _STREAM = 8  # of random numbers: 0 to 3 are those of the plan, 7 those of weights
 
 
@@ -207,8 +208,9 @@ def _append_epoch(meter: GapMeter, epoch: int, options: FitOptions, losses: list
 def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | None, strength: float) -> nn.Linear:
     """The layer W x + b of a linear classifier in which all classes count the same.
 
-    Of dense rows it minimises the cross-entropy of softmax(W x + b), which is logistic regression; of sparse ones, which
-    have many columns, the squared hinge of each class against the rest, a linear support vector machine.
+    Of dense rows it minimises the cross-entropy of softmax(W x + b): logistic regression. Of sparse ones, which have
+    many columns, it minimises the squared hinge of each class against the rest, a linear support vector machine, whose
+    margins of one are made `_SHARPNESS`, so that the softmax of a row that is right is near the axis of its class.
 
     Args:
         rows: `[rows, columns]`, an array or a sparse matrix, scaled.
@@ -223,7 +225,8 @@ def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # close to the optimum suffices
         model.fit(rows, numbers, shared)
-    matrix, bias = torch.from_numpy(model.coef_), torch.from_numpy(model.intercept_)
+    factor = _SHARPNESS if issparse(rows) else 1.0
+    matrix, bias = (factor * torch.from_numpy(part) for part in (model.coef_, model.intercept_))
     if len(sizes) == 2:  # one decision, z = +-z / 2
         matrix, bias = torch.cat([-matrix, matrix]) / 2, torch.cat([-bias, bias]) / 2
     layer = nn.utils.skip_init(nn.Linear, matrix.shape[1], len(sizes))
@@ -256,9 +259,11 @@ def cross_fit(
 ) -> CrossFit:
     """Fit what does not fit itself on training rows, to the scores of rows in the features of the other half.
 
-    A network of a half makes as many steps as that of all rows, on batches of half the size: both take as long as it.
-    Strength and share are those with the best balanced accuracy, averaged with that of their neighbours, because it
-    jumps with each row of a rare class. lambda is 0 if balanced accuracy does not rise by more than its standard error.
+    A network of a half makes two thirds of the steps of that of all rows, on batches of half the size: with what else is
+    fitted, both take as long as that one.
+    The share is the one with the best balanced accuracy, averaged with that of its neighbours, because it jumps with
+    each row of a rare class. For another strength than the first, and for a lambda that is not 0, balanced accuracy
+    must rise by more than its standard error.
 
     Args:
         fitted: The classifier that is fitted.
@@ -273,6 +278,8 @@ def cross_fit(
     k, n, seed, truth = len(fitted.classes_), len(numbers), fitted.plan_.seed, torch.from_numpy(numbers).long()
     strengths = _SPARSE_STRENGTHS if issparse(rows) else _STRENGTHS
     network, linear = (torch.full((m, n, k), -torch.inf, dtype=torch.float64) for m in (1, len(strengths)))
+    usual = _SUPCON_EPOCHS if fitted.loss == "supcon" else _enough_epochs(len(fitted.plan_.batches(0)))
+    epochs = fitted.epochs or usual
     fold_of = folds(numbers, k, np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, _STREAM]))))
     for fold in range(_FOLDS):
         inside, held_out = fold_of != fold, np.flatnonzero(fold_of == fold)
@@ -282,7 +289,7 @@ def cross_fit(
         cells = torch.from_numpy(held_out)[:, None], torch.from_numpy(present)
         if min(shares) < 1:
             part = clone(fitted).set_params(hidden=hidden, adjust=None, random_state=(seed + 1 + fold) % 2**31)
-            part.set_params(batch_size=-(-min(fitted.plan_.batch_size or n, n) // 2))
+            part.set_params(epochs=max(1, 2 * epochs // 3), batch_size=-(-min(fitted.plan_.batch_size or n, n) // 2))
             if isinstance(fitted.class_weight, dict):  # must name each class that has rows
                 every = dict.fromkeys(fitted.classes_[present].tolist(), 1.0)
                 part.set_params(class_weight={name: fitted.class_weight.get(name, 1.0) for name in every})
@@ -292,29 +299,36 @@ def cross_fit(
             layer = linear_path(scaled[inside], among, weights[inside], strength).double()
             outputs = torch.from_numpy(scaled[held_out] @ layer.weight.detach().numpy().T) + layer.bias.detach()
             linear[number][cells] = outputs.softmax(1).sqrt()
-    strength = _best(linear, truth)
+    strength = _best(linear, truth) if issparse(rows) else 0
+    for number in range(1, 0 if issparse(rows) or not max(shares) else len(strengths)):
+        strength = number if _is_better(linear[number], linear[strength], truth, errors=2) else strength
     possible = network[0] > -torch.inf if min(shares) < 1 else linear[0] > -torch.inf
     paths = [path.masked_fill(path == -torch.inf, 0.0) for path in (network[0], linear[strength])]
     mixed = torch.stack([torch.lerp(*paths, share).masked_fill(~possible, -torch.inf) for share in shares])
     scores, counts = mixed[best := _best(mixed, truth)], torch.bincount(truth, minlength=k)
     adjust = 0.0 if fitted.adjust is None else fit_adjustment(scores, truth, counts)
     adjusted = NearestCentre(torch.eye(k), counts, adjust).adjusted(scores)
-    right, before = ((one.argmax(1) == truth).double() for one in (adjusted, scores))
-    gain, error = _balanced(right - before, truth)
-    if gain <= error:
+    if not _is_better(adjusted, scores, truth):
         adjust, adjusted = 0.0, scores
     return CrossFit(shares[best], strengths[strength], adjust, Calibration.fitted(adjusted, truth))
 
 
 def _best(scores: Tensor, labels: Tensor) -> int:
     """Which scores `[m, rows, k]` have the best balanced accuracy, averaged with that of their neighbours."""
-    rates = [_balanced((one.argmax(1) == labels).double(), labels)[0] for one in scores]
+    rates = [_mean_of_classes((one.argmax(1) == labels).double(), labels)[0] for one in scores]
     smooth = [a + 2 * b + c for a, b, c in zip(rates[:1] + rates, rates, [*rates[1:], rates[-1]], strict=False)]
     return smooth.index(max(smooth))
 
 
-def _balanced(values: Tensor, labels: Tensor) -> tuple[float, float]:
-    """The mean over classes of the mean of each class, and its standard error if the values of rows are 0 in truth."""
+def _is_better(scores: Tensor, others: Tensor, labels: Tensor, errors: float = 1.0) -> bool:
+    """Whether balanced accuracy is higher by more than so many standard errors of the difference."""
+    right, before = ((one.argmax(1) == labels).double() for one in (scores, others))
+    gain, error = _mean_of_classes(right - before, labels)
+    return gain > errors * error
+
+
+def _mean_of_classes(values: Tensor, labels: Tensor) -> tuple[float, float]:
+    """The mean over classes of the mean of each class, and its standard error if it is 0 in truth."""
     counts = torch.bincount(labels)
     weights = 1 / (counts[labels] * counts.count_nonzero()).double()
     return float(weights @ values), float((weights * values).square().sum().sqrt())
