@@ -121,7 +121,9 @@ def test_what_it_says_of_itself(loss, blobs):
 @pytest.mark.parametrize("loss", ["frame", "supcon"])
 def test_it_stops_by_itself_at_the_floor(loss):
     rows, labels = make_blobs([100, 30, 8], 5, cluster_std=0.1, random_state=1)
-    classifier = FrameClassifier((64,), loss, 0.1, epochs=500, dropout=0.0, adjust=None, random_state=0).fit(rows, labels)
+    classifier = FrameClassifier((64,), loss, 0.1, epochs=500, dropout=0.0, adjust=None, random_state=0).fit(
+        rows, labels
+    )
     assert classifier.stopped_ == "floor"
     assert classifier.n_iter_ < 100
     if loss == "supcon":

@@ -39,6 +39,7 @@ from orthoframe.sklearn._file import load_classifier, plain_labels, save_classif
 from orthoframe.sklearn._fit import (
     SHARES,
     CrossFit,
+    Curves,
     FitOptions,
     StopReason,
     cross_fit,
@@ -70,23 +71,33 @@ _DEFAULTS: dict[TableLoss, _Defaults] = {
 
 
 class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Classify numeric rows, a table or the embeddings of a foundation model, by the nearest class centre.
+    """Classify numeric rows, a table, texts or the embeddings of a foundation model, by the nearest class centre.
 
     An MLP with a non-negative head is trained towards an orthogonal frame: at the optimum every class, large or small,
     is at a right angle to all others. The loss is the frame term, whose every row is pulled to the place of its class
     in a fixed frame, or the supervised contrastive loss. Its floor is known, and `gap_curve_` is the distance to it
     in each epoch. Training ends early enough to predict well, not at a perfect frame: `geometry_` says how far it is.
 
+    On noisy tables a linear classifier is better. Beside the network there is therefore a linear path, a frame head
+    directly on the rows: sqrt(softmax(W x + b)), one dimension per class. These are non-negative unit rows too, and the
+    axes are their frame. -log softmax = -2 log cos(row, axis of its class), so that logistic regression pulls each row
+    to the axis of its class; a penalty on W keeps it from getting there. The nearest axis is the largest entry of
+    W x + b: a linear classifier. Features are those of both, weighted so that scores are (1 - s) times the cosines of
+    the network plus s times those of the path. Cross-fitting chooses the share s, `linear_share_`, from 0 to 1. With 1
+    no network is trained, and unless scores are adjusted, predictions are those of a linear classifier.
+
     Columns are standardised inside (mean and scale of the training rows are part of the model), because an MLP on
-    columns of different scales fails silently. Values must be finite; impute and encode first.
+    columns of different scales fails silently. Values must be finite; impute and encode first. Sparse rows, such as
+    TF-IDF, take the linear path alone, here a support vector machine. They are divided by their root mean square
+    length and not standardised; only parts of them are ever made dense.
 
     Args:
-        hidden: Units of each hidden layer. Features have as many dimensions as the last layer has units: at least one
-            per class.
+        hidden: Units of each hidden layer of a network without linear path. The last has at least one unit per class.
+            `()`: the linear path alone. None: (256, 256) and the linear path, mixed by cross-fitting.
         loss: `"frame"`, the frame term, see `frame_loss`; or `"supcon"`, the supervised contrastive loss, which takes
             several times as long. Defaults that are None depend on it.
-        temperature: Temperature of the loss, and of `predict_proba` without `adjust`. None: 0.3; with `"supcon"` that
-            of `supcon_loss`.
+        temperature: Temperature of the loss, and of `predict_proba` without cross-fitting. None: 0.3; with `"supcon"`
+            that of `supcon_loss`.
         activation: Activation of the head, see `orthoframe.options.Activation`. Those with negative values are for
             comparison and have no frame to reach: floor and certificate are for non-negative features.
         binding: What is added to each batch, see `BatchPlan`. None: `"none"`, because every batch leads to the frame;
@@ -102,11 +113,12 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         dropout: Probability that a hidden unit is dropped, in steps of 1/256.
         class_weight: None, `"square-root"`, `"balanced"`, or a dictionary `{label: weight}`: factors of the weights of
             rows, see `fit`. `"balanced"` makes all classes equally frequent in the batches; with `"square-root"` the
-            share of a class is proportional to the square root of its rows. Predictions always treat all classes as
-            equally frequent.
-        adjust: None, or `"cross-fit"`: fit a class-size adjustment of the scores, and the temperature of
-            `predict_proba`, to rows that were classified by networks trained without them; see `fit_adjustment`. It
-            takes three times as long.
+            share of a class is proportional to the square root of its rows. Predictions, and the linear path, always
+            treat all classes as equally frequent.
+        adjust: `"cross-fit"`: fit a class-size adjustment of the scores, and the temperature of `predict_proba`, to
+            rows that were classified by networks trained on the other half; see `fit_adjustment`. Training takes about
+            twice as long, as it does already where `hidden` is None. The adjustment stays 0 where it does not raise
+            balanced accuracy there by more than its standard error. None: no adjustment.
         device: Where to train: `"auto"` (a GPU if there is one), or any torch device. Predictions are made on the CPU
             in float64, so that they do not depend on which rows are passed together.
         random_state: A seed, a `RandomState`, or None. The same seed gives the same bytes.
@@ -118,7 +130,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         temperature_: The temperature of the loss.
         loss_: The loss.
         adjust_: lambda of the scores, `cos - lambda log(class size / largest class size)`; 0 without `adjust`.
-        calibration_: A `Calibration` of the scores on held-out rows; None without `adjust`.
+        calibration_: A `Calibration` of the scores on held-out rows; None without cross-fitting.
+        linear_share_: Share of the linear path in the scores.
         rule_: How features are classified, a `NearestCentre`.
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`, over the rows whose weight is not zero.
@@ -126,7 +139,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         certificate_: What the batches guarantee; see `certify_run`.
         loss_gap_: Loss minus floor in the last epoch.
         loss_curve_, gap_curve_: The loss, and loss minus floor, one number per epoch.
-        stopped_: A `StopReason`: `"floor"` or `"epochs"`.
+        stopped_: A `StopReason`: `"floor"`, `"epochs"`, or `"solved"` for a linear path alone, which has no curves.
         n_iter_: Number of epochs.
         n_features_in_, feature_names_in_: Number of columns, and their names if there were any.
 
@@ -198,7 +211,9 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.temperature_, self.loss_, k = options.temperature, options.loss, len(self.classes_)
         hidden = (_WIDTH, max(_WIDTH, k)) if self.hidden is None else tuple(self.hidden)
         scaled = rows / self.scale_[0] if issparse(rows) else self._standardised(rows)
-        within = relative_weights(sample_weight, None, y)[present]  # in a linear path all classes count the same
+        within = relative_weights(sample_weight, None, np.asarray(y))[
+            present
+        ]  # in a linear path all classes count the same
         shares = SHARES if self.hidden is None else (float(not hidden),)
         shares = (1.0,) if issparse(rows) else shares
         crossed = CrossFit(share=shares[0])
@@ -206,12 +221,11 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             crossed = cross_fit(self, rows, scaled, labels, within, hidden, shares)
         self.adjust_, self.calibration_ = crossed.adjust, crossed.calibration
         encoder = TableEncoder(rows.shape[1], hidden if crossed.share < 1 else (), self.activation, seed)
-        self.loss_curve_, self.gap_curve_, self.stopped_ = [], [], StopReason.SOLVED
+        curves: Curves = [], [], StopReason.SOLVED
         if crossed.share < 1:
             trained = torch.from_numpy(scaled).float().to(device)
-            self.loss_curve_, self.gap_curve_, self.stopped_ = fit_encoder(
-                encoder.to(device), trained, self.plan_, options
-            )
+            curves = fit_encoder(encoder.to(device), trained, self.plan_, options)
+        self.loss_curve_, self.gap_curve_, self.stopped_ = curves
         if crossed.share:
             encoder.linear, encoder.share = linear_path(scaled, numbers, within, crossed.strength), crossed.share
         self.loss_gap_, self.n_iter_ = (self.gap_curve_ or [0.0])[-1], max(1, len(self.gap_curve_))
@@ -262,7 +276,10 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return int(self.centres_.shape[1])
 
     def transform(self, X: ArrayLike) -> Floats:
-        """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation."""
+        """Frame features `[rows, dim]`: unit rows, non-negative with a non-negative activation.
+
+        Those of the network come first, and those of the linear path, one per class, after them.
+        """
         rows = self._checked(X)
         return np.asarray(self._features(rows), dtype=rows.dtype)
 
@@ -274,7 +291,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class with the largest score, `[rows]`: without `adjust` the class whose centre is nearest by angle.
 
-        It is the first class for a feature that is all zero, if scores are not adjusted.
+        In the dimensions of a linear path the centre of a class is its axis instead of the mean. It is the first class
+        for a feature that is all zero, if scores are not adjusted.
         """
         nearest = self._scores(X).argmax(1)  # first, because it refuses a classifier that is not fitted
         return np.asarray(self.classes_[nearest])
@@ -282,7 +300,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Softmax of the scores over a temperature, `[rows, k]`: the one of `calibration_`, or else of the loss.
 
-        Without `adjust` they are not calibrated.
+        Without cross-fitting they are not calibrated.
         """
         scores = self._scores(X)
         assert self.rule_.temperature is not None

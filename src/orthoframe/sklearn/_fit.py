@@ -229,8 +229,8 @@ def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | Non
     matrix, bias = (factor * torch.from_numpy(part) for part in (model.coef_, model.intercept_))
     if len(sizes) == 2:  # one decision, z = +-z / 2
         matrix, bias = torch.cat([-matrix, matrix]) / 2, torch.cat([-bias, bias]) / 2
-    layer = nn.utils.skip_init(nn.Linear, matrix.shape[1], len(sizes))
-    layer.load_state_dict({"weight": matrix, "bias": bias})
+    layer = nn.Linear(matrix.shape[1], len(sizes), device="meta")  # without drawing weights
+    layer.load_state_dict({"weight": matrix.float().contiguous(), "bias": bias.float()}, assign=True)
     return layer
 
 
@@ -259,8 +259,9 @@ def cross_fit(
 ) -> CrossFit:
     """Fit what does not fit itself on training rows, to the scores of rows in the features of the other half.
 
-    A network of a half makes two thirds of the steps of that of all rows, on batches of half the size: with what else is
-    fitted, both take as long as that one.
+    A network of a half makes two thirds of the steps, on batches of half the size: with all else that is fitted here,
+    both take as long as the network of all rows.
+
     The share is the one with the best balanced accuracy, averaged with that of its neighbours, because it jumps with
     each row of a rare class. For another strength than the first, and for a lambda that is not 0, balanced accuracy
     must rise by more than its standard error.
@@ -303,8 +304,8 @@ def cross_fit(
     for number in range(1, 0 if issparse(rows) or not max(shares) else len(strengths)):
         strength = number if _is_better(linear[number], linear[strength], truth, errors=2) else strength
     possible = network[0] > -torch.inf if min(shares) < 1 else linear[0] > -torch.inf
-    paths = [path.masked_fill(path == -torch.inf, 0.0) for path in (network[0], linear[strength])]
-    mixed = torch.stack([torch.lerp(*paths, share).masked_fill(~possible, -torch.inf) for share in shares])
+    first, second = (path.masked_fill(path == -torch.inf, 0.0) for path in (network[0], linear[strength]))
+    mixed = torch.stack([torch.lerp(first, second, share).masked_fill(~possible, -torch.inf) for share in shares])
     scores, counts = mixed[best := _best(mixed, truth)], torch.bincount(truth, minlength=k)
     adjust = 0.0 if fitted.adjust is None else fit_adjustment(scores, truth, counts)
     adjusted = NearestCentre(torch.eye(k), counts, adjust).adjusted(scores)

@@ -44,7 +44,7 @@ class TableEncoder(nn.Module):
         share: float = 0.0,
     ) -> None:
         super().__init__()
-        self.direct, self.share = direct, share
+        self.direct, self.share, self._dim = direct, share, hidden[-1] if hidden else 0
         # On the CPU and from its generator alone: the same bytes everywhere.
         with torch.device("cpu") if weights else shapes_only(), torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(seed)
@@ -58,8 +58,8 @@ class TableEncoder(nn.Module):
 
     @property
     def dim(self) -> int:
-        """Dimensions of the features of the network."""
-        return len(self.layers[-1].bias) if len(self.layers) else 0
+        """Dimensions of the features of the network; 0 without one."""
+        return self._dim
 
     def forward(self, rows: Tensor, dropout: float = 0.0, generator: torch.Generator | None = None) -> Tensor:
         """Unit features `[rows, dim]` of standardised rows `[rows, columns]`; `dropout` is for training."""
