@@ -12,7 +12,7 @@ from sklearn.svm import LinearSVC
 
 from orthoframe.geometry import NearestCentre
 from orthoframe.sklearn import FrameClassifier, StopReason
-from orthoframe.sklearn._fit import _best, _is_better
+from orthoframe.sklearn._fit import _best, _is_better, linear_path
 from orthoframe.sklearn._network import TableEncoder
 
 ROWS, LABELS = make_blobs([120, 40, 15], 5, cluster_std=5.0, random_state=1)
@@ -35,12 +35,12 @@ def test_alone_it_is_balanced_logistic_regression(classes, monkeypatch):
     assert fitted.certificate_.holds
 
 
-def test_a_weight_is_a_repeated_row_in_it(monkeypatch):
-    monkeypatch.setattr("orthoframe.sklearn._fit._STRENGTHS", (1e4,))  # the penalty is beside the number of rows
+def test_a_weight_is_a_repeated_row_in_it():
     weights = np.arange(len(LABELS)) % 3
-    one = clone(LINEAR).fit(ROWS, LABELS, sample_weight=weights)
-    other = clone(LINEAR).fit(ROWS.repeat(weights, axis=0), LABELS.repeat(weights))
-    np.testing.assert_allclose(one.transform(ROWS), other.transform(ROWS), atol=1e-3)
+    one = linear_path(ROWS, LABELS, weights / 2, 1.0)
+    # The penalty stands beside the number of rows.
+    other = linear_path(ROWS.repeat(weights, axis=0), LABELS.repeat(weights), None, len(LABELS) / weights.sum())
+    torch.testing.assert_close(one.weight, other.weight, rtol=0, atol=2e-3)
 
 
 def test_scores_of_both_are_mixed_by_the_share():
