@@ -20,7 +20,6 @@ from orthoframe.geometry._classifiers import (
     NearestCentre,
     calibration_error,
     fit_adjustment,
-    fit_scores,
 )
 from orthoframe.geometry._geometry import MEASURES, MOST_COSINES, Geometry, geometry_of
 from orthoframe.geometry._measure import measure, measure_parts
@@ -44,7 +43,6 @@ __all__ = [
     "CLASS_COLLAPSE",
     "NearestCentre",
     "fit_adjustment",
-    "fit_scores",
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",

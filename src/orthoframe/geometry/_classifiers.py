@@ -121,7 +121,9 @@ class NearestCentre:
             raise ValueError(f"labels must be from 0 to {cosines.shape[1] - 1}, one per centre, not {int(wrong[0])}")
         if len(not_finite := cosines.isnan().any(1).nonzero()[:, 0]):
             raise ValueError(f"features must be finite, and row {int(not_finite[0])} is not; leave such rows out")
-        return fit_scores(centres, shares, cosines, classes)[0]
+        rule = cls(centres, shares, fit_adjustment(cosines, classes, shares))
+        calibration = Calibration.fitted(rule.adjusted(cosines), classes)
+        return rule if calibration is None else replace(rule, temperature=calibration.temperature)
 
     def scores(self, features: Rows) -> Tensor:
         """The score of each row for each class, `[rows, k]`, in float64; the largest wins.
@@ -307,22 +309,6 @@ def calibration_error(confidences: Tensor, labels: Tensor) -> float:
     bins = (highest * _BINS).ceil().clamp(1, _BINS).long() - 1
     gaps = torch.zeros(_BINS, dtype=torch.float64).index_add_(0, bins, highest.double() - right)
     return float(gaps.abs().sum() / max(1, len(labels)))
-
-
-def fit_scores(
-    centres: Rows, shares: Weights, cosines: Tensor, labels: Tensor
-) -> tuple[NearestCentre, Calibration | None]:
-    """`NearestCentre.fitted` for rows whose cosines to the centres are known, with the calibration of its scores.
-
-    Args:
-        centres: `[k, d]`, as in `NearestCentre`.
-        shares: `[k]`, as in `NearestCentre`.
-        cosines: `[rows, k]`, as `fit_adjustment` takes them.
-        labels: `[rows]`, from 0 to k - 1.
-    """
-    rule = NearestCentre(centres, shares, fit_adjustment(cosines, labels, shares))
-    calibration = Calibration.fitted(rule.adjusted(cosines), labels)
-    return (rule if calibration is None else replace(rule, temperature=calibration.temperature)), calibration
 
 
 @dataclass(frozen=True)

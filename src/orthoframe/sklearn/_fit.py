@@ -11,7 +11,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from sklearn.utils.class_weight import compute_class_weight
@@ -223,7 +222,7 @@ def linear_path(rows: Any, numbers: Integers, weights: NDArray[np.float64] | Non
     shared = weights / sizes[numbers] * (len(numbers) / len(sizes))
     model = LinearSVC(C=strength, random_state=0) if issparse(rows) else LogisticRegression(C=strength, max_iter=2000)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # close to the optimum suffices
+        warnings.simplefilter("ignore")  # close to the optimum suffices, and few rows of many classes
         model.fit(rows, numbers, shared)
     factor = _SHARPNESS if issparse(rows) else 1.0
     matrix, bias = (factor * torch.from_numpy(part) for part in (model.coef_, model.intercept_))
@@ -294,7 +293,9 @@ def cross_fit(
             if isinstance(fitted.class_weight, dict):  # must name each class that has rows
                 every = dict.fromkeys(fitted.classes_[present].tolist(), 1.0)
                 part.set_params(class_weight={name: fitted.class_weight.get(name, 1.0) for name in every})
-            part.fit(rows[inside], labels[inside], weights[inside])
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # of a half alone, such as many classes for its rows
+                part.fit(rows[inside], labels[inside], weights[inside])
             network[0][cells] = part.rule_.scores(part.transform(rows[held_out]))
         for number, strength in enumerate(strengths if max(shares) else ()):
             layer = linear_path(scaled[inside], among, weights[inside], strength).double()
