@@ -130,7 +130,7 @@ def test_more_classes_than_units(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     np.savez("many.npz", x=rng.normal(size=(900, 4)), y=np.arange(900) % 300)
     said = fitted(capsys, "many.npz", "--out", "out", "--epochs", 1)
-    assert len(said.splitlines()) < 10  # classes are too many to be printed one by one
+    assert len(said.splitlines()) < 12  # classes are too many to be printed one by one
     assert FrameClassifier.load("out/classifier.safetensors").centres_.shape[1] in (300, 600)  # and a linear path
 
 
