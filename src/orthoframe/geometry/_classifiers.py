@@ -82,7 +82,8 @@ class NearestCentre:
             ValueError: For features or labels of another shape.
 
         Examples:
-            >>> rule = NearestCentre.of(torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]]), ["cat", "cat", "dog"])
+            >>> features = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+            >>> rule = NearestCentre.of(features, ["cat", "cat", "dog"])
             >>> rule.predict(torch.tensor([[0.1, 0.9]]))
             tensor([1])
         """
