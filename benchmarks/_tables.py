@@ -3,7 +3,7 @@
 import json
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from sklearn.utils.class_weight import compute_sample_weight
 from orthoframe.sklearn import FrameClassifier
 
 HIDDEN = (256, 256)
+POINT = 0.01
 Table = tuple[NDArray[Any], NDArray[np.int64]]
 Method = tuple[str, Callable[[], Any]]
 """The title of a column, and a function that makes the model."""
@@ -32,7 +33,8 @@ def scaled(model: Any) -> Any:
     return make_pipeline(StandardScaler(), model)
 
 
-FRAME: Method = ("FrameClassifier", lambda: FrameClassifier(HIDDEN, random_state=0))
+FRAME: Method = ("FrameClassifier", lambda: FrameClassifier(random_state=0))
+NETWORK: Method = ("network alone", lambda: FrameClassifier(HIDDEN, adjust=None, random_state=0))
 LOGISTIC: Method = (
     "logistic, weighted",
     lambda: scaled(LogisticRegression(class_weight="balanced", max_iter=2000)),
@@ -101,6 +103,28 @@ def keep_results(path: Path, results: dict[str, Any], name: str, scores: Scores)
     part.write_text(json.dumps(results, indent=1) + "\n")
     part.replace(path)
     print(name, {method: round(float(np.mean(values["balanced"])), 3) for method, values in scores.items()})
+
+
+def behind(entry: dict[str, Any], rivals: Iterable[str]) -> float:
+    """How far FrameClassifier is behind the best of some methods on a set, in balanced accuracy."""
+    means = [np.mean(entry["methods"][name]["balanced"]) for name in rivals if name in entry["methods"]]
+    return float(max(means) - np.mean(entry["methods"]["frame"]["balanced"]))
+
+
+def summary(sets: dict[str, Any], rivals: Iterable[str]) -> list[str]:
+    """Where FrameClassifier is behind linear classifiers, and how long it takes beside its network alone."""
+    late = {name: behind(entry, rivals) for name, entry in sets.items()}
+    where = ", ".join(f"{name} ({100 * by:.1f})" for name, by in late.items() if by > POINT) or "nowhere"
+    methods = [entry["methods"] for entry in sets.values() if "network" in entry["methods"]]
+    seconds = [[np.mean(method[name]["seconds"]) for name in ("frame", "network")] for method in methods]
+    ratios, total = [a / b for a, b in seconds], np.sum(seconds, axis=0)
+    of_all = f"{total[0] / total[1]:.2f} times over all sets, {min(ratios):.2f} to {max(ratios):.2f} on each"
+    return [
+        f"FrameClassifier, points behind the best linear classifier, where above one: {where}.",
+        "",
+        f"Seconds of a fit beside those of the network alone, which was the default before: {of_all}.",
+        "",
+    ]
 
 
 def write_table(path: Path, program: str, table: str) -> None:

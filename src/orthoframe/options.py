@@ -130,8 +130,8 @@ TableLoss = Literal["frame", "supcon"]
 Adjust = Literal["cross-fit"]
 """Which rows tell a classifier how to make up for class sizes.
 
-- `cross-fit`: all of them, each classified by a network that was trained without it: three networks more, each on two
-  thirds of the rows.
+- `cross-fit`: all of them, each classified by a network that was trained without it: two networks more, each on half of
+  the rows and of the batch, so that training takes about twice as long.
 """
 
 LearningRateSchedule = Literal["cosine", "linear", "step"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from sklearn.metrics import f1_score
 
 from orthoframe.cli import main
 from orthoframe.embedding import FeatureExtractor, ImageList, embed
@@ -43,6 +44,8 @@ def test_what_is_printed_and_written(rows, capsys):
     assert "68 training rows of 3 classes, 17 held out (20% of each class)" in said
     report = json.loads(Path("out/report.json").read_text())
     assert f"balanced accuracy  {report['accuracy']['balanced']:.4f}" in said
+    assert f"macro F1           {report['accuracy']['macro_f1']:.4f}" in said
+    assert f"linear path        {report['linear_share']:.0%} of the score" in said
     assert f"worst class        {report['accuracy']['worst']:.4f} (class " in said
     assert f"Delta_GM {report['geometry']['train']['delta_of']:.4f}" in said
     assert "Delta_GM is the distance of the class means to an orthogonal frame" in said
@@ -62,14 +65,26 @@ def test_numbers_are_those_of_the_classifier(rows, capsys):
     )  # fmt: skip
     said = fitted(capsys, "parts.npz", "--out", "out", "--seed", 3, "--epochs", 5)
     assert "held out (rows marked as test)" in said
-    classifier = FrameClassifier(hidden=(256, 256), epochs=5, random_state=3).fit(features[~test], names[labels[~test]])
+    classifier = FrameClassifier(epochs=5, random_state=3).fit(features[~test], names[labels[~test]])
     right = classifier.predict(features[test]) == names[labels[test]]
     rates = [float(right[labels[test] == label].mean()) for label in range(3)]
     report = json.loads(Path("out/report.json").read_text())
+    f1 = f1_score(names[labels[test]], classifier.predict(features[test]), average="macro")
+    assert report["accuracy"]["macro_f1"] == pytest.approx(f1)
     assert [entry["accuracy"] for entry in report["classes"]] == pytest.approx(rates)
     assert [entry["name"] for entry in report["classes"]] == names.tolist()
     assert report["accuracy"]["balanced"] == pytest.approx(np.mean(rates))
     assert report["loss_gap"] == pytest.approx(classifier.loss_gap_, rel=1e-6)
+
+
+def test_options_reach_the_classifier(rows, capsys):
+    words = "--hidden 8 6 --batch-size 16 --class-weight balanced --adjust none --epochs 2 --temperature 0.2"
+    fitted(capsys, "data.npz", "--out", "out", *words.split())
+    loaded = FrameClassifier.load("out/classifier.safetensors")
+    assert (loaded.hidden, loaded.batch_size, loaded.class_weight, loaded.adjust) == ((8, 6), 16, "balanced", None)
+    fitted(capsys, "data.npz", "--class-weight", "none", "--out", "linear", "--hidden")
+    loaded = FrameClassifier.load("linear/classifier.safetensors")
+    assert (loaded.hidden, loaded.class_weight, loaded.linear_share_) == ((), None, 1.0)
 
 
 def test_same_seed_same_bytes(rows, capsys):
@@ -115,8 +130,8 @@ def test_more_classes_than_units(tmp_path, monkeypatch, capsys):
     rng = np.random.default_rng(0)
     np.savez("many.npz", x=rng.normal(size=(900, 4)), y=np.arange(900) % 300)
     said = fitted(capsys, "many.npz", "--out", "out", "--epochs", 1)
-    assert len(said.splitlines()) < 10  # classes are too many to be printed one by one
-    assert FrameClassifier.load("out/classifier.safetensors").centres_.shape == (300, 300)
+    assert len(said.splitlines()) < 12  # classes are too many to be printed one by one
+    assert FrameClassifier.load("out/classifier.safetensors").centres_.shape[1] in (300, 600)  # and a linear path
 
 
 def test_classes_of_one_row(tmp_path, monkeypatch, capsys):

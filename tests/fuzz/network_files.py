@@ -41,8 +41,8 @@ def prepare_classifier(folder):
     for names in (np.array([0, 1]), np.array(["cat", "dog"])):
         labels = names[np.arange(8) % 2]
         rows = random.normal(size=(8, 3)) + (np.arange(8) % 2)[:, None]
-        options = {} if names[0] == 0 else {"class_weight": {"cat": 1, "dog": 2.5}}
-        classifier = FrameClassifier(hidden=(4, 4), epochs=2, random_state=0, **options).fit(rows, labels)
+        options = {"hidden": (4, 4)} if names[0] == 0 else {"hidden": (), "class_weight": {"cat": 1, "dog": 2.5}}
+        classifier = FrameClassifier(epochs=2, random_state=0, **options).fit(rows, labels)
         classifier.save(folder / "classifier.safetensors")
         files.append((folder / "classifier.safetensors").read_bytes())
     return files

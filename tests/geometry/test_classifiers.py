@@ -40,6 +40,15 @@ def draw(rows, dim, seed=0):
     return torch.randn(rows, dim, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
+def test_the_rule_of_training_rows_has_their_means_and_sizes():
+    rows, names = draw(9, 4), ["b", "a", "b", "b", "c", "a", "b", "c", "b"]
+    rule = NearestCentre.of(3 * rows, names)
+    for number, name in enumerate("abc"):
+        members = [row / row.norm() for row, other in zip(rows, names, strict=True) if other == name]
+        torch.testing.assert_close(rule.centres[number], sum(members) / len(members))
+    assert list(rule.shares) == [2, 5, 2]
+
+
 def cosine(row, other):
     lengths = math.sqrt(sum(x * x for x in row)) * math.sqrt(sum(x * x for x in other))
     return sum(x * y for x, y in zip(row, other, strict=True)) / lengths if lengths else 0.0

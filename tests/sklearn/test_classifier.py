@@ -20,7 +20,7 @@ from orthoframe.sklearn import FrameClassifier
 from orthoframe.sklearn._fit import _enough_epochs
 from orthoframe.sklearn._network import _dropout_factors
 
-SMALL = FrameClassifier(hidden=(32, 16), epochs=30, random_state=0)
+SMALL = FrameClassifier(hidden=(32, 16), epochs=30, adjust=None, random_state=0)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +121,9 @@ def test_what_it_says_of_itself(loss, blobs):
 @pytest.mark.parametrize("loss", ["frame", "supcon"])
 def test_it_stops_by_itself_at_the_floor(loss):
     rows, labels = make_blobs([100, 30, 8], 5, cluster_std=0.1, random_state=1)
-    classifier = FrameClassifier((64,), loss, 0.1, epochs=500, dropout=0.0, random_state=0).fit(rows, labels)
+    classifier = FrameClassifier((64,), loss, 0.1, epochs=500, dropout=0.0, adjust=None, random_state=0).fit(
+        rows, labels
+    )
     assert classifier.stopped_ == "floor"
     assert classifier.n_iter_ < 100
     if loss == "supcon":
@@ -223,7 +225,7 @@ def test_joblib_takes_it_along(fitted, blobs):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"hidden": ()}, r"hidden must .* such as \(256, 256\), not \(\)"),
+        ({"hidden": 64}, r"hidden must .* such as \(256, 256\), not 64"),
         ({"hidden": (0, 32)}, "hidden must be at least 1, not 0"),
         ({"hidden": (32, 2)}, r"2 dimensions are too few for 3 classes.*use hidden=\(32, 3\)"),
         ({"activation": "tanh"}, "activation must be one of 'relu', .*, not 'tanh'"),

@@ -16,7 +16,7 @@ from orthoframe.sklearn._fit import relative_weights
 
 ROWS, LABELS = make_blobs([40, 20, 10], 4, cluster_std=4.0, random_state=2)
 NAMES = np.array(["a", "b", "c"])[LABELS]
-SMALL = FrameClassifier(hidden=(16, 8), epochs=8, learning_rate=0.02, class_weight=None, random_state=3)
+SMALL = FrameClassifier(hidden=(16, 8), epochs=8, learning_rate=0.02, class_weight=None, adjust=None, random_state=3)
 # Powers of two, whose ratios are exact in single precision.
 WHOLE = np.random.default_rng(0).choice([0, 1, 2, 4], size=70)
 
@@ -111,7 +111,7 @@ def test_a_file_has_the_weights(tmp_path):
 def test_boosting():
     """Rows that the first round has wrong are drawn more often in the second."""
     rows, labels = make_circles(200, noise=0.1, factor=0.4, random_state=0)
-    weak = FrameClassifier((8,), "supcon", binding="none", epochs=5, dropout=0.0, class_weight=None)  # draws alone
+    weak = FrameClassifier((8,), "supcon", binding="none", epochs=5, dropout=0.0, class_weight=None, adjust=None)
     boosted = AdaBoostClassifier(weak, n_estimators=8, random_state=1).fit(rows, labels)
     first, second, *_ = boosted.estimators_
     wrong = first.predict(rows) != labels

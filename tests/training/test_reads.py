@@ -72,7 +72,7 @@ def test_no_step_of_the_classifier_reads(loss, optimizer, no_floors, monkeypatch
 
         monkeypatch.setattr(torch.optim, optimizer, Counted)
         features = torch.randn(60, 3, generator=torch.Generator().manual_seed(0)).numpy()
-        options = {"hidden": (4,), "epochs": 2, "batch_size": 2, "random_state": 0}
+        options = {"hidden": (4,), "epochs": 2, "batch_size": 2, "adjust": None, "random_state": 0}
         FrameClassifier(loss=loss, class_weight=None, **options).fit(features, [0, 1] * 30)
     steps = len(counts) // 2
     assert steps >= 30

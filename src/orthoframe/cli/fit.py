@@ -6,7 +6,7 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import tyro
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 CLASSIFIER, REPORT = "classifier.safetensors", "report.json"
 _SPLITS = ("train", "validation", "test")
 _HELD_OUT = 0.2  # of each class, if no rows are marked for testing
-_WIDTH = 256  # of the hidden layers; features need at least one dimension per class
 _MOST_CLASSES = 20  # that are printed one by one
 
 
@@ -69,6 +68,15 @@ class FitCommand:
     """Maximum number of epochs (default: about 20, more for few rows, fewer for very many)."""
     temperature: float | None = None
     """Temperature of the loss (default: 0.3)."""
+    hidden: Annotated[tuple[int, ...] | None, tyro.conf.arg(metavar="UNITS ...")] = None
+    """Units of each hidden layer; no number for the linear path alone (default: 256 256 and a linear path, mixed by
+    cross-fitting)."""
+    batch_size: int | None = None
+    """Rows per batch (default: 256)."""
+    class_weight: Literal["square-root", "balanced", "none"] = "square-root"
+    """How often rows of small classes are drawn: shares like the roots of class sizes, equal shares, or as they are."""
+    adjust: Literal["cross-fit", "none"] = "cross-fit"
+    """Make up for class sizes and calibrate confidences by rows that were held out of one half of the training."""
     device: str = "auto"
     """Train on this device: auto (a GPU if there is one), cpu, cuda and so on."""
     key: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -97,9 +105,12 @@ class FitCommand:
         splits = np.full(len(labels), "train") if table.splits is None else table.splits
         train, test, source = _split(splits, labels, self.seed)
         classifier = FrameClassifier(
-            hidden=(_WIDTH, max(_WIDTH, len(np.unique(labels[train])))),
+            hidden=self.hidden,
             temperature=self.temperature,
+            batch_size=self.batch_size,
             epochs=self.epochs,
+            class_weight=None if self.class_weight == "none" else self.class_weight,
+            adjust=None if self.adjust == "none" else self.adjust,
             device=self.device,
             random_state=self.seed,
         )
@@ -240,6 +251,8 @@ def _report(
     classifier: "FrameClassifier", train_labels: NDArray[Any], test_rows: NDArray[Any], test_labels: NDArray[Any]
 ) -> dict[str, Any]:
     """Sizes and accuracies of classes, and the geometry of both parts."""
+    from sklearn.metrics import f1_score
+
     from orthoframe.geometry import accuracy_of, measure
 
     names = classifier.classes_.tolist()
@@ -247,7 +260,9 @@ def _report(
     counts = [np.bincount(part, minlength=len(names)) for part in (train, test)]
     accuracy, rates, test_geometry = None, (None,) * len(names), None
     if len(test):
-        accuracy = asdict(accuracy_of(_scores(classifier, test_rows), test, names, counts[0]))
+        scores = _scores(classifier, test_rows)
+        accuracy = asdict(accuracy_of(scores, test, names, counts[0]))
+        accuracy["macro_f1"] = float(f1_score(test, scores.argmax(1), labels=np.unique(test), average="macro"))
         rates = accuracy.pop("by_class")
         test_geometry = _geometry(measure(classifier.transform(test_rows), test_labels, normalize=False))
     fields = ("name", "train_rows", "test_rows", "accuracy")
@@ -255,6 +270,8 @@ def _report(
         "classes": [dict(zip(fields, values, strict=True)) for values in zip(names, *counts, rates, strict=True)],
         "accuracy": accuracy,
         "geometry": {"train": _geometry(classifier.geometry_), "test": test_geometry},
+        "linear_share": classifier.linear_share_,
+        "adjust": classifier.adjust_,
         "stopped": str(classifier.stopped_),
         "epochs": classifier.n_iter_,
         "loss_gap": classifier.loss_gap_,
@@ -281,6 +298,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
         lines.append("no class has rows to hold out, so the accuracy is unknown")
     else:
         lines.append(f"balanced accuracy  {accuracy['balanced']:.4f} (overall {accuracy['overall']:.4f})")
+        lines.append(f"macro F1           {accuracy['macro_f1']:.4f}")
         lines.append(f"worst class        {accuracy['worst']:.4f} (class {accuracy['worst_class']})")
         if len(classes) <= _MOST_CLASSES:
             width = max(len(str(entry["name"])) for entry in classes)
@@ -288,6 +306,7 @@ def _lines(report: dict[str, Any]) -> list[str]:
                 rate = "   -  " if entry["accuracy"] is None else f"{entry['accuracy']:.4f}"
                 rows = f"{entry['test_rows']} ({entry['train_rows']} for training)"
                 lines.append(f"  {entry['name']!s:<{width}}  {rate}  of {rows}")
+    lines.append(f"linear path        {report['linear_share']:.0%} of the score, the rest is the network's")
     for part, geometry in zip(("training rows", "rows held out"), report["geometry"].values(), strict=True):
         if geometry is not None:
             delta = "unknown" if math.isnan(geometry["delta_of"]) else f"{geometry['delta_of']:.4f}"

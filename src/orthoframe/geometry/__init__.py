@@ -20,7 +20,6 @@ from orthoframe.geometry._classifiers import (
     NearestCentre,
     calibration_error,
     fit_adjustment,
-    fit_scores,
     reliability,
 )
 from orthoframe.geometry._familiarity import Familiarity
@@ -46,7 +45,6 @@ __all__ = [
     "CLASS_COLLAPSE",
     "NearestCentre",
     "fit_adjustment",
-    "fit_scores",
     "LinearClassifier",
     "Accuracy",
     "accuracy_of",

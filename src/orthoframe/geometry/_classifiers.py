@@ -71,6 +71,28 @@ class NearestCentre:
             raise ValueError(f"adjust is {self.adjust}, and there are no shares to adjust for; give the class sizes")
 
     @classmethod
+    def of(cls, features: Rows, labels: RowLabels) -> "NearestCentre":
+        """The rule of the class means of training rows; classes are numbered in the order of their labels.
+
+        Args:
+            features: `[rows, d]`; they are made unit rows before they are averaged.
+            labels: `[rows]`, numbers or names.
+
+        Raises:
+            ValueError: For features or labels of another shape.
+
+        Examples:
+            >>> features = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 3.0]])
+            >>> rule = NearestCentre.of(features, ["cat", "cat", "dog"])
+            >>> rule.predict(torch.tensor([[0.1, 0.9]]))
+            tensor([1])
+        """
+        from orthoframe.geometry._measure import measure  # which classifies by this rule
+
+        geometry = measure(features, labels)
+        return cls(geometry.means, geometry.counts)
+
+    @classmethod
     def fitted(cls, centres: Rows, shares: Weights, features: Rows, labels: RowLabels) -> "NearestCentre":
         """Fit `adjust` and the temperature to rows that were not trained on.
 
@@ -100,7 +122,9 @@ class NearestCentre:
             raise ValueError(f"labels must be from 0 to {cosines.shape[1] - 1}, one per centre, not {int(wrong[0])}")
         if len(not_finite := cosines.isnan().any(1).nonzero()[:, 0]):
             raise ValueError(f"features must be finite, and row {int(not_finite[0])} is not; leave such rows out")
-        return fit_scores(centres, shares, cosines, classes)[0]
+        rule = cls(centres, shares, fit_adjustment(cosines, classes, shares))
+        calibration = Calibration.fitted(rule.adjusted(cosines), classes)
+        return rule if calibration is None else replace(rule, temperature=calibration.temperature)
 
     def scores(self, features: Rows) -> Tensor:
         """The score of each row for each class, `[rows, k]`, in float64; the largest wins.
@@ -304,22 +328,6 @@ def reliability(confidences: Tensor, labels: Tensor) -> Tensor:
     values = torch.stack([torch.ones_like(highest), highest, (predicted == labels).double()])
     sums = values.new_zeros(3, _BINS).index_add_(1, bins, values)
     return torch.cat([sums[:1], sums[1:] / sums[0]])
-
-
-def fit_scores(
-    centres: Rows, shares: Weights, cosines: Tensor, labels: Tensor
-) -> tuple[NearestCentre, Calibration | None]:
-    """`NearestCentre.fitted` for rows whose cosines to the centres are known, with the calibration of its scores.
-
-    Args:
-        centres: `[k, d]`, as in `NearestCentre`.
-        shares: `[k]`, as in `NearestCentre`.
-        cosines: `[rows, k]`, as `fit_adjustment` takes them.
-        labels: `[rows]`, from 0 to k - 1.
-    """
-    rule = NearestCentre(centres, shares, fit_adjustment(cosines, labels, shares))
-    calibration = Calibration.fitted(rule.adjusted(cosines), labels)
-    return (rule if calibration is None else replace(rule, temperature=calibration.temperature)), calibration
 
 
 @dataclass(frozen=True)

@@ -46,8 +46,9 @@ def save_classifier(classifier: Any, path: Path) -> None:
         # As fitted: the options may have been changed since.
         "network": {
             "hidden": [len(layer.bias) for layer in encoder.layers],
-            "activation": encoder.head.activation,
+            "activation": encoder.head.activation if encoder.head else "relu",
             "direct": encoder.direct,
+            "share": encoder.share,
         },
         "plan": {"batch_size": _option(plan.batch_size), "binding": plan.binding, "seed": plan.seed},
         "dead_rows": geometry.dead_rows,
@@ -76,7 +77,8 @@ class _Classes:
 class _Network:
     hidden: list[int]
     activation: Activation
-    direct: bool = False  # as it was before a file had it
+    direct: bool = False  # as they were before a file had them
+    share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def _restore(classifier: Any, path: Path) -> None:
         about = msgspec.convert(json.loads((file.metadata() or {}).get("orthoframe", "null")), _ClassifierFile)
         encoder = _read_network(file, about)
         classes = _class_array(about.classes)
-        k, dim, columns = len(classes), about.network.hidden[-1], about.fitted.n_features_in_
+        k, columns = len(classes), about.fitted.n_features_in_
+        dim = encoder.dim + (0 if encoder.linear is None else k)
         if not 1 < k <= dim:
             raise ValueError(f"{k} classes and {dim} dimensions")
         shapes = {"mean_": [columns], "scale_": [columns], "centres_": [k, dim], "spreads": [k]}
@@ -148,7 +151,9 @@ def _restore(classifier: Any, path: Path) -> None:
     weights = tensors["weights"].numpy() if "weights" in tensors else None
     if weights is not None and not ((weights.astype(np.float32) > 0) & (weights <= 1)).all():
         raise ValueError("weights must be positive, and at most 1")
-    options = about.options | {"hidden": tuple(about.options["hidden"])}
+    options = dict(about.options)
+    if options["hidden"] is not None:
+        options["hidden"] = tuple(options["hidden"])
     options.pop("patience", None)  # which version 0.1.0 had
     if isinstance(options.get("class_weight"), list):
         options["class_weight"] = dict(msgspec.convert(options["class_weight"], _Pairs))
@@ -171,12 +176,18 @@ def _restore(classifier: Any, path: Path) -> None:
 
 def _read_network(file: Any, about: _ClassifierFile) -> TableEncoder:
     """The network with its weights; memory is allocated after their shapes were compared."""
-    hidden, layers = about.network.hidden, sum(name.endswith(".bias") for name in file.keys()) - 1  # noqa: SIM118
-    if len(hidden) != layers or not hidden or min(hidden) < 1 or about.fitted.n_features_in_ < 1:
+    hidden, share = about.network.hidden, about.network.share
+    if not (0 <= share < 1 if hidden else share == 1):
+        raise ValueError(f"{len(hidden)} hidden layers, and {share:g} of a linear path")
+    layers = sum(name.endswith(".bias") for name in file.keys()) - (share < 1) - (share > 0)  # noqa: SIM118
+    if len(hidden) != layers or min(hidden, default=1) < 1 or about.fitted.n_features_in_ < 1:
         sizes = brief([about.fitted.n_features_in_, *hidden], 60)
         raise ValueError(f"layers of the sizes {sizes}, and the weights of {layers} layers")
     columns, network = about.fitted.n_features_in_, about.network
-    encoder = TableEncoder(columns, hidden, network.activation, weights=False, direct=network.direct)
+    classes = len(about.classes.labels) if share else 0
+    encoder = TableEncoder(
+        columns, hidden, network.activation, weights=False, direct=network.direct, classes=classes, share=share
+    )
     load_weights(encoder, file)
     return encoder
 

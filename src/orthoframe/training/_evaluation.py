@@ -165,9 +165,7 @@ def evaluate(task: "Task", *, final: bool = False) -> Evaluation:
                 calibration_error=error,
                 classifier="linear classifier" if isinstance(rule, LinearClassifier) else "nearest centre",
                 train_balanced=accuracy_of(rule.scores(rows), labels, classes).balanced if learns else None,
-                frame_balanced=_by_frame(centres, test_features, truth)
-                if learns and objective.has_head
-                else None,
+                frame_balanced=_by_frame(centres, test_features, truth) if learns and objective.has_head else None,
             )
     return Evaluation(
         geometry=geometry,
