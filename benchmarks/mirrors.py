@@ -1,6 +1,6 @@
 """Whether mirror images are trained on: what is decided for draws of data sets of which one knows.
 
-    python benchmarks/mirrors.py --npz FILE.npz
+Run it with `python benchmarks/mirrors.py --npz FILE.npz`; it takes a few seconds.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
                 answers.append(is_mirror_symmetric(chosen, seed))
         seconds = (time.process_time() - begun) / len(answers)
         counts[name.partition(":")[0]] = {"mirrored": sum(answers), "draws": len(answers), "seconds": seconds}
-        print(f"{name.partition(':')[0]}: {sum(answers)} of {len(answers)} are mirrored, {seconds:.2f} s each", flush=True)
+        print(f"{name.partition(':')[0]}: {sum(answers)} of {len(answers)} mirrored, {seconds:.2f} s each", flush=True)
     if arguments.json:
         arguments.json.write_text(json.dumps(counts, indent=1) + "\n")
 

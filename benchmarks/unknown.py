@@ -140,24 +140,24 @@ def table(runs: list[dict[str, Any]]) -> Iterator[str]:
     """The tables of the page: scores for choosing, scores that judge, and what is refused."""
     pairs = list(product(PAIRS, MODELS))
     for title, first in (("for choosing, seed 0", True), ("for judging, other seeds", False)):
-        yield f"\n| {title} | " + " | ".join(f"{data}, {model}" for data, model in pairs) + " |"
-        yield "|---" * (1 + len(pairs)) + "|"
-        for name in runs[0]["scores"]:
-            cells = []
-            for pair in pairs:
-                some = [r["scores"][name] for r in _of(runs, pair) if (r["seed"] == 0) == first]
-                means = [fmean(each[key] for each in some) for key in ("auroc", "fpr95") if some]
-                cells.append(", ".join(f"{mean:.3f}" for mean in means))
-            yield f"| {name} | " + " | ".join(cells) + " |"
-    kinds = [f"{error:g}, {kind}" for error, kind in product(ERRORS, ("known", "worst class", "unknown"))]
-    yield "\n| trained on, network | accuracy | validation images | " + " | ".join(kinds) + " |"
-    yield "|---" * (3 + len(kinds)) + "|"
-    for pair in pairs:
-        if some := _of(runs, pair):
-            cells = [f"{fmean(r['accuracy'] for r in some):.3f}", f"{some[0]['validation_images']:,}"]
-            for error, kind in product(map(str, ERRORS), ("known", "worst class", "unknown")):
-                cells.append(f"{fmean(r['refused'][error][kind] for r in some):.3f}")
-            yield f"| {', '.join(pair)} | " + " | ".join(cells) + " |"
+        for model in MODELS:
+            yield f"\n| {model}: {title} | " + " | ".join(PAIRS) + " |"
+            yield "|---" * (1 + len(PAIRS)) + "|"
+            for name in runs[0]["scores"]:
+                cells = []
+                for data in PAIRS:
+                    some = [r["scores"][name] for r in _of(runs, (data, model)) if (r["seed"] == 0) == first]
+                    means = [fmean(each[key] for each in some) for key in ("auroc", "fpr95") if some]
+                    cells.append(", ".join(f"{mean:.3f}" for mean in means))
+                yield f"| {name} | " + " | ".join(cells) + " |"
+    kinds = ("known", "worst class", "unknown")
+    for error in map(str, ERRORS):
+        yield f"\n| refused at {error} | accuracy | " + " | ".join(kinds) + " |"
+        yield "|---" * (2 + len(kinds)) + "|"
+        for pair in pairs:
+            if some := _of(runs, pair):
+                cells = [f"{fmean(r['refused'][error][kind] for r in some):.3f}" for kind in kinds]
+                yield f"| {', '.join(pair)} | {fmean(r['accuracy'] for r in some):.3f} | " + " | ".join(cells) + " |"
 
 
 def _of(runs: list[dict[str, Any]], pair: tuple[str, str]) -> list[dict[str, Any]]:

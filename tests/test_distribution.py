@@ -120,7 +120,7 @@ EXTRAS = {name: set(map(distribution, needs)) for name, needs in PROJECT["option
 BROUGHT = {
     "sklearn": EXTRAS["sklearn"],
     "geometry/_metric.py": EXTRAS["metric"],
-    "_files.py": {"filelock", "safetensors"},  # for folders with one writer, and files of tensors
+    "files.py": {"filelock", "safetensors"},  # for folders with one writer, and files of tensors
     "encoders/_hugging_face.py": EXTRAS["transformers"] | {"pillow"},
     "transformers.py": EXTRAS["transformers"],
     "training/_onnx.py": EXTRAS["onnx"] | EXTRAS["train"] | {"onnxruntime"},

@@ -43,9 +43,9 @@ class FrameRecipe(nn.Module):
 
     Examples:
         >>> from orthoframe import BatchPlan
-        >>> plan = BatchPlan([0] * 9 + [1] * 3, batch_size=4, scheme="weighted", binding="none")
+        >>> plan = BatchPlan([0] * 9 + [1] * 3, 4, scheme="weighted", binding="none")
         >>> recipe = FrameRecipe(plan.shares(), in_features=8)
-        >>> rows, labels = torch.rand(4, 8), torch.tensor([0, 0, 0, 1])  # rows in place of backbone(images)
+        >>> rows, labels = torch.rand(4, 8), torch.tensor([0, 0, 0, 1])
         >>> recipe(rows, labels).backward()
         >>> recipe.head(rows).shape, recipe.predict(rows).shape
         (torch.Size([4, 128]), torch.Size([4]))

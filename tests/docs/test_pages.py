@@ -37,7 +37,6 @@ NOT_RUN = {
     "pip install lightning": "installs",
     "pip install 'orthoframe[onnx]' onnxruntime": "installs",
     "pip install 'orthoframe[transformers]'": "installs",
-    "orthoframe embed folder:photos --backbone hf:facebook/dinov2-small --out features": "downloads a model",
     "orthoframe fit features --out classifier": "the features of that model",
     "git clone <your fork> orthoframe": "downloads",
     "cd orthoframe": "what was cloned",

@@ -280,7 +280,7 @@ def test_factories_that_are_none(factories, name, sentence):
 
 @pytest.mark.parametrize("name", ["resnet50", "hf:", ":make", ""])
 def test_names_that_are_neither(name):
-    with pytest.raises(OptionError, match="backbone must be hf:NAME_OR_FOLDER or MODULE:FACTORY"):
+    with pytest.raises(OptionError, match="efficientnet-lite0-224, hf:NAME_OR_FOLDER or MODULE:FACTORY"):
         load_backbone(name)
 
 

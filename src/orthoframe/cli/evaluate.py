@@ -83,13 +83,13 @@ class EvaluateCommand:
         names = ("path_column", "label_column", "split_column")
         columns = {name: getattr(self, name) for name in names if getattr(self, name) != getattr(EvaluateCommand, name)}
         asked = Settings.of(data=self.data, **columns).absolute().images
-        own = None
+        settings = None
         if (self.run_folder / CONFIG).exists():
-            own = RunFolder(self.run_folder).read_config(_data_settings)
-        if own is not None and own.images.data == asked.data:
-            seed = own.machine.with_usual().seed
-            images = own.images.load(image_shape=trained.image_shape, seed=seed).test
-            _check_unchanged(self.run_folder, own, images)
+            settings = RunFolder(self.run_folder).read_config(_data_settings)
+        if settings is not None and settings.images.data == asked.data:
+            seed = settings.machine.with_usual().seed
+            images = settings.images.load(image_shape=trained.image_shape, seed=seed).test
+            _check_unchanged(self.run_folder, settings, images)
         else:
             asked = asked.filled({"fit": trained.preparation.fit}).with_usual()
             images = load_test(asked.data, **asked.reading(trained.image_shape))
@@ -97,13 +97,13 @@ class EvaluateCommand:
             shapes = f"{list(images.image_shape)}, and the run takes {list(trained.image_shape)}"
             raise InputError(f"{self.data}: its images are of [channels, height, width] = {shapes}")
         present = {name for name, count in zip(images.classes, images.class_counts, strict=True) if count}
-        known = set(trained.classes)
-        if not present & known:
-            theirs, ours = (brief(", ".join(sorted(names))) for names in (present, known))
+        classes = set(trained.classes)
+        if not present & classes:
+            theirs, ours = (brief(", ".join(sorted(names))) for names in (present, classes))
             raise InputError(f"{self.data}: the run knows none of its classes {theirs}, but {ours}")
         for what, missing in (
-            ("classes that the run does not know, whose images are left out", present - known),
-            ("classes of the run without images", known - present),
+            ("classes that the run does not know, whose images are left out", present - classes),
+            ("classes of the run without images", classes - present),
         ):
             if missing:
                 print(f"orthoframe: {what}: {brief(', '.join(sorted(missing)), 200)}", file=sys.stderr)
@@ -123,9 +123,9 @@ class EvaluateCommand:
         scores, refused = (torch.cat(each) for each in zip(*parts, strict=True))
         names, k, winners = trained.classes, len(trained.classes), scores.argmax(1)
         truth = torch.tensor([names.index(name) if name in names else -1 for name in images.classes])[images.labels]
-        known = truth >= 0
-        accepted = known & ~refused
-        predicted, labels = winners.masked_fill(refused, k)[known], truth[known]
+        labelled = truth >= 0
+        accepted = labelled & ~refused
+        predicted, labels = winners.masked_fill(refused, k)[labelled], truth[labelled]
         rates, balanced = (ClassRates.of(predicted, labels, k, balanced=each) for each in (False, True))
         rows = (torch.bincount(labels, minlength=k).tolist(), *(getattr(rates, name) for name in _RATES))
         columns = ("class", "images", *_RATES, "balanced_precision")
@@ -144,7 +144,7 @@ class EvaluateCommand:
                 for a, b, n in Confusion.of(winners[accepted], truth[accepted], names).cells
             ],
         }
-        for part, here in (("known", known), ("unknown", ~known)):
+        for part, here in (("known", labelled), ("unknown", ~labelled)):
             if self.reject is not None and here.any():
                 report[f"refused_of_{part}_classes"] = float(refused[here].double().mean())
         sure = scores.amax(1)

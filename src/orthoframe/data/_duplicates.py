@@ -37,8 +37,8 @@ def near_duplicates(train: LabelledImages, *others: LabelledImages) -> list[NDAr
         >>> near_duplicates(images.subset([0, 1]), images.subset([2, 1]))[0].tolist()
         [[1, 1]]
     """
-    known = _thumbnails(train)
-    return [_matches(np.concatenate([known, _thumbnails(images)]), len(known)) for images in others]
+    thumbnails = _thumbnails(train)
+    return [_matches(np.concatenate([thumbnails, _thumbnails(images)]), len(thumbnails)) for images in others]
 
 
 def _thumbnails(images: LabelledImages) -> NDArray[np.uint8]:
@@ -64,12 +64,12 @@ def _matches(thumbnails: NDArray[np.uint8], training: int) -> NDArray[np.int64]:
             pair = np.sort(np.stack([detailed[order[:-apart]], detailed[order[apart:]]], 1), 1)
             differences = np.unpackbits(bits[order[:-apart]] ^ bits[order[apart:]], axis=1).sum(1)
             pairs.append(pair[(pair[:, 0] < training) & (pair[:, 1] >= training) & (differences <= _BITS)])
-    known, held = np.unique(np.concatenate(pairs), axis=0).T
+    trained, held = np.unique(np.concatenate(pairs), axis=0).T
     alike = np.empty(len(held))
     for start in range(0, len(held), _ROWS):
         part = slice(start, start + _ROWS)
-        a, b = (rows - rows.mean((1, 2), keepdims=True) for rows in (thumbnails[known[part]], thumbnails[held[part]]))
+        a, b = (rows - rows.mean((1, 2), keepdims=True) for rows in (thumbnails[trained[part]], thumbnails[held[part]]))
         alike[part] = (a * b).mean((1, 2)) / (a.std((1, 2)) * b.std((1, 2)))
-    best = np.lexsort((known, held, -alike.round(6)))[: np.count_nonzero(alike >= _LIKENESS)]
-    found = np.stack([held[best] - training, known[best]], 1)
-    return found[np.sort(np.unique(found[:, 0], return_index=True)[1])]
+    best = np.lexsort((trained, held, -alike.round(6)))[: np.count_nonzero(alike >= _LIKENESS)]
+    matches = np.stack([held[best] - training, trained[best]], 1)
+    return matches[np.sort(np.unique(matches[:, 0], return_index=True)[1])]

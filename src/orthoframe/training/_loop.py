@@ -311,7 +311,7 @@ def changed_settings(then: dict[str, Any], now: Settings) -> str:
         options["data"] = options["data"].partition(":")[0]  # not its path: data that was moved is the same
     if old.get("steps") and new["steps"]:  # those of later epochs may have been decided since
         new["steps"] = new["steps"][: len(old["steps"])]
-    unsaid = [name for name in _ONCE_UNSAID if new.get(name) is None or old.get(name) is None]
+    unsaid = [name for name in _ONCE_UNSAID if old.get(name) is None]
     names = [name for name in new if name in then and new[name] != old[name]]
     names = [name for name in names if name not in _MAY_CHANGE and name not in unsaid]
 

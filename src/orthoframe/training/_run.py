@@ -203,6 +203,7 @@ def _run(
         fabric = start_processes(processes, machine.precision, refusal)
         assert task is not None  # otherwise there is a refusal
         listener = listener if fabric.global_rank == 0 else RunListener()
+        notes = task.notes()  # of its images
         task = task.with_features(fabric.device, listener.on_data)
 
         stack.enter_context(one_thread(task.is_small))
@@ -223,7 +224,7 @@ def _run(
         certified = task.certificate()
         versions = {"orthoframe": __version__, "python": platform.python_version(), "torch": torch.__version__}
         environment = RunEnvironment(processes.count, fabric.device.type, machine.precision, versions)
-        for note in _notes(loop, before, environment):
+        for note in [*notes, *_notes(loop, before, environment)]:
             listener.on_note(note)
         if fabric.global_rank == 0:  # not earlier: a start that failed leaves no run behind
             config = None if resumed else task.settings.to_dict()
@@ -257,8 +258,8 @@ def _run(
 
 
 def _notes(loop: Loop, before: RunEnvironment | None, now: RunEnvironment) -> list[tuple[Part, ...]]:
-    """What the user should know before the first step."""
-    notes = loop.task.notes()
+    """What the user should know of the processes and of what computes."""
+    notes: list[tuple[Part, ...]] = []
     if before is not None and before.processes != now.processes:
         notes.append((f"the run used {before.processes} processes before, and uses {now.processes} now",))
     if loop.local_statistics:

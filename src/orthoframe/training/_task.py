@@ -247,10 +247,10 @@ class Task:
             if len(pairs) <= max(1, _DUPLICATES * len(part)):  # one may be a coincidence
                 continue
             places = part.origins(pairs[:1, 0]) + self.train.origins(pairs[:1, 1])
-            held, known = (str(self.files[place]) if self.files else f"image {place}" for place in places)
+            held, trained = (str(self.files[place]) if self.files else f"image {place}" for place in places)
             number = f"{len(pairs):,} of {len(part):,} {name} images have near-duplicates among the training images"
             advice = (", for example with ", Option("group_by", "REGEX")) if self.files else ()
-            said = f"{number}, such as {brief(held)} of {brief(known)}, so {name} accuracy is too high; "
+            said = f"{number}, such as {brief(held)} of {brief(trained)}, so {name} accuracy is too high; "
             notes.append((f"{said}keep them on one side of the split", *advice))
         return notes
 

@@ -61,6 +61,7 @@ YOUNGER: dict[str, Any] = {
     "label_column": "label",
     "split_column": None,
     "group_column": None,
+    "group_by": None,
     "size": None,
     "fit": "pad",
     "validation": 0.0,
