@@ -9,7 +9,7 @@ from torch import Tensor
 from orthoframe.data._images import LabelledImages
 from orthoframe.data._imbalance import imbalanced_indices
 
-_MOST, _ROWS = 4000, 256  # images that are looked at, and that are read together
+_MOST, _ROWS = 2000, 256  # images that are looked at, and that are read together
 _SIDE = 12  # pixels of an image that is compared
 _RIDGE = 0.1  # of the mean square of a column
 _SURE = 0.01  # the probability of a difference by chance at which it counts
