@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orthoframe.training._recipes import *
     from orthoframe.training._run import *
     from orthoframe.training._settings import *
+    from orthoframe.training._start import *
     from orthoframe.training._task import *
 else:
     _NAMES = {
@@ -33,7 +34,8 @@ else:
         "_images": "ImageSettings BenchmarkImages ImageFiles TableImages ArrayImages PythonImages "
         "image_kind IMAGE_KINDS",
         "_recipes": "RECIPES RecipeValues resolve",
-        "_task": "Task make_task Network",
+        "_task": "Task Network",
+        "_start": "make_task",
         "_evaluation": "Evaluation encode",
         "_objectives": "Objective Contrastive FrameTerm CrossEntropy BalancedSoftmax OBJECTIVES",
         "_criteria": "Criterion NetworkOutputs Problem",

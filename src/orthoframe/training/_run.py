@@ -36,7 +36,8 @@ from orthoframe.training._processes import (
 )
 from orthoframe.training._recipes import data_of
 from orthoframe.training._settings import Settings
-from orthoframe.training._task import Task, make_task
+from orthoframe.training._start import make_task
+from orthoframe.training._task import Task
 
 SAVE_SECONDS = 15.0
 """Between two checkpoints."""
