@@ -54,7 +54,11 @@ def _print_minutes(settings: training.Settings) -> None:
     minutes = settings.usual_options()["minutes"]
     if isinstance(minutes, float) and training.is_first_process():
         others = flag(Option("minutes", "M")), flag(Option("epochs", "N")), flag(Option("steps", "N"))
-        print(f"This takes {minutes:g} minutes in all; {', '.join(others)} choose another length.", flush=True)
+        print(f"This takes {_minutes(minutes)} in all; {', '.join(others)} choose another length.", flush=True)
+
+
+def _minutes(number: float) -> str:
+    return f"{number:g} minute{'' if number == 1 else 's'}"
 
 
 def training_bar() -> Progress:
@@ -162,7 +166,7 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
         of_width = settings.encoder.width
         network = "" if of_width is None else f" with a network of width {of_width}"
         print(
-            f"In {minutes:g} minutes there is time for about {epochs_of_run * steps[0]:,} steps of "
+            f"In {_minutes(minutes)} there is time for about {epochs_of_run * steps[0]:,} steps of "
             f"{settings.batches.batch_size} images{network}."
         )
     if settings.objective.has_certificate:

@@ -115,7 +115,8 @@ def accuracy_causes(task: Task, records: Sequence[EpochRecord], test: TestRecord
 def _longer(schedule: ScheduleSettings) -> tuple[Part, ...]:
     """How a run is made longer."""
     if schedule.minutes is not None:
-        return ("more time, such as ", Option("minutes", 2 * schedule.minutes))
+        longer = 2 * schedule.minutes
+        return ("more time, such as ", Option("minutes", int(longer) if longer.is_integer() else longer))
     return ("more ", Option("epochs" if schedule.steps is None else "steps"))
 
 
