@@ -20,8 +20,8 @@ def near_duplicates(train: LabelledImages, *others: LabelledImages) -> list[NDAr
     """Images that look like a training image.
 
     A hash of 64 bits says for each part of an image whether the part to the right of it is brighter. All hashes are
-    sorted, eight times with other bits first, and images are compared with the next ones of another side: in time
-    n log n, which finds all copies but for those of images that many others look like, and most near-duplicates.
+    sorted eight times, with other bits first, and images are compared with the next ones of another side. That takes
+    time n log n. It finds most near-duplicates, and all copies but for those of images that many others look like.
 
     Args:
         train: Training images.

@@ -166,8 +166,8 @@ def resolve(
         backbone: The network that `asked.encoder.backbone` names.
 
     Returns:
-        Settings of which nothing is open: `settings.undecided()` is empty, and what is None is not there, such as a
-        limit or a backbone, or for each machine to decide, such as the folder of the benchmark sets.
+        Settings in which everything is decided: `settings.undecided()` is empty. None means that there is none, such as
+        a limit or a backbone, or that each machine decides, such as on the folder of the benchmark sets.
 
     Raises:
         OptionError: If settings do not fit the data or the encoder.
