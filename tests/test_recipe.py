@@ -77,6 +77,20 @@ def test_the_adjustment_helps_small_classes():
     assert recipe.state_dict()["adjust"] > 0
 
 
-def test_shares_must_be_positive():
+def test_rows_in_half_precision():
+    recipe, rows, labels = FrameRecipe([2, 1], in_features=4), torch.rand(6, 4), torch.tensor([0, 0, 0, 0, 1, 1])
+    expected = recipe(rows.half().float(), labels)
+    assert torch.equal(recipe(rows.half(), labels), expected)
+
+
+def test_bad_input():
     with pytest.raises(ValueError, match="shares must be positive"):
         FrameRecipe([1, 0], in_features=2)
+    with pytest.raises(ValueError, match="two classes or more, not 1"):
+        FrameRecipe([1], in_features=2)
+    recipe = FrameRecipe([1, 2], in_features=2)
+    with pytest.raises(ValueError, match=r"\[rows, 2\], as in_features says"):
+        recipe(torch.rand(4, 3), torch.tensor([0, 1, 0, 1]))
+    for labels in ([], [1, 1, 1]):
+        with pytest.raises(ValueError, match="validation rows must be of two classes"):
+            recipe.fit_adjust(torch.rand(len(labels), 2), torch.tensor(labels, dtype=torch.int64))

@@ -133,11 +133,18 @@ def label_array(labels: AnyLabels, name: str = "labels") -> NDArray[Any]:
     # Of 1 and "1" numpy would make one class.
     if array.dtype.kind in "UO" and len({isinstance(label, str) for label in labels}) > 1:
         raise TypeError(f"{name} must be all integers or all strings, not a mixture of them")
+    # Of "a" and "a\0", too, because it drops zeros at the end.
+    if array.dtype.kind in "UO" and not isinstance(labels, np.ndarray) and any(map(_ends_in_zero, labels)):
+        raise ValueError(f"{name} must not end in a zero character, which numpy would drop")
     if array.size and array.dtype.kind not in "biuU":
         raise TypeError(f"{name} must be integers or strings, not {_kind(array)}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be one-dimensional, not of shape {list(array.shape)}")
     return array
+
+
+def _ends_in_zero(label: object) -> bool:
+    return isinstance(label, str) and label.endswith("\0")
 
 
 def label_tensor(labels: AnyLabels, device: torch.device, name: str = "labels") -> Tensor:

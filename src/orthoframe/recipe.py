@@ -68,6 +68,8 @@ class FrameRecipe(nn.Module):
         super().__init__()
         priors = torch.as_tensor(positive_array(shares, "shares"))
         k = len(priors)
+        if k < 2:
+            raise ValueError(f"shares must have two classes or more, not {k}")
         dim = max(_FEATURES, 2 * k) if out_features is None else out_features
         self.weight = check_number("classifier", classifier, least=0)
         self.head = FrameHead(in_features, dim, activation, norm)
@@ -78,23 +80,33 @@ class FrameRecipe(nn.Module):
 
     def forward(self, rows: Tensor, labels: RowLabels) -> Tensor:
         """The loss of a batch of backbone features `[rows, in_features]`, a scalar."""
-        classes = label_tensor(labels, rows.device)
+        rows, classes = self._checked(rows), label_tensor(labels, rows.device)
         frame: Tensor = self.frame_term(self.head(rows), classes)
         return frame + self.weight * F.cross_entropy(self.classifier(rows).float() + self.log_shares, classes)
 
     def scores(self, rows: Tensor) -> Tensor:
         """The score of each class for backbone features, `[rows, k]`; the largest wins."""
-        scores: Tensor = self.classifier(rows).double()
+        scores: Tensor = self.classifier(self._checked(rows)).double()
         return scores - self.adjust * self.log_shares
 
     def predict(self, rows: Tensor) -> Tensor:
         """The class of each row, `[rows]`."""
         return self.scores(rows).argmax(1)
 
+    def _checked(self, rows: Tensor) -> Tensor:
+        """Rows of the right size, in the precision of the weights."""
+        dim = self.classifier.in_features
+        if rows.ndim != 2 or rows.shape[1] != dim or not rows.is_floating_point():
+            shape = f"floating point [rows, {dim}]"
+            raise ValueError(f"features must be {shape}, as in_features says, not {rows.dtype} {list(rows.shape)}")
+        return rows.to(self.classifier.weight.dtype)
+
     @torch.no_grad()
     def fit_adjust(self, rows: Tensor, labels: RowLabels) -> float:
-        """Choose how much is taken off the scores of frequent classes, by balanced accuracy on validation rows."""
-        self.adjust.zero_()
+        """Choose how much is taken off the scores of frequent classes, by the cross-entropy of validation rows."""
         classes, shares = label_tensor(labels, rows.device), self.log_shares.double().exp()
+        if len(set(classes.tolist())) < 2:
+            raise ValueError("validation rows must be of two classes or more")
+        self.adjust.zero_()
         self.adjust.fill_(fit_adjustment(self.scores(rows), classes, shares))
         return float(self.adjust)

@@ -78,6 +78,23 @@ def test_the_test_images_of_the_run(run, tmp_path, capsys):
     assert [left.name for left in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_run_without_validation_images_and_without_mistakes(tmp_path, monkeypatch):
+    """It has no confidences, and nothing is confused."""
+    monkeypatch.chdir(tmp_path)
+    pixels = np.zeros((40, 8, 8), np.uint8)
+    pixels[20:] = 255
+    np.savez("easy.npz", x=pixels, y=[0] * 20 + [1] * 20)
+    words = ["--validation", "0", "--model", "mlp", "--width", "8", "--steps", "20", "--batch-size", "8"]
+    assert main(["train", "--data", "npz:easy.npz", *words, "--out", "run"]) == 0
+    assert main(["evaluate", "run", "npz:easy.npz", "--out", "out"]) == 0
+    assert json_of(tmp_path / "out" / "evaluation.json")["mistakes"] == []
+    assert [len(table(tmp_path / "out" / f"{name}.csv")) for name in ("classes", "confusions", "reliability")] == [
+        2,
+        0,
+        0,
+    ]
+
+
 def test_a_folder_with_other_classes(run, digits, tmp_path, capsys):
     """All of its images; a class that the run does not know is named and left out, and so are missing ones."""
     words = ["evaluate", str(run), f"folder:{digits}", "--reject", "0.1", "--out", str(tmp_path / "out")]
@@ -120,6 +137,7 @@ def test_data_that_cannot_be(run, digits, tmp_path, capsys):
         (f"folder:{tmp_path / 'others'}", "the run knows none of its classes two, but 0, 1, 2, 3"),
         ("folder:nowhere", "nowhere: no such folder"),
         ("cats", "there is no data 'cats'"),
+        (str(digits), f"its images are the data folder:{digits}"),
     ):
         assert main(["evaluate", str(run), data, "--out", str(tmp_path / "out")]) == 2
         assert sentence in capsys.readouterr().err
@@ -131,7 +149,13 @@ def test_data_of_the_run_that_has_changed(tmp_path, capsys, digits, monkeypatch)
     monkeypatch.chdir(tmp_path)
     words = ["--model", "mlp", "--width", "8", "--steps", "20", "--batch-size", "4", "--size", "8x8", "--out", "run"]
     assert main(["train", "--data", "folder:digits", *words]) == 0
-    assert main(["evaluate", "run", f"folder:{digits}"]) == 0
+    assert main(["evaluate", "run", f"folder:{digits}", "--out", "out"]) == 0
+    mistakes = json_of(tmp_path / "out" / "evaluation.json")["mistakes"]
+    assert all((digits / each["class"] / each["image"].rpartition("/")[2]).is_file() for each in mistakes)
+    moved = sorted((digits / "0").iterdir())[0]
+    moved.rename(digits / "0" / "z.png")  # as many images, in another order
+    assert main(["evaluate", "run", "folder:digits"]) == 2
+    (digits / "0" / "z.png").rename(moved)
     for number in range(8):
         shutil.copy(next((digits / "0").iterdir()), digits / "0" / f"new{number}.png")
     capsys.readouterr()

@@ -137,6 +137,21 @@ def test_nine_tenths_of_the_time_are_used_and_never_much_more(slow, folder, monk
     assert 0.9 * 120 <= clock.now - begun <= 1.05 * 120
 
 
+def test_steps_that_a_resumed_run_does_before_it_decides_are_timed(folder, monkeypatch):
+    """It goes on inside an epoch, whose steps were decided before."""
+    clock, step = Clock(), 0.01
+    task = make_task(asked(folder, minutes=1.0))
+    monkeypatch.setattr(_pace, "time", clock)
+    monkeypatch.setattr(_pace, "Loop", lambda *_: None)
+    monkeypatch.setattr(_pace, "_seconds_per_step", lambda *_: step)
+    monkeypatch.setattr(_pace, "_seconds_per_image", lambda *_: 1e-5)
+    pace = Pace(task, SimpleNamespace(broadcast=lambda value: value), clock.now, has_report=False)
+    for _ in range(20):
+        clock.pass_by(step)
+        pace.on_step()
+    assert pace.decided(task).settings.schedule.steps[0] == pytest.approx(60 / PARTS / step, rel=0.1)
+
+
 def test_measurements_take_a_small_part_of_the_time(folder, monkeypatch):
     task = make_task(asked(folder, minutes=1.0))
     monkeypatch.setattr(_pace, "Loop", lambda *_: None)

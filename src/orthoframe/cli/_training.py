@@ -154,8 +154,8 @@ def _print_opening(task: training.Task, certified: RunCertificate, floor: float 
     if task.augment.flip and settings.images.is_own:
         why = "a linear classifier knows them as well as the images themselves"
         print(f"Mirror images are trained on, too: {why} ({flag(Option('flip', 'no'))} leaves them out).")
-    if settings.batches.scheme == "weighted":
-        shares, chances = task.shares(), task.plan.chances()
+    shares, chances = task.shares(), task.plan.chances()
+    if settings.batches.scheme == "weighted" and shares.min() < shares.max():
         print(
             f"Rows are sampled in proportion to class size^{task.plan.power:g}: each class gets "
             f"{100 * shares.min():.3g} to {100 * shares.max():.3g} % of the rows; each image is shown "

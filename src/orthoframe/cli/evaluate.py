@@ -20,8 +20,8 @@ from orthoframe.errors import InputError, Option, brief
 from orthoframe.files import json_ready, write_json, writing
 
 if TYPE_CHECKING:
-    from orthoframe.data import LabelledImages
-    from orthoframe.runs import TrainedEncoder
+    from orthoframe.data import Data, LabelledImages
+    from orthoframe.runs import RunFolder, TrainedEncoder
     from orthoframe.training import Settings
 
 _BATCH = 256
@@ -68,14 +68,16 @@ class EvaluateCommand:
 
         trained = load_encoder(self.run_folder, code=self.code)
         trained.check_reject(self.reject)
-        report, pictures = self._evaluated(trained, self._images(trained))
+        images, files = self._images(trained)
+        report, pictures = self._evaluated(trained, images, files)
         if self.out is not None:
             with writing(self.out, "out"):
                 _write(self.out, report, pictures)
         print("\n".join(_lines(report)))
         return 0
 
-    def _images(self, trained: "TrainedEncoder") -> "LabelledImages":
+    def _images(self, trained: "TrainedEncoder") -> tuple["LabelledImages", tuple[Path, ...]]:
+        """What is classified, and the files of the run's own data by the places of their images."""
         from orthoframe.data import load_test
         from orthoframe.runs import CONFIG, RunFolder
         from orthoframe.training import Settings
@@ -88,11 +90,12 @@ class EvaluateCommand:
             settings = RunFolder(self.run_folder).read_config(_data_settings)
         if settings is not None and settings.images.data == asked.data:
             seed = settings.machine.with_usual().seed
-            images = settings.images.load(image_shape=trained.image_shape, seed=seed).test
-            _check_unchanged(self.run_folder, settings, images)
+            data = settings.images.load(image_shape=trained.image_shape, seed=seed)
+            _check_unchanged(RunFolder(self.run_folder), data)
+            images, files = data.test, data.files
         else:
             asked = asked.filled({"fit": trained.preparation.fit}).with_usual()
-            images = load_test(asked.data, **asked.reading(trained.image_shape))
+            images, files = load_test(asked.data, **asked.reading(trained.image_shape)), ()
         if images.image_shape != trained.image_shape:
             shapes = f"{list(images.image_shape)}, and the run takes {list(trained.image_shape)}"
             raise InputError(f"{self.data}: its images are of [channels, height, width] = {shapes}")
@@ -107,9 +110,11 @@ class EvaluateCommand:
         ):
             if missing:
                 print(f"orthoframe: {what}: {brief(', '.join(sorted(missing)), 200)}", file=sys.stderr)
-        return images
+        return images, files
 
-    def _evaluated(self, trained: "TrainedEncoder", images: "LabelledImages") -> tuple[dict[str, Any], Iterable[Any]]:
+    def _evaluated(
+        self, trained: "TrainedEncoder", images: "LabelledImages", files: tuple[Path, ...]
+    ) -> tuple[dict[str, Any], Iterable[Any]]:
         """What is written and printed, and the pixels of the most confident mistakes."""
         import torch
 
@@ -161,7 +166,7 @@ class EvaluateCommand:
         worst = wrong[sure[wrong].argsort(descending=True, stable=True)[:_MISTAKES]]
         report["mistakes"] = [
             {
-                "image": images.name_of(place),
+                "image": str(files[images.origins([place])[0]]) if files else images.name_of(place),
                 "class": names[truth[place]],
                 "predicted": names[winners[place]],
                 "score" if trained.calibration is None else "confidence": round(float(sure[place]), 6),
@@ -179,14 +184,19 @@ def _data_settings(config: dict[str, Any]) -> "Settings":
     return Settings.of(**{name: value for name, value in config.items() if name in names})
 
 
-def _check_unchanged(folder: Path, settings: "Settings", test: "LabelledImages") -> None:
-    """Refuse data of the run with other test images than it had: the run may have been trained on some of them."""
-    from orthoframe.runs import read_run
+def _check_unchanged(folder: "RunFolder", data: "Data") -> None:
+    """Refuse data that has changed since the run, which may have been trained on what is the test now."""
+    from orthoframe.runs import DataFingerprint
 
-    images, tested = settings.images.with_usual(), read_run(folder).verdict.test
-    if images.test_images is None and tested is not None and sum(tested.confusion.rows) != len(test):
+    checkpoint, _ = folder.load_checkpoint()
+    if checkpoint is None:
+        blind = "has no checkpoint, which could tell whether its data has changed since"
+        print(f"orthoframe: {folder.path} {blind}", file=sys.stderr)
+        return
+    then, now = checkpoint.progress.data, DataFingerprint.of(data)
+    if (then.training_pixels, then.test_pixels) != (now.training_pixels, now.test_pixels):
         changed = "has changed since the run, which may have been trained on images that would be for the test now"
-        raise InputError(f"{images.data} {changed}; put new images into a folder of their own")
+        raise InputError(f"{data.name} {changed}; put new images into a folder of their own")
 
 
 def _lines(report: dict[str, Any]) -> Iterable[str]:
@@ -217,7 +227,9 @@ def _write(folder: Path, report: dict[str, Any], pictures: Iterable[Any]) -> Non
             text = io.StringIO()
             rows = report.get(name, [])
             writer = csv.writer(text, lineterminator="\n")
-            writer.writerows([list(rows[0])] * bool(rows) + [list(map(cell, row.values())) for row in rows])
+            if rows:
+                writer.writerow(rows[0])
+            writer.writerows(list(map(cell, row.values())) for row in rows)
             (new / "files" / f"{name}.csv").write_text(text.getvalue(), encoding="utf-8")
         write_mistakes(report["mistakes"], pictures, new / "files" / "mistakes.html")
         os.rename(new / "files", folder)

@@ -265,7 +265,7 @@ def _report(
         accuracy["macro_f1"] = float(f1_score(test, scores.argmax(1), labels=np.unique(test), average="macro"))
         rates = accuracy.pop("by_class")
         test_geometry = _geometry(measure(classifier.transform(test_rows), test_labels, normalize=False))
-    fields = ("name", "train_rows", "test_rows", "accuracy")
+    fields, certificate = ("name", "train_rows", "test_rows", "accuracy"), classifier.certificate_
     return {
         "classes": [dict(zip(fields, values, strict=True)) for values in zip(names, *counts, rates, strict=True)],
         "accuracy": accuracy,
@@ -273,9 +273,9 @@ def _report(
         "linear_share": classifier.linear_share_,
         "adjust": classifier.adjust_,
         "stopped": str(classifier.stopped_),
-        "epochs": classifier.n_iter_,
-        "loss_gap": classifier.loss_gap_,
-        "certificate": classifier.certificate_.sentence(),
+        "epochs": len(classifier.loss_curve_),
+        "loss_gap": classifier.loss_gap_,  # NaN for a linear path alone, which has no batches to certify
+        "certificate": None if certificate is None else certificate.sentence(),
     }
 
 

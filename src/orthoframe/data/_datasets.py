@@ -226,6 +226,8 @@ def _kind_and_path(name: str) -> tuple[str, Path]:
         raise DataError(f"{name} was passed from Python; pass it again: resume(..., data=...)")
     if kind not in READERS or bool(path) != bool(DATA_KINDS[kind].path):
         *names, last = map(_usage, READERS)
+        if os.path.isdir(os.path.expanduser(name)):
+            raise DataError(f"{name} is a folder; its images are the data folder:{name}")
         raise DataError(f"there is no data {name!r}; choose one of {', '.join(names)} or {last}")
     return kind, Path(os.path.expanduser(path))
 

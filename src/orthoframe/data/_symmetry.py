@@ -12,6 +12,7 @@ from orthoframe.data._imbalance import imbalanced_indices
 _MOST, _ROWS = 2000, 256  # images that are looked at, and that are read together
 _SIDE = 12  # pixels of an image that is compared
 _RIDGE = 0.1  # of the mean square of a column
+_LEAST, _DEVIATIONS = 0.05, 3.0  # of Cohen's kappa, from which the classifier knows the images at all
 _SURE = 0.01  # the probability of a difference by chance at which it counts
 _SMALL = 0.1  # of the accuracy, which mirror images may cost
 
@@ -21,8 +22,9 @@ def is_mirror_symmetric(images: LabelledImages, seed: int = 0) -> bool:
 
     It knows those of photographs, but not those of digits, of signs that point somewhere, or of shoes that all point to
     one side. A linear classifier of small images is fitted to each half of them and classifies the other half, as it is
-    and mirrored. Mirror images must not be classified worse: neither over all classes, where a tenth of the accuracy
-    and one standard deviation are allowed, nor in a class beyond chance, as where a sign mirrors another.
+    and mirrored. It must know the images beyond chance, or it says nothing. Mirror images must not be classified worse:
+    neither over all classes, where a tenth of the accuracy and one standard deviation are allowed, nor in a class
+    beyond chance, as where a sign mirrors another.
 
     Args:
         images: Training images; of many, a part of each class is looked at.
@@ -43,16 +45,28 @@ def is_mirror_symmetric(images: LabelledImages, seed: int = 0) -> bool:
     batches = np.array_split(kept, 1 + len(kept) // _ROWS)
     pixels = torch.cat([F.adaptive_avg_pool2d(part.double(), _SIDE) for part in images.batches(batches)])
     right, mirrored = torch.zeros(2, len(kept), dtype=torch.bool)
+    classes = torch.zeros(len(kept), dtype=torch.int64)
     half = torch.arange(len(kept)) % 2 == 0  # of each class, because images are in the order of classes
     for train, test in ((half, ~half), (~half, half)):
         scores = _scores(pixels[train], labels[train], torch.cat([pixels[test], pixels[test].flip(-1)]), k)
-        right[test], mirrored[test] = (scores.argmax(1) == labels[test].repeat(2)).chunk(2)
+        classes[test], mirror_classes = scores.argmax(1).chunk(2)
+        right[test], mirrored[test] = classes[test] == labels[test], mirror_classes == labels[test]
+    if not _is_above_chance(classes, labels, k):
+        return False
     lost = torch.bincount(labels[right & ~mirrored], minlength=k).numpy()
     gained = torch.bincount(labels[mirrored & ~right], minlength=k).numpy()
     by_chance = binom.sf(lost - 1, lost + gained, 0.5)  # that as many are lost
     changed = float(lost.sum() + gained.sum())
     allowed = _SMALL * float(right.sum()) + changed**0.5
     return bool(lost.sum() - gained.sum() <= allowed and by_chance.min() >= _SURE / k)
+
+
+def _is_above_chance(classes: Tensor, labels: Tensor, num_classes: int) -> bool:
+    """Whether predictions agree with labels clearly more often than independent ones would, by Cohen's kappa."""
+    predicted, true = (torch.bincount(each, minlength=num_classes).double() / len(each) for each in (classes, labels))
+    chance, agreement = float(predicted @ true), float((classes == labels).double().mean())
+    kappa = (agreement - chance) / (1 - chance + 1e-12)
+    return bool(kappa >= max(_LEAST, _DEVIATIONS * (chance / (len(labels) * (1 - chance + 1e-12))) ** 0.5))
 
 
 def _scores(train: Tensor, labels: Tensor, test: Tensor, num_classes: int) -> Tensor:

@@ -1,5 +1,6 @@
 """The classifier, with the interface of scikit-learn."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from orthoframe._processes import find_device
-from orthoframe.batches import BatchPlan, Certificate, certify, certify_run
+from orthoframe.batches import BatchPlan, Certificate, certify_run
 from orthoframe.errors import Option, OptionError
 from orthoframe.geometry import NearestCentre, measure
 from orthoframe.options import (
@@ -137,8 +138,8 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         encoder_: The network, on the CPU.
         plan_: The batches, a `BatchPlan`, over the rows whose weight is not zero.
         geometry_: How the features of these rows are arranged, with the weights of rows; see `measure`.
-        certificate_: What the batches guarantee; see `certify_run`.
-        loss_gap_: Loss minus floor in the last epoch.
+        certificate_: What the batches guarantee; see `certify_run`. None for a linear path alone.
+        loss_gap_: Loss minus floor in the last epoch; NaN for a linear path alone.
         loss_curve_, gap_curve_: The loss, and loss minus floor, one number per epoch.
         stopped_: A `StopReason`: `"floor"`, `"epochs"`, or `"solved"` for a linear path alone, which has no curves.
         n_iter_: Number of epochs.
@@ -229,7 +230,7 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.loss_curve_, self.gap_curve_, self.stopped_ = curves
         if crossed.share:
             encoder.linear, encoder.share = linear_path(scaled, numbers, within, crossed.strength), crossed.share
-        self.loss_gap_, self.n_iter_ = (self.gap_curve_ or [0.0])[-1], max(1, len(self.gap_curve_))
+        self.loss_gap_, self.n_iter_ = (self.gap_curve_ or [math.nan])[-1], max(1, len(self.gap_curve_))
         self.encoder_ = encoder.cpu().double()
         # Not normalised again: rounding must not make predictions differ from those of `predict`.
         names = plain_labels(self.classes_)[numbers]
@@ -248,11 +249,14 @@ class FrameClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return NearestCentre(centres, self.geometry_.counts, self.adjust_, temperature)
 
     @property
-    def certificate_(self) -> Certificate:
-        """What the batches of the first epoch guarantee, or of up to 20 epochs if one does not suffice."""
+    def certificate_(self) -> Certificate | None:
+        """What the batches of the first epoch guarantee, or of up to 20 epochs if one does not suffice.
+
+        None for a linear path alone, which has no batches.
+        """
         check_is_fitted(self)
-        if self.stopped_ == StopReason.SOLVED:  # every step was of all rows
-            return certify(self.plan_.labels, [range(len(self.plan_.labels.classes))], frame=True)
+        if self.stopped_ == StopReason.SOLVED:
+            return None
         return certify_run(self.plan_, self.n_iter_, frame=_DEFAULTS[self.loss_].has_frame).certificate
 
     @property

@@ -189,6 +189,9 @@ def _enough_epochs(per_epoch: int) -> int:
     return max(_FEWEST_EPOCHS, -(-steps // per_epoch))
 
 
+_USUAL_EPOCHS: dict[TableLoss, Callable[[int], int]] = {"frame": _enough_epochs, "supcon": lambda _: _SUPCON_EPOCHS}
+
+
 def _append_epoch(meter: GapMeter, epoch: int, options: FitOptions, losses: list[float], gaps: list[float]) -> float:
     """Add the loss and the gap of an epoch to the curves; returns its relative gap."""
     gap = meter.read()
@@ -278,7 +281,7 @@ def cross_fit(
     k, n, seed, truth = len(fitted.classes_), len(numbers), fitted.plan_.seed, torch.from_numpy(numbers).long()
     strengths = _SPARSE_STRENGTHS if issparse(rows) else _STRENGTHS
     network, linear = (torch.full((m, n, k), -torch.inf, dtype=torch.float64) for m in (1, len(strengths)))
-    usual = _SUPCON_EPOCHS if fitted.loss == "supcon" else _enough_epochs(len(fitted.plan_.batches(0)))
+    usual = _USUAL_EPOCHS[fitted.loss](len(fitted.plan_.batches(0)))
     epochs = fitted.epochs or usual
     fold_of = folds(numbers, k, np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, _STREAM]))))
     for fold in range(_FOLDS):

@@ -100,6 +100,8 @@ def accuracy_causes(task: Task, records: Sequence[EpochRecord], test: TestRecord
     if train is not None and 1 - train > (1 - accuracy.balanced) / 2:
         return [*causes, LikelyCause(Cause.NOT_LEARNT, _longer(task.settings.schedule), {"train": train})]
     better: list[tuple[Part, ...]] = [("more images",)]
+    if task.augment.flip and task.settings.images.is_own:
+        better.append((Option("flip", "no"), ", if mirror images mean something else"))
     if task.settings.encoder.backbone is None:
         better.append(("a pretrained ", Option("backbone")))
     if train is not None:

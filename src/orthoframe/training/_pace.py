@@ -48,8 +48,8 @@ class Pace:
         trial = replace(task, encoder=copy.deepcopy(task.encoder), classifier=copy.deepcopy(task.classifier))
         self._step = _seconds_per_step(Loop(trial, fabric), _TRIAL * self._left())
         self._image = _seconds_per_image(trial) / self._step  # in steps, because a busy machine slows both alike
-        self._start, self._last, self._steps = 0.0, 0.0, 0
-        self._begun = begun
+        self._begun, self._steps = begun, 0
+        self._start = self._last = time.monotonic()  # a run that is resumed goes on inside an epoch
 
     def decided(self, task: Task) -> Task:
         """The task with the steps of its next epoch, and how often it is measured."""

@@ -93,6 +93,8 @@ def make_task(
     except OrthoframeError:
         raise
     except (ValueError, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None and error.filename is None:
+            raise  # of standard output, on which progress is shown
         raise TrainingError(f"{asked.images.data}: {error}") from error
     objective, num_classes = settings.objective, len(train.classes)
     prototypes = objective.prototypes_of(num_classes, encoder.out_features)

@@ -236,8 +236,8 @@ class Task:
             held, trained = (str(self.files[place]) if self.files else f"image {place}" for place in places)
             number = f"{len(pairs):,} of {len(part):,} {name} images have near-duplicates among the training images"
             advice = (", for example with ", Option("group_by", "REGEX")) if self.files else ()
-            said = f"{number}, such as {brief(held)} of {brief(trained)}, so {name} accuracy is too high; "
-            notes.append((f"{said}keep them on one side of the split", *advice))
+            said = f"{number}, such as {brief(held)} of {brief(trained)}; if they are copies, {name} accuracy is too "
+            notes.append((f"{said}high: keep them on one side of the split", *advice))
         return notes
 
     def batches(self, epoch: int) -> Sequence[Integers]:
