@@ -7,7 +7,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Sampler, TensorDataset
 
 from orthoframe import BatchPlan, PlanLoader, PlanSampler, certify
 from processes import start
@@ -121,6 +121,36 @@ def test_refusals():
     for rank, ranks in ((2, 2), (-1, 1), (0, 0)):
         with pytest.raises(ValueError, match="rank must be from 0"):
             PlanSampler(make(), rank, ranks)
+
+
+@pytest.mark.parametrize("options", [{}, {"batch_size": 4}, {"drop_last": True}, {"num_workers": 1}])
+def test_a_plan_as_the_sampler_of_single_rows_is_refused(options):
+    rows = TensorDataset(torch.arange(len(LABELS)))
+    with pytest.raises(
+        ValueError, match=r"cannot be the sampler of a DataLoader; use DataLoader\(dataset, batch_sampler"
+    ):
+        list(DataLoader(rows, sampler=PlanSampler(make()), **options))
+
+
+def test_a_data_set_that_is_indexed_by_whole_batches_is_not_refused():
+    rows = DataLoader(TensorDataset(torch.arange(len(LABELS))), sampler=PlanSampler(make()), batch_size=None)
+    assert seen(rows) == planned(make(), 0)
+
+
+def test_a_sampler_around_a_plan_may_change_rows_but_not_share_them():
+    from lightning_fabric.utilities.distributed import DistributedSamplerWrapper
+
+    class Reversed(Sampler):
+        def __iter__(self):
+            return (batch[::-1] for batch in PlanSampler(make()))
+
+    assert [rows[::-1] for rows in seen(loader(Reversed()))] == planned(make(), 0)
+    alone = DistributedSamplerWrapper(PlanSampler(make()), num_replicas=1, rank=0, shuffle=False)
+    assert list(alone) == planned(make(), 0)
+    with pytest.raises(
+        ValueError, match=r"DistributedSamplerWrapper would split .* pass use_distributed_sampler=False"
+    ):
+        list(DistributedSamplerWrapper(PlanSampler(make()), num_replicas=2, rank=0))
 
 
 def take_slices(rank):

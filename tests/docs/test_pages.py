@@ -35,6 +35,7 @@ NOT_RUN = {
     # Tests have no network, and install nothing.
     "pip install '.[train]' --constraint constraints.txt": "installs",
     "pip install lightning": "installs",
+    "pip install accelerate": "installs",
     "pip install 'orthoframe[onnx]' onnxruntime": "installs",
     "pip install 'orthoframe[transformers]'": "installs",
     "orthoframe fit features --out classifier": "the features of that model",

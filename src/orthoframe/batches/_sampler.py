@@ -1,9 +1,11 @@
 """The batches of a plan for a DataLoader, whole or the share of one process."""
 
+import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Any
 
-from torch.utils.data import DataLoader, Sampler
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Sampler
 
 from orthoframe._processes import rank_and_world_size
 from orthoframe.batches._plan import BatchPlan
@@ -14,7 +16,8 @@ class PlanSampler(Sampler[list[int]]):
 
     Each rank gets every `world_size`-th row of a batch: together the ranks have the plan's batch, all have the same
     number of batches, and each has at least one row of every batch. With Lightning or Fabric pass
-    `use_distributed_sampler=False`, or they would wrap it. `PlanLoader` is a DataLoader around it that knows its rank.
+    `use_distributed_sampler=False`, or they would wrap it; with accelerate use `PlanLoader`, a DataLoader around it
+    that knows its rank.
 
     Each pass over the sampler is one epoch; `set_epoch` is needed only to jump. The state is the number of batches of
     the epoch that are done; loading it replays nothing, and the number of ranks may have changed.
@@ -25,7 +28,8 @@ class PlanSampler(Sampler[list[int]]):
         world_size: Number of processes.
 
     Raises:
-        ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks.
+        ValueError: For a rank out of range; when iterating, for a batch with fewer rows than ranks, or if it was passed
+            as `sampler`, or to a library that would split the batches again.
 
     Examples:
         >>> plan = BatchPlan([0, 0, 1, 1], batch_size=2, scheme="partition", binding="fixed")
@@ -46,6 +50,29 @@ class PlanSampler(Sampler[list[int]]):
         self._total = -1  # batches in that pass
 
     def __iter__(self) -> Iterator[list[int]]:
+        # At once, and not with the first batch, which accelerate's dispatcher requests in one process while others
+        # wait for it.
+        self._check_callers(sys._getframe(1))
+        return self._batches()
+
+    def _check_callers(self, frame: FrameType | None) -> None:
+        """Refuse to be iterated by what would change the batches. The stack alone says so: nothing tells a sampler."""
+        while frame is not None:
+            caller: Any = frame.f_locals.get("self")
+            if isinstance(caller, BatchSampler) and getattr(caller, "sampler", None) is self:
+                raise ValueError(
+                    "a PlanSampler yields whole batches and cannot be the sampler of a DataLoader; use "
+                    "DataLoader(dataset, batch_sampler=PlanSampler(plan)) or PlanLoader(dataset, plan)"
+                )
+            if _processes_that_share(caller) > 1:
+                raise ValueError(
+                    f"{type(caller).__name__} would split the plan's batches among the processes a second time; with "
+                    "accelerate use PlanLoader(dataset, plan), which accelerator.prepare leaves as it is; with "
+                    "Lightning or Fabric pass use_distributed_sampler=False"
+                )
+            frame = frame.f_back
+
+    def _batches(self) -> Iterator[list[int]]:
         batches = self.plan.batches(self._epoch)
         for number, batch in enumerate(batches):
             if len(batch) < self.world_size:
@@ -101,13 +128,24 @@ class PlanSampler(Sampler[list[int]]):
         self._go_to(int(state["epoch"]), int(state["batches_done"]))
 
 
+def _processes_that_share(caller: Any) -> int:
+    """Among how many processes an object splits the batches that it iterates; 1 if it does not."""
+    if isinstance(caller, DistributedSampler):  # also those with which Lightning and Fabric wrap a sampler
+        return caller.num_replicas
+    kind = type(caller)  # not __class__: accelerate's loaders claim to be those of torch
+    if kind.__module__ == "accelerate.data_loader" and kind.__name__ in ("BatchSamplerShard", "DataLoaderDispatcher"):
+        return int(caller.num_processes if kind.__name__ == "BatchSamplerShard" else caller.state.num_processes)
+    return 1
+
+
 class PlanLoader(DataLoader[Any]):
     """A `DataLoader` over the batches of a plan that finds its own rank and can be resumed inside an epoch.
 
     Each pass is one epoch, so make one loader and keep it: a new one starts with the first epoch. Under
     `torch.distributed` each process gets its rows of every batch, as with `PlanSampler`; the process group may be
     started after the loader was made, as Lightning does. Batches that workers prefetched do not count as done. With
-    Lightning and several processes pass `use_distributed_sampler=False`.
+    Lightning and several processes pass `use_distributed_sampler=False`. `prepare` of accelerate returns the loader as
+    it is: move its batches to the device yourself.
 
     Args:
         dataset: The samples that the plan's labels belong to, in the same order.
@@ -124,6 +162,7 @@ class PlanLoader(DataLoader[Any]):
     """
 
     batch_sampler: PlanSampler
+    _is_accelerate_prepared = True  # or `prepare` would split each process's rows again
 
     def __init__(self, dataset: Any, plan: BatchPlan, **options: Any) -> None:
         conflicts = {"batch_size", "shuffle", "sampler", "batch_sampler", "drop_last"} & set(options)
