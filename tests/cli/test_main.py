@@ -1,5 +1,6 @@
 """The front door: verbs, errors and their spelling."""
 
+import os
 import subprocess
 import sys
 from dataclasses import asdict
@@ -118,3 +119,14 @@ def test_a_time_limit_counts_from_the_start_of_the_process():
     code = "import time; time.sleep(1); from orthoframe.cli._terminal import seconds_since_start as s; print(s())"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 1 <= float(process.stdout) < 60
+
+
+@pytest.mark.parametrize("words", [["ufm", "--counts", "2x2", "--json"], ["--help"], ["train", "--help"]], ids=" ".join)
+def test_a_closed_pipe_is_no_bad_input(words):
+    """As for `yes | head -1`; what cannot be written twice is not complained of at the end either."""
+    code = f"import sys; from orthoframe.cli import main; sys.exit(main({words!r}))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:
+        done = subprocess.run([sys.executable, "-c", code], stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")

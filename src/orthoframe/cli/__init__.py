@@ -37,6 +37,7 @@ VERBS = {
 """The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 
 _ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
+_CLOSED_PIPE = 141  # 128 + SIGPIPE, as a shell reports it; Windows has no such signal
 _OTHERS = "orthoframe.verbs"
 """The entry points by which other distributions add verbs: each is a dataclass with a docstring and `run`."""
 
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             complain(error)
         if unprinted(error):  # Python would write it once more at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 2
+        return _CLOSED_PIPE if isinstance(error, BrokenPipeError) else 2
 
 
 def _run(arguments: list[str]) -> int:
