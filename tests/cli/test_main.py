@@ -20,6 +20,7 @@ def test_help_names_every_verb(words, capsys):
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert all(f"• {verb} " in said for verb in VERBS)
+    assert "--version " in said
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -34,11 +35,18 @@ def test_each_verb_has_help(verb, capsys):
 
 
 def test_a_verb_that_there_is_not(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["tarin"])
-    assert ended.value.code == 2
+    assert main(["trian", "--epochs", "3"]) == 2
+    assert capsys.readouterr().err == "orthoframe: there is no verb 'trian'; did you mean train?\n"
+    assert main(["xyzzy"]) == 2
     said = capsys.readouterr().err
-    assert all(verb in said for verb in VERBS)
+    assert all(f" {verb}" in said for verb in VERBS)
+
+
+def test_an_option_that_there_is_not_before_the_verb(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--verison"])
+    assert ended.value.code == 2
+    assert "Perhaps you meant:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,13 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import make_dataclass
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from orthoframe import __version__
-from orthoframe.errors import MissingPackageError, needs_extra
+from orthoframe.errors import InputError, MissingPackageError, brief, needs_extra
 from orthoframe.lazy import lazy_names
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ VERBS = {
 }
 """The verbs; `train` is the dataclass `TrainCommand` in the module `train`."""
 
-_ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame (see also --version)."
+_ABOUT = "Supervised contrastive learning with a known destination: the orthogonal frame."
 _CLOSED_PIPE = 141  # 128 + SIGPIPE, as a shell reports it; Windows has no such signal
 _OTHERS = "orthoframe.verbs"
 """The entry points by which other distributions add verbs: each is a dataclass with a docstring and `run`."""
@@ -68,12 +69,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments == ["--version"]:
+    if arguments[:1] == ["--version"]:
         print(f"orthoframe {__version__}")
         return 0
     others = {} if arguments and arguments[0] in VERBS else {each.name: each for each in entry_points(group=_OTHERS)}
-    if not arguments or arguments[0] not in {**VERBS, **others}:
+    if not arguments or arguments[0].startswith("-"):
         _show_verbs(others, arguments or ["--help"])
+    if arguments[0] not in (verbs := [*VERBS, *others]):
+        close = get_close_matches(arguments[0], verbs, 1)
+        remedy = f"did you mean {close[0]}?" if close else f"there are {', '.join(verbs)}"
+        raise InputError(f"there is no verb {brief(arguments[0], 40)!r}; {remedy}")
     with needs_extra(f"orthoframe {arguments[0]}", "train"):
         return int(parse(arguments[0], arguments[1:], others).run())
 
@@ -99,7 +104,7 @@ def _show_verbs(others: Mapping[str, EntryPoint], arguments: Sequence[str]) -> N
     """Show the verbs without their options; those of others are described by the first line of their docstring."""
     import tyro
 
-    from orthoframe.cli._terminal import filled
+    from orthoframe.cli._terminal import Flag, filled
 
     verbs = VERBS | {name: (each.load().__doc__ or "").partition("\n")[0] for name, each in others.items()}
     stubs = [
@@ -107,4 +112,7 @@ def _show_verbs(others: Mapping[str, EntryPoint], arguments: Sequence[str]) -> N
         for name, about in verbs.items()
     ]
     any_verb: Any = Union[tuple(stubs)]  # noqa: UP007
-    tyro.cli(any_verb, prog="orthoframe", description=filled(_ABOUT), args=arguments)
+    flat: Any = tyro.conf.OmitSubcommandPrefixes
+    about = tyro.conf.arg(help="show the version and exit", help_behavior_hint="")
+    front = make_dataclass("front", [("verb", flat[any_verb]), ("version", Annotated[Flag, about], False)])
+    tyro.cli(front, prog="orthoframe", description=filled(_ABOUT), args=arguments)
