@@ -1,8 +1,10 @@
 """The front door: verbs, errors and their spelling."""
 
 import os
+import pty
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
@@ -138,3 +140,28 @@ def test_a_closed_pipe_is_no_bad_input(words):
     with open(writing, "w") as pipe:
         done = subprocess.run([sys.executable, "-c", code], stdout=pipe, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["certify", "--help"], ["certify", "--labels"]], ids=" ".join)
+@pytest.mark.parametrize("without", ["", "1"])
+def test_help_has_no_colours_if_asked(words, without):
+    said = on_a_terminal(f"from orthoframe.cli import main; main({words!r})", 80, NO_COLOR=without)
+    assert "usage" in said or "Missing" in said
+    assert ("\033[" in said) == (not without)
+
+
+def on_a_terminal(code, columns, **variables):
+    """What Python says on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    variables = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **variables}
+    try:
+        with subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            said = b""
+            with suppress(OSError):  # Linux ends so when the last process has closed the terminal
+                while part := os.read(ours, 65536):
+                    said += part
+            process.wait()
+    finally:
+        os.close(ours)
+    return said.decode().replace("\r\n", "\n")

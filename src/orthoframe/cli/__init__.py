@@ -45,6 +45,8 @@ _OTHERS = "orthoframe.verbs"
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with the arguments after its name; the exit status."""
+    if os.environ.get("NO_COLOR"):  # tyro knows a variable of its own only, which it reads when it is loaded
+        os.environ["PYTHON_TYRO_ANSI_CODES"] = "False"
     try:
         with needs_extra("the command orthoframe", "train"):
             from orthoframe.cli._terminal import complain, unprinted
