@@ -2,6 +2,7 @@
 
 import os
 import pty
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 
 from orthoframe.cli import VERBS, main, parse
-from orthoframe.cli._terminal import bad_input, flag
+from orthoframe.cli._terminal import bad_input, filled, flag
 from orthoframe.errors import InputError, Option, OptionError
 
 
@@ -148,6 +149,28 @@ def test_help_has_no_colours_if_asked(words, without):
     said = on_a_terminal(f"from orthoframe.cli import main; main({words!r})", 80, NO_COLOR=without)
     assert "usage" in said or "Missing" in said
     assert ("\033[" in said) == (not without)
+
+
+def words_of(text):
+    return set(re.split(r"(?:[\s,│╭╮╰╯─•]|-{9,})+", text))
+
+
+@pytest.mark.parametrize("verb", ["train", "certify"])
+def test_help_is_never_broken_inside_a_word(verb, capsys, monkeypatch):
+    pages = []
+    for columns in (1000, 60, 80, 140):  # from 130 on there are two columns of options
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        pages.append(capsys.readouterr().out)
+        assert max(len(line.rstrip()) for line in pages[-1].splitlines()) <= columns
+        assert words_of(pages[-1]) == words_of(pages[0])
+
+
+def test_a_long_word_in_a_paragraph_stays_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    word = "a" * 30
+    assert filled(f"short {word} short").split() == ["short", word, "short"]
 
 
 def on_a_terminal(code, columns, **variables):

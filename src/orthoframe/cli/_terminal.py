@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -30,6 +30,7 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
 _EXAMPLES = ("orthoframe ", "python ")  # how commands begin in docstrings
+_wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 _LONGEST = 300  # characters of an error: more is not read
 
 
@@ -76,10 +77,16 @@ def filled(docstring: str) -> str:
     width, lines = shutil.get_terminal_size().columns, []
     for paragraph in inspect.cleandoc(docstring).split("\n\n"):
         indent = "    " if paragraph.startswith(_EXAMPLES) else " "
-        lines += textwrap.wrap(
-            paragraph, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-        )
+        lines += _wrap(paragraph, width, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines)
+
+
+def wrapped(sentence: str) -> str:
+    """A sentence as wide as the terminal, with its indent; a file or a pipe gets it in one line."""
+    if not sys.stdout.isatty():
+        return sentence
+    indent = " " * (len(sentence) - len(sentence.lstrip()))
+    return "\n".join(_wrap(sentence, shutil.get_terminal_size().columns, subsequent_indent=indent))
 
 
 def flag(option: Option) -> str:
