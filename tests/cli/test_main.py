@@ -188,3 +188,24 @@ def on_a_terminal(code, columns, **variables):
     finally:
         os.close(ours)
     return said.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "--epochs", "three"], "Error parsing --epochs: must be a whole number, not 'three'"),
+        (["train", "--minutes", "x"], "Error parsing --minutes: must be a number, not 'x'"),
+        (["train", "--seed", "None"], "Error parsing --seed: must be a whole number, not 'None'"),
+        (["certify", "a", "--batch-size", "2.5"], "Error parsing --batch-size: must be a whole number, not '2.5'"),
+        (["ufm", "--counts", "2x2", "--temperature", "x"], "Error parsing --temperature: must be a number, not 'x'"),
+        (["fit", "a", "--hidden", "3", "b"], "Error parsing --hidden: Could not find valid parse"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_a_bad_value_is_about_the_option(words, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in " ".join(said.replace("│", " ").split())
+    assert not [words for words in ("<class", "type matching", "invalid literal", "instantiated") if words in said]

@@ -89,7 +89,7 @@ def parse(name: str, arguments: Sequence[str], others: Mapping[str, EntryPoint] 
     """A verb with its options; the function `make_command` of its module, if any, makes them."""
     import tyro
 
-    from orthoframe.cli._terminal import filled, with_help
+    from orthoframe.cli._terminal import NUMBERS, filled, with_help
 
     if others and name in others:
         verb = with_help(others[name].load())
@@ -99,7 +99,7 @@ def parse(name: str, arguments: Sequence[str], others: Mapping[str, EntryPoint] 
         verb = verb or with_help(getattr(module, f"{name.capitalize()}Command"))
     about = filled(verb.__doc__)
     config = (tyro.conf.DisallowNone,)
-    return tyro.cli(verb, prog=f"orthoframe {name}", description=about, args=arguments, config=config)
+    return tyro.cli(verb, prog=f"orthoframe {name}", description=about, args=arguments, config=config, registry=NUMBERS)
 
 
 def _show_verbs(others: Mapping[str, EntryPoint], arguments: Sequence[str]) -> None:

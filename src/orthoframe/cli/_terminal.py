@@ -12,12 +12,13 @@ import textwrap
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
 from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 import tyro
 
@@ -66,6 +67,40 @@ def with_help(verb: Any) -> Any:
         about = tyro.conf.arg(help=texts[field.name], help_behavior_hint=_default)
         verb.__annotations__[field.name] = Annotated[field.type, about]
     return verb
+
+
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How numbers are read, so that an error is about the option; tyro's own is about Python's classes."""
+
+
+@NUMBERS.primitive_rule
+def _number(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    kind: Any = info.type
+    if kind not in (int, float):
+        return None
+
+    def parsed(words: list[str]) -> Any:
+        with suppress(ValueError):
+            return kind(words[0])
+        raise ValueError(f"must be a {'whole ' if kind is int else ''}number, not {words[0]!r}")
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=parsed,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@NUMBERS.primitive_rule
+def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    """What may be absent is read as what it is; tyro's own rule names all that it tried."""
+    kinds = set(get_args(info.type)) - {type(None)}
+    if info.type_origin not in (Union, UnionType) or len(kinds) > 1:
+        return None
+    spec: Any = NUMBERS.get_primitive_spec(tyro.constructors.PrimitiveTypeInfo.make(kinds.pop(), info.markers))
+    return replace(spec, is_instance=lambda value: True, str_from_instance=lambda value: [str(value)])
 
 
 def _default(text: str) -> str:
