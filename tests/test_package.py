@@ -8,6 +8,7 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 import orthoframe
 from run_folders import write_run
@@ -100,6 +101,43 @@ except SystemExit:
     assert verbs == {f"orthoframe.cli.{word}" for word in words}
     if verb is None:
         assert "numpy" not in loaded
+
+
+ELSEWHERE = """
+import os, signal, sys
+sys.modules |= dict.fromkeys(["fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"])
+for module, names in {
+    os: ["sched_getaffinity", "sysconf"],
+    signal: ["SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1", "pthread_sigmask"],
+}.items():
+    for name in names:
+        delattr(module, name)
+"""
+"""Makes a process as poor as one on Windows, as far as this can be had elsewhere."""
+
+
+def test_nothing_is_needed_that_one_system_has(tmp_path):
+    """All public names, and a run on image files, whose pixels are held if they fit into the memory."""
+    for label in ("dark", "light"):
+        (tmp_path / "photos" / label).mkdir(parents=True)
+        for number in range(12):
+            shade = 20 * number + 5 * (label == "light")
+            Image.new("L", (8, 8), shade).save(tmp_path / "photos" / label / f"{number}.png")
+    rooms = {room(path) for path in TREES} - {"__init__", "lightning", "transformers"}
+    words = ["train", "--data", f"folder:{tmp_path / 'photos'}", "--recipe", "plain", "--width", "8", "--epochs", "1"]
+    script = f"""
+{ELSEWHERE}
+import importlib
+for name in ["", *{[f".{each}" for each in sorted(rooms)]!r}]:
+    module = importlib.import_module("orthoframe" + name)
+    for each in getattr(module, "__all__", ()):
+        getattr(module, each)
+from orthoframe.cli import main
+sys.exit(main({[*words, "--out", str(tmp_path / "run")]!r}))
+"""
+    done = run(sys.executable, "-c", script)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "report.html").exists()
 
 
 def test_the_command_answers():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from multiprocessing import resource_tracker
 
 import pytest
 from studies.tests.jobs import Noted, by_key, is_alive, notes, numbers, until
@@ -43,6 +44,18 @@ def test_jobs_that_fail_fail_alone(store, tmp_path):
 def test_how_a_death_is_told():
     assert _death(-signal.SIGSEGV) == "its process was ended by SIGSEGV"
     assert _death(3) == "its process ended with status 3"
+
+
+def test_a_system_without_sigkill_and_masks(store, tmp_path, monkeypatch):
+    """Such as Windows, which starts no resource tracker either."""
+    resource_tracker.ensure_running()
+    (job,), ended = [Noted(str(tmp_path / "log"), 0, "")], {}
+    with monkeypatch.context() as poor:
+        poor.delattr(signal, "pthread_sigmask")
+        run_jobs(by_key(job), store, None, 1, ended.__setitem__, lambda _: None)
+    assert ended[key(job)].failure is None
+    monkeypatch.delattr(signal, "SIGKILL")
+    assert "killed" in _death(-9)
 
 
 def studying(log, acts, folder, seeds=1, workers=2):

@@ -1,14 +1,18 @@
 """The front door: verbs, errors and their spelling."""
 
+import os
+import pty
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
 from orthoframe.cli import VERBS, main, parse
-from orthoframe.cli._terminal import bad_input, flag
+from orthoframe.cli._terminal import bad_input, filled, flag
 from orthoframe.errors import InputError, Option, OptionError
 
 
@@ -19,6 +23,7 @@ def test_help_names_every_verb(words, capsys):
     assert ended.value.code == 0
     said = capsys.readouterr().out
     assert all(f"• {verb} " in said for verb in VERBS)
+    assert "--version " in said
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -33,11 +38,18 @@ def test_each_verb_has_help(verb, capsys):
 
 
 def test_a_verb_that_there_is_not(capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(["tarin"])
-    assert ended.value.code == 2
+    assert main(["trian", "--epochs", "3"]) == 2
+    assert capsys.readouterr().err == "orthoframe: there is no verb 'trian'; did you mean train?\n"
+    assert main(["xyzzy"]) == 2
     said = capsys.readouterr().err
-    assert all(verb in said for verb in VERBS)
+    assert all(f" {verb}" in said for verb in VERBS)
+
+
+def test_an_option_that_there_is_not_before_the_verb(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--verison"])
+    assert ended.value.code == 2
+    assert "Perhaps you meant:" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -118,3 +130,82 @@ def test_a_time_limit_counts_from_the_start_of_the_process():
     code = "import time; time.sleep(1); from orthoframe.cli._terminal import seconds_since_start as s; print(s())"
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert 1 <= float(process.stdout) < 60
+
+
+@pytest.mark.parametrize("words", [["ufm", "--counts", "2x2", "--json"], ["--help"], ["train", "--help"]], ids=" ".join)
+def test_a_closed_pipe_is_no_bad_input(words):
+    """As for `yes | head -1`; what cannot be written twice is not complained of at the end either."""
+    code = f"import sys; from orthoframe.cli import main; sys.exit(main({words!r}))"
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w") as pipe:
+        done = subprocess.run([sys.executable, "-c", code], stdout=pipe, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("words", [["--help"], ["certify", "--help"], ["certify", "--labels"]], ids=" ".join)
+@pytest.mark.parametrize("without", ["", "1"])
+def test_help_has_no_colours_if_asked(words, without):
+    said = on_a_terminal(f"from orthoframe.cli import main; main({words!r})", 80, NO_COLOR=without)
+    assert "usage" in said or "Missing" in said
+    assert ("\033[" in said) == (not without)
+
+
+def words_of(text):
+    return set(re.split(r"(?:[\s,│╭╮╰╯─•]|-{9,})+", text))
+
+
+@pytest.mark.parametrize("verb", ["train", "certify"])
+def test_help_is_never_broken_inside_a_word(verb, capsys, monkeypatch):
+    pages = []
+    for columns in (1000, 60, 80, 140):  # from 130 on there are two columns of options
+        monkeypatch.setenv("COLUMNS", str(columns))
+        with pytest.raises(SystemExit):
+            main([verb, "--help"])
+        pages.append(capsys.readouterr().out)
+        assert max(len(line.rstrip()) for line in pages[-1].splitlines()) <= columns
+        assert words_of(pages[-1]) == words_of(pages[0])
+
+
+def test_a_long_word_in_a_paragraph_stays_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "20")
+    word = "a" * 30
+    assert filled(f"short {word} short").split() == ["short", word, "short"]
+
+
+def on_a_terminal(code, columns, **variables):
+    """What Python says on a terminal of so many columns."""
+    ours, theirs = pty.openpty()
+    variables = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **variables}
+    try:
+        with subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=theirs, stderr=theirs) as process:
+            os.close(theirs)
+            said = b""
+            with suppress(OSError):  # Linux ends so when the last process has closed the terminal
+                while part := os.read(ours, 65536):
+                    said += part
+            process.wait()
+    finally:
+        os.close(ours)
+    return said.decode().replace("\r\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["train", "--epochs", "three"], "Error parsing --epochs: must be a whole number, not 'three'"),
+        (["train", "--minutes", "x"], "Error parsing --minutes: must be a number, not 'x'"),
+        (["train", "--seed", "None"], "Error parsing --seed: must be a whole number, not 'None'"),
+        (["certify", "a", "--batch-size", "2.5"], "Error parsing --batch-size: must be a whole number, not '2.5'"),
+        (["ufm", "--counts", "2x2", "--temperature", "x"], "Error parsing --temperature: must be a number, not 'x'"),
+        (["fit", "a", "--hidden", "3", "b"], "Error parsing --hidden: Could not find valid parse"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_a_bad_value_is_about_the_option(words, sentence, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert sentence in " ".join(said.replace("│", " ").split())
+    assert not [words for words in ("<class", "type matching", "invalid literal", "instantiated") if words in said]

@@ -348,6 +348,10 @@ def test_the_bar_on_a_terminal(here):
     assert re.search(
         r"epochs .*\d+/60 +loss \d\.\d{4}  gap -?\d\.\de[-+]\d\d  Delta_GM \d\.\d{4}  test accuracy \d\.\d{3}", text
     ), text
+    words = json_of(here / "run" / "verdict.json")["sentence"].split()
+    lines = re.search(r"\s+".join(map(re.escape, words)), text)[0].splitlines()  # wrapped, and between words
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 140
 
 
 def status(words):

@@ -12,12 +12,13 @@ import textwrap
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from functools import cache
+from contextlib import contextmanager, suppress
+from dataclasses import fields, is_dataclass, replace
+from functools import cache, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from types import UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 import tyro
 
@@ -30,6 +31,7 @@ Flag = tyro.conf.FlagCreatePairsOff[bool]
 Folder = Annotated[Path | None, tyro.conf.arg(metavar="FOLDER")]
 Picture = Annotated[Path | None, tyro.conf.arg(metavar="OUT.png")]
 _EXAMPLES = ("orthoframe ", "python ")  # how commands begin in docstrings
+_wrap = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
 _LONGEST = 300  # characters of an error: more is not read
 
 
@@ -67,6 +69,40 @@ def with_help(verb: Any) -> Any:
     return verb
 
 
+NUMBERS = tyro.constructors.ConstructorRegistry()
+"""How numbers are read, so that an error is about the option; tyro's own is about Python's classes."""
+
+
+@NUMBERS.primitive_rule
+def _number(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    kind: Any = info.type
+    if kind not in (int, float):
+        return None
+
+    def parsed(words: list[str]) -> Any:
+        with suppress(ValueError):
+            return kind(words[0])
+        raise ValueError(f"must be a {'whole ' if kind is int else ''}number, not {words[0]!r}")
+
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=kind.__name__.upper(),
+        instance_from_str=parsed,
+        is_instance=lambda value: True,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
+@NUMBERS.primitive_rule
+def _optional(info: tyro.constructors.PrimitiveTypeInfo) -> Any:
+    """What may be absent is read as what it is; tyro's own rule names all that it tried."""
+    kinds = set(get_args(info.type)) - {type(None)}
+    if info.type_origin not in (Union, UnionType) or len(kinds) > 1:
+        return None
+    spec: Any = NUMBERS.get_primitive_spec(tyro.constructors.PrimitiveTypeInfo.make(kinds.pop(), info.markers))
+    return replace(spec, is_instance=lambda value: True, str_from_instance=lambda value: [str(value)])
+
+
 def _default(text: str) -> str:
     return "" if text in ("", "None", "False") else f"(default: {text})"
 
@@ -76,10 +112,16 @@ def filled(docstring: str) -> str:
     width, lines = shutil.get_terminal_size().columns, []
     for paragraph in inspect.cleandoc(docstring).split("\n\n"):
         indent = "    " if paragraph.startswith(_EXAMPLES) else " "
-        lines += textwrap.wrap(
-            paragraph, width, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False
-        )
+        lines += _wrap(paragraph, width, initial_indent=indent, subsequent_indent=indent)
     return "\n".join(lines)
+
+
+def wrapped(sentence: str) -> str:
+    """A sentence as wide as the terminal, with its indent; a file or a pipe gets it in one line."""
+    if not sys.stdout.isatty():
+        return sentence
+    indent = " " * (len(sentence) - len(sentence.lstrip()))
+    return "\n".join(_wrap(sentence, shutil.get_terminal_size().columns, subsequent_indent=indent))
 
 
 def flag(option: Option) -> str:

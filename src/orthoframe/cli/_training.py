@@ -12,7 +12,7 @@ from rich.table import Table
 
 from orthoframe import training
 from orthoframe.batches import RunCertificate
-from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start
+from orthoframe.cli._terminal import complain, flag, outliving_the_terminal, progress, seconds_since_start, wrapped
 from orthoframe.errors import Call, Option, OrthoframeError, Part, brief, needs_extra, spelled
 from orthoframe.geometry import Accuracy, Confusion
 from orthoframe.reporting import write_run_report
@@ -205,9 +205,10 @@ def _print_result(result: training.RunResult) -> None:
     for row in [*accuracies, *rows] if verdict.question is Question.ACCURACY else [*rows, *accuracies]:
         table.add_row(*row)
     why = (f"  Why: {cause.sentence}" for cause in verdict.causes)
-    print(verdict.sentence, *why, *(f"  Try: {cause.advice}" for cause in verdict.causes), sep="\n")
+    remedies = (f"  Try: {cause.advice}" for cause in verdict.causes)
+    print(*map(wrapped, (verdict.sentence, *why, *remedies)), sep="\n")
     if verdict.geometry:
-        print(verdict.geometry)
+        print(wrapped(verdict.geometry))
     Console(markup=False, emoji=False).print(table)  # the name of a class may look like either
     _print_classes(test, final.confusion)
     print(f"report: {result.folder / 'report.html'}")

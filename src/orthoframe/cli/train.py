@@ -67,7 +67,7 @@ def _parser(name: str, kind: Any) -> Any:
         return _spec(_RAMPS.get(name, "WEIGHT[:WEIGHT]"), lambda word: kind(*_one_or_two(word, ":", float)), rule)
     if name == "data":
         names = (f"{kind}:{entry.path}" if entry.path else kind for kind, entry in DATA_KINDS.items())
-        return _spec("|".join(name for name in names if name != "dataset"), str)
+        return _spec(f"{{{','.join(name for name in names if name != 'dataset')}}}", str)
     if name == "size":
         rule = "a number of pixels, or height and width such as 48x64"
         return _spec("N|HxW", lambda word: _one_or_two(word.lower(), "x", int), rule)

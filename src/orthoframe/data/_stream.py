@@ -1,7 +1,6 @@
 """Streamed pixels: worker processes decode images whenever they are needed."""
 
 import os
-import resource
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from orthoframe.options import check_count
 
 _AHEAD = 4  # batches that each worker prepares ahead
 _FEW = 512  # images, which are decoded sooner than a worker has started
+_USUAL_MEMORY = 2**33  # bytes, where the system does not say how many there are
 _MEMORY_SHARE = 4  # images are held if they take at most a quarter of the memory
 
 
@@ -150,8 +150,12 @@ def fits_in_memory(size: int, memory: float | None) -> bool:
 
 
 def _default_memory() -> int:
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    limits += [soft for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA) if (soft := resource.getrlimit(kind)[0]) > 0]
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else _USUAL_MEMORY]
+    with suppress(ImportError):  # Windows has neither
+        import resource
+
+        kinds = resource.RLIMIT_AS, resource.RLIMIT_DATA
+        limits += [soft for kind in kinds if (soft := resource.getrlimit(kind)[0]) > 0]
     for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             limits.append(int(Path(file).read_text()))

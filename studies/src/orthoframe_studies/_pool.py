@@ -18,6 +18,7 @@ from orthoframe_studies._jobs import Job
 from orthoframe_studies._store import JobOutcome, Store, compute
 
 _CONTEXT = multiprocessing.get_context("spawn")  # a fork would inherit the threads of torch
+_SIGKILL = 9  # which `signal` does not have on Windows
 _PATIENCE = 5.0  # seconds in which a training that is told to end can save its state
 
 
@@ -100,7 +101,7 @@ class _Worker:
 
 
 def _death(status: int | None) -> str:
-    if status == -signal.SIGKILL:
+    if status == -_SIGKILL:
         return "its process was killed; if memory ran out, use fewer workers"
     if status is not None and status < 0:
         return f"its process was ended by {signal.Signals(-status).name}"
@@ -130,12 +131,15 @@ def _quiet_start() -> Iterator[None]:
     """
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
-    resource_tracker.ensure_running()  # it would undo the mask when it starts
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    masks = hasattr(signal, "pthread_sigmask")  # not on Windows
+    if masks:
+        resource_tracker.ensure_running()  # it would undo the mask when it starts
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        if masks:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
