@@ -11,6 +11,8 @@ ALPHA = 0.05
 HALF = 0.5
 """A claim about runs says that it is true of more than this part of them."""
 
+_ROUNDING = 1e-12  # relative, in which values do not differ
+
 Bounds = tuple[float, float]  # what is known of a value: the smallest and the largest that it can be
 
 
@@ -92,7 +94,7 @@ def mean_interval(values: Mapping[int, float]) -> Interval:
     mean = statistics.fmean(numbers)
     if len(numbers) == 1:
         return Interval(centre=mean, low=None, high=None, values=finite)
-    if min(numbers) == max(numbers):
+    if math.isclose(min(numbers), max(numbers), rel_tol=_ROUNDING):
         return Interval(centre=mean, low=mean, high=mean, values=finite)
     from scipy.stats import ttest_1samp
 
@@ -109,7 +111,7 @@ def chance_of_mean(values: Sequence[float], threshold: float) -> float:
     """
     if len(values) < 2:
         return 1.0
-    if min(values) == max(values):
+    if math.isclose(min(values), max(values), rel_tol=_ROUNDING):
         return float(values[0] <= threshold)
     from scipy.stats import ttest_1samp
 
