@@ -232,27 +232,21 @@ def page(results: dict[str, dict[str, Any]]) -> str:
         runs.setdefault((budget, name, method), {})[int(seed)] = result["accuracy"]
     lines = []
     for budget in dict.fromkeys(budget for budget, _, _ in runs):
-        names = [name for name in SOURCES if (budget, name, "ours") in runs]
-        lines += ["", f"## {budget.replace('min', 'minutes of one core')}", ""]
-        lines += [f"| folder | R | seeds | {' | '.join(METHODS)} | ours less the best of the others |"]
-        lines += ["|---|---:|---:|" + "---:|" * (len(METHODS) + 1)]
-        means: dict[str, list[float]] = {method: [] for method in METHODS}
-        for name in names:
-            methods = {method: runs[budget, name, method] for method in METHODS if (budget, name, method) in runs}
-            seeds = sorted(set.intersection(*map(set, methods.values())))
-            if not seeds or len(methods) < len(METHODS):
-                continue
-            values = {method: [accuracies[seed] for seed in seeds] for method, accuracies in methods.items()}
-            for method, each in values.items():
-                means[method].append(fmean(each))
-            cells = [f"{fmean(each):.3f} ± {pstdev(each):.3f}" for each in values.values()]
-            ahead = fmean(values["ours"]) - max(fmean(values[method]) for method in METHODS[1:])
-            marked = f"{name} (looked at for choices)" if name == CHOSEN_ON else name
-            lines.append(f"| {marked} | {SOURCES[name].ratio:g} | {len(seeds)} | {' | '.join(cells)} | {ahead:+.3f} |")
-        if means["ours"]:
-            cells = [f"{fmean(each):.3f}" for each in means.values()]
-            ahead = fmean(means["ours"]) - max(fmean(means[method]) for method in METHODS[1:])
-            lines.append(f"| mean | | | {' | '.join(cells)} | {ahead:+.3f} |")
+        methods = [method for method in METHODS if any((budget, name, method) in runs for name in SOURCES)]
+        lines += ["", f"## {budget} of one core", ""]
+        lines += [f"| folder | R | seeds | {' | '.join(methods)} | ours less the best of the others |"]
+        lines += ["|---|---:|---:|" + "---:|" * (len(methods) + 1)]
+        for name in SOURCES:
+            values = {method: runs.get((budget, name, method), {}) for method in methods}
+            seeds = sorted(set.intersection(*map(set, values.values())))
+            if seeds:
+                means = {method: fmean(each[seed] for seed in seeds) for method, each in values.items()}
+                spreads = (pstdev([each[seed] for seed in seeds]) for each in values.values())
+                cells = [f"{mean:.3f} ± {spread:.3f}" for mean, spread in zip(means.values(), spreads, strict=True)]
+                ahead = means["ours"] - max(mean for method, mean in means.items() if method != "ours")
+                marked = f"{name} (looked at for choices)" if name == CHOSEN_ON else name
+                columns = [marked, f"{SOURCES[name].ratio:g}", str(len(seeds)), *cells, f"{ahead:+.3f}"]
+                lines.append(f"| {' | '.join(columns)} |")
     return "\n".join(lines) + "\n"
 
 
