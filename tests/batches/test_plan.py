@@ -205,7 +205,7 @@ def test_examples_that_the_user_gives():
         ({"bound_classes": [0], "examples": {3: 99}}, "examples has class 3, which is not bound"),
         ({"examples": {3: [98, 99]}}, "class 3 has 2 entries in examples, and bound_examples=1"),
         ({"binding": "present", "bound_classes": [0]}, "leave out bound_classes"),
-        ({"power": 0.5}, "power=0.5 is for scheme='weighted' only; leave it out"),
+        ({"power": 0.5}, "power is for scheme='weighted' only; leave it out"),
         ({"scheme": "weighted", "power": 1.5}, "power must be from 0 to 1, not 1.5"),
         ({"scheme": "weighted", "power": -0.5}, "power must be from 0 to 1, not -0.5"),
         ({"scheme": "weighted", "power": float("nan")}, "power must be from 0 to 1, not nan"),

@@ -87,7 +87,7 @@ class BatchPlan:
         self.batch_size = self._checked_batch_size(batch_size)
         k = len(self.labels.names)
         if scheme != "weighted" and power is not None:
-            raise OptionError(Option("power", power), " is for ", Option("scheme", "weighted"), " only; leave it out")
+            raise OptionError(Option("power"), " is for ", Option("scheme", "weighted"), " only; leave it out")
         self.power: float | None = None
         self._class_draws: ClassDraws | None = None
         if scheme == "weighted":

@@ -62,8 +62,11 @@ class EvaluateCommand:
 
     def run(self) -> int:
         """Print how good it is, and write the files if asked to."""
-        if self.out is not None and (self.out.exists() or not self.out.absolute().parent.is_dir()):
-            raise InputError(f"{self.out}: ", Option("out"), " must be a new folder, in a folder that exists")
+        if self.out is not None:
+            with writing(self.out, "out"):  # also for names that the system refuses
+                is_new = not self.out.exists() and self.out.absolute().parent.is_dir()
+            if not is_new:
+                raise InputError(f"{self.out}: ", Option("out"), " must be a new folder, in a folder that exists")
         from orthoframe.runs import load_encoder
 
         trained = load_encoder(self.run_folder, code=self.code)
