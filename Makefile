@@ -50,6 +50,8 @@ bench-unknown: OPTIONS := $(if $(NPZ),--npz $(NPZ))
 bench-paper-size: export MALLOC_MMAP_THRESHOLD_ := 4294967296
 bench-paper-size: export MALLOC_TRIM_THRESHOLD_ := 8589934592
 bench-paper-size: export MALLOC_TOP_PAD_ := 1073741824
+bench-folders: export OMP_NUM_THREADS := 1
+bench-folders: OPTIONS := --table docs/results/folders.md $(if $(NPZ),--npz $(NPZ)) --busy
 bench-reliability: OPTIONS := --page docs/reliability.md
 
 # Each stamp is newer than the files that decide what is installed: a second run installs nothing.

@@ -180,10 +180,14 @@ def table(data: dict[str, Any]) -> str:
         "log_loss": "Log-loss of `predict_proba`",
         "seconds": "Seconds of a fit",
     }
-    lines = list[str]()
+    lines = ["## The sets", "", "| set | classes | rows (of the largest and the smallest class) |", "|---|---|---|"]
+    for name, entry in data["sets"].items():
+        star, counts = " *" if name in data["chosen_on"] else "", entry["counts"]
+        lines.append(f"| {name}{star} | {len(counts)} | {sum(counts):,} ({max(counts):,} to {min(counts):,}) |")
+    lines.append("")
     for key, title in titles.items():
-        lines += [f"## {title}", "", f"| set | classes | rows | {' | '.join(name for name, _ in METHODS.values())} |"]
-        lines.append("|---" * (len(METHODS) + 3) + "|")
+        lines += [f"## {title}", "", f"| set | {' | '.join(name for name, _ in METHODS.values())} |"]
+        lines.append("|---" * (len(METHODS) + 1) + "|")
         for name, entry in data["sets"].items():
             measured = {method: values[key] for method, values in entry["methods"].items() if key in values}
             means = {method: float(np.mean(values)) for method, values in measured.items()}
@@ -191,9 +195,7 @@ def table(data: dict[str, Any]) -> str:
             cells = [f"{means[method]:.3f}" if method in means else "" for method in METHODS]
             cells = [f"**{cell}**" if cell == f"{best:.3f}" else cell for cell in cells]
             star = " *" if name in data["chosen_on"] else ""
-            counts = entry["counts"]
-            rows = f"{sum(counts):,} ({max(counts):,} to {min(counts)})"
-            lines.append(f"| {name}{star} | {len(counts)} | {rows} | {' | '.join(cells)} |")
+            lines.append(f"| {name}{star} | {' | '.join(cells)} |")
         lines.append("")
     return "\n".join([*lines, *summary(data["sets"], ["logistic", *TEXTS])])
 

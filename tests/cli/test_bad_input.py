@@ -278,7 +278,7 @@ CASES = [
     ("certify labels.txt --batch-size 0", "--batch-size must be at least 1, not 0"),
     ("certify labels.txt --batch-size 4 --epochs 0", "--epochs must be at least 1"),
     ("certify labels.txt --scheme full --batch-size 2", "leave out --batch-size"),
-    ("certify labels.txt --batch-size 2 --power 0.5", "--power 0.5 is for --scheme weighted only"),
+    ("certify labels.txt --batch-size 2 --power 0.5", "--power is for --scheme weighted only"),
     ("certify labels.txt --batch-size 2 --scheme weighted --power 2", "--power must be from 0 to 1"),
     ("predict missing image.png --top 0", "--top must be at least 1"),
     ("predict missing image.png --workers -1", "--workers must be at least 0"),

@@ -60,7 +60,7 @@ def test_near_duplicates_on_two_sides_are_noted(tmp_path):
     for note, part, total in zip(notes, ("validation", "test"), (8, 20), strict=True):
         number, of = re.match(rf"(\d+) of (\d+) {part} images have near-duplicates among the training", note).groups()
         assert total / 2 < int(number) <= int(of) == total
-        held, known = re.search(r"such as .*(clip\d\d)_\d.png of .*(clip\d\d)_\d.png, so", note).groups()
+        held, known = re.search(r"such as .*(clip\d\d)_\d.png of .*(clip\d\d)_\d.png; if", note).groups()
         assert held == known
         assert note.endswith("keep them on one side of the split, for example with group_by='REGEX'")
     assert make_task(asked.with_options(group_by=r"clip\d\d")).notes() == []

@@ -238,7 +238,9 @@ def _check_normalisation(description: _Description) -> None:
     channels, numbers = description.image_shape[0], description.mean + description.std
     matching = len(description.mean) == len(description.std) == channels and all(map(math.isfinite, numbers))
     if not matching or min(description.std, default=0) <= 0:
-        raise DataError(f"mean and std of a backbone must be {brief(channels, 30)} finite numbers each, and std positive")
+        raise DataError(
+            f"mean and std of a backbone must be {brief(channels, 30)} finite numbers each, and std positive"
+        )
 
 
 def _dimension(network: nn.Module, description: _Description) -> int:

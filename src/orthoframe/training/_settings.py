@@ -253,7 +253,7 @@ class Settings:
             for name, value in options.items()
             if name in kinds and name != "data" and (value is not None or type(None) in get_args(kinds[name]))
         }
-        settings = replace(start.with_options(**values), goal=None)
+        settings = start.with_options(**values)
         settings.check()
         return settings
 
