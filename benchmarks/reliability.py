@@ -352,8 +352,7 @@ def checkpoint_broken(number: int, folder: Path) -> Outcome:
     newest, lost = (run / CHECKPOINT).read_bytes(), list[str]()
     positions = range(number * _BYTES, min((number + 1) * _BYTES, len(newest)))
     broken = folder / "broken"
-    broken.mkdir()
-    shutil.copyfile(run / PREVIOUS, broken / PREVIOUS)
+    shutil.copytree(run, broken, ignore=shutil.ignore_patterns(CHECKPOINT))  # it counts on the tables
     previous = _bytes(RunFolder(broken).load_checkpoint()[0])
     for position in positions:
         for how in ("flipped", "cut"):
