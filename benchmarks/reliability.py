@@ -36,7 +36,7 @@ import torch
 
 from _killed_verbs import VERBS, Verb, prepare
 from orthoframe import __version__
-from orthoframe.runs import CHECKPOINT, PREVIOUS, Checkpoint, RunFolder
+from orthoframe.runs import CHECKPOINT, Checkpoint, RunFolder
 
 ROOT = Path(__file__).parents[1]
 _SMALL = "--majority 24 --ratio 2 --width 16 --epochs 120 --batch-size 32"
